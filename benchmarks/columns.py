@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from logbus.records.batch import BatchBuilder, Record, encode_batch, iter_records
-from logbus.records.columns import ColumnData, Columns, extend_from_batches, partitions_of_keys
-from logbus.records.committed import CommittedFilter
+from logbus.records.batch_columns import ColumnData, Columns, extend_from_batches, partitions_of_keys
 from logbus.records.compression import Codec
-from logbus.records.encoding import COLUMNS_ARE_COMPILED, PACKING_IS_COMPILED
+from logbus.records.implementations import COLUMNS_ARE_COMPILED, PACKING_IS_COMPILED
+from logbus.records.read_committed import CommittedFilter
 
 MAX_OFFSET = 2**63 - 1
 NOW = 1_700_000_000_000

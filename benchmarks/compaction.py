@@ -20,14 +20,14 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from logbus.config.topic import TopicConfig
+from logbus.config.topic_config import TopicConfig
 from logbus.model import TopicPartition
 from logbus.records.batch import encode_batch
 from logbus.records.compression import codec_named
 from logbus.records.record import Record
-from logbus.storage.disk import disks_at
+from logbus.storage.filesystem.disk import disks_at
 from logbus.storage.log import Log
-from logbus.storage.manager import LogManager
+from logbus.storage.log_manager import LogManager
 from logbus.storage.settings import CleanerSettings
 
 COUNT = 500

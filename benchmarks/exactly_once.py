@@ -25,11 +25,11 @@ from attrs import define, field
 from crc32c import crc32c
 
 from benchmarks.compare import wire
-from benchmarks.compare.procstat import cost
+from benchmarks.compare.process_cost import cost
 from benchmarks.compare.systems import Logbus, Running, start
 from benchmarks.groups import Peer, check
-from logbus.storage.producers import ProducerEntry, Producers, WrittenBatch
-from logbus.storage.snapshots import encode_snapshot
+from logbus.storage.producers.producer_snapshot import encode_snapshot
+from logbus.storage.producers.producer_state_manager import BatchMetadata, ProducerStateEntry, ProducerStateManager
 from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchTopic
 from logbus.wire.messages.transactions import (
@@ -350,8 +350,8 @@ def producers(broker: Running) -> None:
             f"{(after.cpu - before.cpu) / number * 1e6:.1f} µs CPU for the first batch of each",
             flush=True,
         )
-    known = Producers(1, [
-        ProducerEntry(n, 0, [WrittenBatch(0, 0, n, n, 0)], last_timestamp=n) for n in range(10_000)
+    known = ProducerStateManager(1, [
+        ProducerStateEntry(n, 0, [BatchMetadata(0, 0, n, n, 0)], last_timestamp=n) for n in range(10_000)
     ])  # fmt: skip
     times = []
     for _ in range(20):

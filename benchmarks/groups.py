@@ -23,13 +23,13 @@ from typing import Any
 from attrs import define, field
 
 from benchmarks.compare.cells import Cell
-from benchmarks.compare.loads import prepare
-from benchmarks.compare.native import Programs, build
-from benchmarks.compare.procstat import cost
+from benchmarks.compare.native_programs import Programs, build
+from benchmarks.compare.process_cost import cost
 from benchmarks.compare.rounds import measure
 from benchmarks.compare.systems import Logbus, start
+from benchmarks.compare.workloads import prepare
 from benchmarks.scale import again
-from logbus.records.slices import joined
+from logbus.records.file_slice import joined
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.groups import (
     DescribeGroupsRequest,

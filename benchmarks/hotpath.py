@@ -21,13 +21,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.compare import limits, wire
+from benchmarks.compare import machine_limits, wire
 from benchmarks.compare.cells import FULL, Cell
-from benchmarks.compare.loads import prepare
-from benchmarks.compare.native import Programs, build
-from benchmarks.compare.procstat import cost
+from benchmarks.compare.native_programs import Programs, build
+from benchmarks.compare.process_cost import cost
 from benchmarks.compare.rounds import Figures, measure
 from benchmarks.compare.systems import Logbus, Running, free_port, start
+from benchmarks.compare.workloads import prepare
 
 CELLS = (
     Cell("produce 100 B, 1 connection", "produce", 100),
@@ -147,7 +147,7 @@ def main() -> None:
         programs = build(directory)
         rows += [
             (limit.name, f"{limit.median:.2f} {limit.unit} ({limit.low:.2f} to {limit.high:.2f})")
-            for limit in limits.measure(directory)
+            for limit in machine_limits.measure(directory)
         ]
         rows += echo_rows(programs, directory, options.seconds)
         starts = []

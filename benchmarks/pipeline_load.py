@@ -22,8 +22,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.pipeline.jobs.load import LoadOptions, run
-from logbus.pipeline.jobs.payloads import JsonPayload, Payload, RawPayload
-from logbus.pipeline.lake.writing import settings
+from logbus.pipeline.lake.parquet import parquet_settings
+from logbus.pipeline.payloads.payload import JsonPayload, Payload, RawPayload
 from logbus.pipeline.session import session
 from logbus.testing import Broker
 
@@ -88,7 +88,7 @@ def compare(bootstrap: str, payload: Payload, count: int, batch: int, rounds: in
 
     try:
         load(str(place / "first"))
-        with settings(spark):
+        with parquet_settings(spark):
             rows = spark.read.option("mergeSchema", "true").parquet(str(place / "first")).cache()
             assert rows.count() == count
             seconds: dict[str, list[float]] = {"plain": [], "read": [], "load": []}

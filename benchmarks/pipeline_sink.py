@@ -22,9 +22,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.pipeline.session import session
 from logbus.pipeline.sink import options as sink_options
-from logbus.pipeline.sink.columns import Columns
-from logbus.pipeline.sink.exactly_once import Run
-from logbus.pipeline.sink.writing import write_task
+from logbus.pipeline.sink.columns import SinkColumns
+from logbus.pipeline.sink.exactly_once import BatchIdentity
+from logbus.pipeline.sink.writers import write_task
 from logbus.testing import Broker
 
 PARTITIONS = 4
@@ -48,7 +48,12 @@ def records(count: int, size: int) -> tuple[list[bytes], list[bytes]]:
 def alone(bootstrap: str, topic: str, codec: str, batches: list[Any]) -> None:
     """What one task does."""
     given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kafka.compression.type": codec}
-    written = write_task(sink_options.read(given, streaming=False), Columns(key=True), Run("benchmark", None), batches)
+    written = write_task(
+        sink_options.read_sink_options(given, streaming=False),
+        SinkColumns(key=True),
+        BatchIdentity("benchmark", None),
+        batches,
+    )
     assert written.outcome.rows == sum(each.num_rows for each in batches)
 
 

@@ -40,16 +40,16 @@ import attrs
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.compare import limits
+from benchmarks.compare import machine_limits
 from benchmarks.compare.cells import FULL, Cell
-from benchmarks.compare.loads import Load, prepare
-from benchmarks.compare.memory import touch
-from benchmarks.compare.native import Programs, build
-from benchmarks.compare.procstat import cost
+from benchmarks.compare.native_programs import Programs, build
+from benchmarks.compare.process_cost import cost
 from benchmarks.compare.rounds import settle
+from benchmarks.compare.touched_memory import touch
+from benchmarks.compare.workloads import Load, prepare
 from benchmarks.replication_floor import PIECE
 from benchmarks.replication_floor import measure as floor
-from logbus.testing.process import BrokerProcess
+from logbus.testing.broker_process import BrokerProcess
 from logbus.testing.zookeeper import ZooKeeper
 
 BROKERS = 3
@@ -371,7 +371,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR"), prefix="logbus-replication-") as name:
         directory = Path(name)
         programs = build(directory)
-        for limit in limits.measure(directory):
+        for limit in machine_limits.measure(directory):
             print(f"{limit.name:<45}  {limit.median:.2f} {limit.unit} ({limit.low:.2f} to {limit.high:.2f})")
         for part in wanted:
             for what, figure in parts[part](directory, programs, options.seconds):

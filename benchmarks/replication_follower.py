@@ -25,22 +25,22 @@ from uuid import UUID
 
 from twisted.internet.main import installReactor
 
-from logbus.cluster.fetcher import ReplicaFetcher
-from logbus.cluster.fetching import FetchSettings
-from logbus.cluster.partition import Partition
-from logbus.cluster.replica import Replica
+from logbus.cluster.follower.fetch_settings import ReplicaFetchSettings
+from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManager
+from logbus.cluster.replication.partition import Partition
+from logbus.cluster.replication.replica import Replica
 from logbus.config import TopicConfig
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net import reactor as own_reactor
 from logbus.net.channel import Channel, connect
 from logbus.records.batch import encode_batch, patch_offset_and_epoch
 from logbus.records.record import Record
-from logbus.storage.disk import disks_at
-from logbus.storage.manager import LogManager
+from logbus.storage.filesystem.disk import disks_at
+from logbus.storage.log_manager import LogManager
 from logbus.timers import Timers
 from logbus.wire.connection import ServerConnection
 from logbus.wire.messages.records import FetchableTopicResponse, FetchResponse, PartitionData
-from logbus.wire.versions import VersionRange
+from logbus.wire.version_range import VersionRange
 
 TOPIC = UUID(int=7)
 
@@ -120,7 +120,7 @@ def measure(directory: str, batch_records: int, total: int, partitions: int) -> 
 
         return made.addCallback(connected)
 
-    fetcher = ReplicaFetcher(2, lambda: 1, logs, channel_for, timers, FetchSettings)
+    fetcher = ReplicaFetcherManager(2, lambda: 1, logs, channel_for, timers, ReplicaFetchSettings)
 
     async def run() -> None:
         await logs.open()

@@ -22,11 +22,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.compare.cells import FULL, Cell
-from benchmarks.compare.loads import Load, prepare
-from benchmarks.compare.native import Programs, build
-from benchmarks.compare.procstat import cost
+from benchmarks.compare.native_programs import Programs, build
+from benchmarks.compare.process_cost import cost
 from benchmarks.compare.rounds import measure
 from benchmarks.compare.systems import Logbus, Running, start
+from benchmarks.compare.workloads import Load, prepare
 
 PER_TOPIC = 100
 IDLE_SECONDS = 10.0

@@ -23,15 +23,15 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from logbus.config.topic import TopicConfig
+from logbus.config.topic_config import TopicConfig
 from logbus.model import TopicPartition
 from logbus.records.batch import BatchBuilder, ControlType, Marker, encode_batch
 from logbus.records.record import Record
-from logbus.storage.disk import Disk, disks_at
+from logbus.storage.filesystem.disk import Disk, disks_at
 from logbus.storage.log import Log
-from logbus.storage.manager import LogManager
+from logbus.storage.log_manager import LogManager
+from logbus.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from logbus.storage.settings import StorageSettings
-from logbus.storage.snapshots import decode_snapshot, encode_snapshot
 
 NOW_MS = int(time.time() * 1000)
 QUIET = StorageSettings(write_back_bytes=1 << 62)

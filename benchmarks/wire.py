@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from logbus.records.slices import joined
+from logbus.records.file_slice import joined
 from logbus.wire.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from logbus.wire.messages.metadata import (
     MetadataResponse,

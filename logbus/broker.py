@@ -37,66 +37,65 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from logbus.access import DataAccess
-from logbus.admin.lags import Lags
-from logbus.admin.replication import Replication
+from logbus.admin.group_lags import GroupLags
+from logbus.admin.replication_metrics import ReplicationMetrics
 from logbus.admin.site import AdminSite
-from logbus.cluster.anywhere import TopicsAnywhere
-from logbus.cluster.balancer import Balancer
-from logbus.cluster.controller.rules import TopicRules
-from logbus.cluster.controller.service import Controller
-from logbus.cluster.elections import PartitionAdmin
-from logbus.cluster.epochs import StoredEpochs
-from logbus.cluster.failures import FailureReports
-from logbus.cluster.farewell import Farewell
-from logbus.cluster.fetcher import ReplicaFetcher
-from logbus.cluster.forwarding import Forwarder
-from logbus.cluster.isolation import Isolation
-from logbus.cluster.isr import IsrKeeper
-from logbus.cluster.link import ControllerLink
+from logbus.broker_metrics import register_broker_metrics
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controlled_shutdown import ControlledShutdown
+from logbus.cluster.controller.controller import Controller
+from logbus.cluster.controller.leader_rebalancer import LeaderRebalancer
+from logbus.cluster.controller.metadata_update_sender import update_receivers
+from logbus.cluster.controller.partition_admin import PartitionAdmin
+from logbus.cluster.controller.topic_admin import TopicAdmin
+from logbus.cluster.controller.topic_plan import TopicDefaults
+from logbus.cluster.controller.topic_rules import TopicRules
+from logbus.cluster.controller_channel import ControllerChannel
+from logbus.cluster.controller_epoch_store import FileControllerEpochStore
+from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManager
+from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.cluster.membership import Membership, ensure_cluster
-from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.cluster.peers import ConnectTo, Identity, Peers, inter_broker, tcp
-from logbus.cluster.plugincalls import Answers, PluginCalls
-from logbus.cluster.producerids import ProducerIds
-from logbus.cluster.purgatory import Purgatory
-from logbus.cluster.reads import Reader
-from logbus.cluster.receiver import AnnouncementReceiver
-from logbus.cluster.remote import receivers
-from logbus.cluster.repairs import ReplicaRepairs
-from logbus.cluster.replicareports import ReplicaReports
-from logbus.cluster.replicas import Replicas
-from logbus.cluster.throttling import FollowerThrottle, LeaderThrottle
-from logbus.cluster.topicplans import TopicDefaults
-from logbus.cluster.topics import TopicAdmin
+from logbus.cluster.plugin_calls import Answers, PluginCalls
+from logbus.cluster.producer_id_manager import ProducerIdManager
+from logbus.cluster.replication.isr_manager import IsrManager
+from logbus.cluster.replication.leader_fencing import LeaderFencing
+from logbus.cluster.replication.offline_replicas import OfflineReplicas
+from logbus.cluster.replication.purgatory import Purgatory
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.cluster.replication.replica_reader import ReplicaReader
+from logbus.cluster.replication.replica_repair import ReplicaRepair
+from logbus.cluster.replication.replica_reports import ReplicaReports
+from logbus.cluster.replication.replication_throttle import FollowerThrottle, LeaderThrottle
+from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import ConfigView, TopicConfig, keys
-from logbus.config.group import check_group_overrides
-from logbus.config.listeners import HTTP, ListenerAddress
-from logbus.config.table import TOPIC_KEYS
-from logbus.config.unenforced import refuse_unenforced_settings
-from logbus.config.view import usable_broker_overrides, usable_topic_overrides
-from logbus.coordination.groups import GroupCoordinator
-from logbus.coordination.internaltopics import InternalTopics
-from logbus.coordination.transactions.coordinator import TransactionCoordinator
-from logbus.coordination.transactions.expiry import TransactionExpiry
-from logbus.coordination.transactions.markers import MarkerSender
-from logbus.coordination.transactions.participation import TransactionParticipation
-from logbus.coordination.transactions.writer import MarkerWriter
-from logbus.coordination.upkeep import Upkeep
+from logbus.config.config_view import usable_broker_overrides, usable_topic_overrides
+from logbus.config.group_config import check_group_overrides
+from logbus.config.key_table import TOPIC_KEYS
+from logbus.config.listener_address import HTTP, ListenerAddress
+from logbus.config.unenforced_security import refuse_unenforced_settings
+from logbus.coordination.group_cleanup import GroupCleanup
+from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.internal_topics import InternalTopics
+from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
+from logbus.coordination.transactions.marker_writer import MarkerWriter
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.coordination.transactions.transaction_expiration import TransactionExpiration
+from logbus.data_access import DataAccess
 from logbus.errors import ApiError, StorageError
-from logbus.handlers.opening import Opening
+from logbus.handlers.startup_gate import StartupGate
 from logbus.ilogbus import Fetched, IBroker, IProtocolPlugin, Leadership, Listener
-from logbus.instruments import instrument
-from logbus.listening import Listening
 from logbus.metastore.imetastore import IMetadataStore, SessionState
 from logbus.metastore.znodes import DEFAULT_ENTITY, Registration
 from logbus.metrics import ReactorTicks, Registry
 from logbus.model import INTERNAL_TOPICS, Endpoint, TopicPartition
-from logbus.net.budget import RequestBudget
 from logbus.net.channel import Channel
-from logbus.net.limits import Complaints, UnsentReplies
+from logbus.net.connection_limits import UnsentReplies, WarningLimiter
+from logbus.net.factory import KafkaServerFactory
 from logbus.net.metrics import NetMetrics
-from logbus.net.protocol import KafkaServerFactory
+from logbus.net.request_budget import RequestBudget
 from logbus.net.time_slices import SliceScheduler
 from logbus.protocols import protocol_plugins
 from logbus.records.record import Record
@@ -114,10 +113,11 @@ from logbus.settings import (
     scrub_settings,
     storage_settings,
 )
-from logbus.storage.disk import disks_at
+from logbus.socket_server import SocketServer
+from logbus.storage.delete_policy import delete_policy
+from logbus.storage.filesystem.disk import disks_at
 from logbus.storage.istorage import IDisk
-from logbus.storage.manager import LogManager
-from logbus.storage.policies import delete_policy
+from logbus.storage.log_manager import LogManager
 from logbus.timers import Timers
 
 
@@ -201,13 +201,13 @@ class Broker(OrderedService):
         )
         self.store: Any = metadata_store(config, reactor, wall_clock) if store is None else store
         self.metadata = ClusterMetadata("")
-        self.replicas = Replicas(self.broker_id, self.logs, self._topic_config)
+        self.replicas = ReplicaManager(self.broker_id, self.logs, self._topic_config)
         self.logs.mover.bytes_per_second = lambda: config.get(keys.REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND)
         self.logs.mover.exclusively = self.replicas.swap_log
         self.replicas.exists = lambda topic, number: self.metadata.partition(TopicPartition(topic, number)) is not None
         self.purgatory = Purgatory(reactor)
         leaders_rate, followers_rate = replication_rates(config, reactor)
-        self.reader = Reader(
+        self.reader = ReplicaReader(
             self.replicas, self.purgatory, replica_selector(config, self.metadata), LeaderThrottle(leaders_rate)
         )
         self.membership = Membership(
@@ -229,7 +229,7 @@ class Broker(OrderedService):
             # Who is silent for longer is about to lose its registration.
             min(config.get(keys.REQUEST_TIMEOUT_MS), config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS)) / 1000,
         )
-        self.fetcher = ReplicaFetcher(
+        self.fetcher = ReplicaFetcherManager(
             self.broker_id,
             lambda: self.membership.epoch,
             self.logs,
@@ -239,8 +239,8 @@ class Broker(OrderedService):
             FollowerThrottle(followers_rate),
         )
         self.replicas.fetcher = self.fetcher
-        self.epochs = StoredEpochs(self.logs.disks)
-        self.receiver = AnnouncementReceiver(
+        self.epochs = FileControllerEpochStore(self.logs.disks)
+        self.receiver = MetadataUpdateReceiver(
             self.broker_id,
             self.metadata,
             self.replicas,
@@ -254,7 +254,7 @@ class Broker(OrderedService):
             self.broker_id,
             self.membership.registration.incarnation,
             self.metadata,
-            receivers(
+            update_receivers(
                 self.receiver,
                 self.broker_id,
                 self.peers,
@@ -266,10 +266,10 @@ class Broker(OrderedService):
             wall_clock,
             self.slice_scheduler,
         )
-        self.link = ControllerLink(
+        self.link = ControllerChannel(
             self.broker_id, self.controller, self.metadata, self.peers, lambda: self.membership.epoch
         )
-        self.isr = IsrKeeper(
+        self.isr = IsrManager(
             self.replicas,
             self.metadata,
             self.link,
@@ -278,7 +278,7 @@ class Broker(OrderedService):
             followers_serve=self.reader.selector is not None,
         )
         self.replicas.cluster = self.isr
-        self.isolation = Isolation(
+        self.isolation = LeaderFencing(
             self.replicas,
             self.metadata,
             self.store,
@@ -287,14 +287,14 @@ class Broker(OrderedService):
             config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
             lambda: self._listening.hang_up(),  # noqa: PLW0108 - not made yet
         )
-        self.replication = Replication(
+        self.replication = ReplicationMetrics(
             self.broker_id, self.metadata, self.replicas, self.isr, self.fetcher, self.controller
         )
-        self.failure_reports = FailureReports(self.link, reactor)
+        self.failure_reports = OfflineReplicas(self.link, reactor)
         self.replica_reports = ReplicaReports(self.broker_id, self.metadata, self.link, reactor)
         self.replicas.leaderless = self.replica_reports.leaderless
         self.fetcher.leader_incomplete = self.replica_reports.leader_incomplete
-        self.repairs = ReplicaRepairs(
+        self.repairs = ReplicaRepair(
             self.broker_id, self.replicas, self._channel_for, self.timers, self.replica_reports
         )
         self.reader.follower_stuck = self.repairs.check
@@ -311,24 +311,24 @@ class Broker(OrderedService):
             self.slice_scheduler,
         )
         self.partition_admin = PartitionAdmin(self.controller, reactor)
-        self.balancer = Balancer(self.partition_admin, config, reactor)
-        self.farewell = Farewell(self.link, config, reactor)
-        self.forwarder = Forwarder(self.broker_id, self.metadata, self.peers)
-        self.topics_anywhere = TopicsAnywhere(self.topic_admin, self.forwarder)
+        self.balancer = LeaderRebalancer(self.partition_admin, config, reactor)
+        self.controlled_shutdown = ControlledShutdown(self.link, config, reactor)
+        self.forwarder = ForwardingManager(self.broker_id, self.metadata, self.peers)
+        self.topics_anywhere = TopicAdminForwarder(self.topic_admin, self.forwarder)
         self.plugin_calls = PluginCalls(self.peers)
-        self.producer_ids = ProducerIds(self.store, self.broker_id)
+        self.producer_ids = ProducerIdManager(self.store, self.broker_id)
 
         self.net_metrics = NetMetrics()
         self._limits = connection_limits(config)
         self._budget = RequestBudget(request_memory(config), self.net_metrics, reactor)
         self._unsent = UnsentReplies(self._limits.max_unsent_in_all)
         self._ledger = connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"])
-        self.complaints = Complaints(reactor.seconds)
+        self.complaints = WarningLimiter(reactor.seconds)
         self.group_coordinator = GroupCoordinator(
             self.replicas, self.metadata, config, reactor, lambda: int(wall_clock() * 1000), self.random
         )
         self.replicas.listeners.append(self.group_coordinator)
-        self.upkeep = Upkeep(self.group_coordinator)
+        self.upkeep = GroupCleanup(self.group_coordinator)
         self.metadata.when_removed(self.upkeep.forget_topics)
         self.marker_writer = MarkerWriter(
             self.replicas,
@@ -337,7 +337,7 @@ class Broker(OrderedService):
             lambda: int(wall_clock() * 1000),
             lambda: config.get(keys.REQUEST_TIMEOUT_MS),
         )
-        markers = MarkerSender(
+        markers = MarkerChannelManager(
             self.broker_id,
             self.metadata,
             self.peers,
@@ -349,12 +349,12 @@ class Broker(OrderedService):
             self.replicas, self.metadata, self.producer_ids, markers, config, reactor, lambda: int(wall_clock() * 1000)
         )
         self.replicas.listeners.append(self.transactions)
-        self.transaction_expiry = TransactionExpiry(self.transactions)
-        self.participation = TransactionParticipation(self.broker_id, self.metadata, self.transactions, self.peers)
+        self.transaction_expiry = TransactionExpiration(self.transactions)
+        self.participation = AddPartitionsToTxnManager(self.broker_id, self.metadata, self.transactions, self.peers)
         self.internal_topics = InternalTopics(self.metadata, self.topics_anywhere, config)
-        self.opening = Opening()
+        self.opening = StartupGate()
         self.router, self.produce_handlers, self.fetch_handlers = routes(self, release)
-        self._listening = Listening(
+        self._listening = SocketServer(
             reactor,
             self,
             protocol_plugins() if plugins is None else plugins,
@@ -388,7 +388,7 @@ class Broker(OrderedService):
             _Part("leadership", self.balancer.start, self._hand_over),
         ):
             part.setServiceParent(self)
-        instrument(self)
+        register_broker_metrics(self)
 
     def _new_uuid(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)
@@ -513,7 +513,7 @@ class Broker(OrderedService):
         """The first step of a stop, while we still serve: others take over what we lead."""
         self._ready = False
         self.balancer.stop()
-        return self.farewell.say(sorted(self.metadata.brokers.keys() - {self.broker_id}))
+        return self.controlled_shutdown.say(sorted(self.metadata.brokers.keys() - {self.broker_id}))
 
     def _drain(self) -> Deferred[None]:
         async def drained() -> None:
@@ -648,7 +648,7 @@ class Broker(OrderedService):
             metadata=self.metadata,
             replicas=self.replicas,
             topics=self.topics_anywhere,
-            lags=Lags(self.group_coordinator, self.replicas),
+            lags=GroupLags(self.group_coordinator, self.replicas),
             transactions=self.transactions,
             replication=self.replication,
             config=self.config,

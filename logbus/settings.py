@@ -12,16 +12,16 @@ from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
 
-from logbus.cluster.fetching import FetchSettings
-from logbus.cluster.metadata import ClusterMetadata
-from logbus.cluster.selection import ISelector, RackAwareSelector
-from logbus.cluster.throttling import Bucket
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.follower.fetch_settings import ReplicaFetchSettings
+from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector, ReplicaSelector
+from logbus.cluster.replication.replication_throttle import TokenBucket
 from logbus.config import ConfigView, keys
-from logbus.config.key import Key
-from logbus.metastore.connectstring import ConnectString
-from logbus.metastore.embedded import FILE_NAME, EmbeddedStore
-from logbus.metastore.zookeeper import ZooKeeperStore
-from logbus.net.limits import ConnectionLedger, ConnectionLimits
+from logbus.config.config_key import ConfigKey
+from logbus.metastore.connect_string import ConnectString
+from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
+from logbus.metastore.zookeeper_store import ZooKeeperStore
+from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
 
 
@@ -39,9 +39,9 @@ def storage_settings(config: ConfigView) -> StorageSettings:
     )
 
 
-def fetch_settings(config: ConfigView) -> FetchSettings:
+def fetch_settings(config: ConfigView) -> ReplicaFetchSettings:
     """How followers fetch; all of it may change while the broker runs."""
-    return FetchSettings(
+    return ReplicaFetchSettings(
         min_bytes=config.get(keys.REPLICA_FETCH_MIN_BYTES),
         wait_max_ms=config.get(keys.REPLICA_FETCH_WAIT_MAX_MS),
         max_bytes=config.get(keys.REPLICA_FETCH_MAX_BYTES),
@@ -51,24 +51,24 @@ def fetch_settings(config: ConfigView) -> FetchSettings:
     )
 
 
-def replication_rates(config: ConfigView, clock: IReactorTime) -> tuple[Bucket, Bucket]:
+def replication_rates(config: ConfigView, clock: IReactorTime) -> tuple[TokenBucket, TokenBucket]:
     """What a leader may send, and a follower fetch, for replicas that are throttled; rates may change meanwhile."""
     window = config.get(keys.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS)
 
-    def bucket(rate: Key[int]) -> Bucket:
-        return Bucket(lambda: config.get(rate), clock.seconds, window)
+    def bucket(rate: ConfigKey[int]) -> TokenBucket:
+        return TokenBucket(lambda: config.get(rate), clock.seconds, window)
 
     return bucket(keys.LEADER_REPLICATION_THROTTLED_RATE), bucket(keys.FOLLOWER_REPLICATION_THROTTLED_RATE)
 
 
-def replica_selector(config: ConfigView, metadata: ClusterMetadata) -> ISelector | None:
+def replica_selector(config: ConfigView, metadata: ClusterMetadata) -> ReplicaSelector | None:
     """What sends consumers to replicas near them; None: they all read from leaders."""
 
     def rack(broker_id: int) -> str | None:
         broker = metadata.brokers.get(broker_id)
         return None if broker is None else broker.rack
 
-    return None if config.get(keys.REPLICA_SELECTOR_CLASS) in (None, "leader") else RackAwareSelector(rack)
+    return None if config.get(keys.REPLICA_SELECTOR_CLASS) in (None, "leader") else RackAwareReplicaSelector(rack)
 
 
 def cleaner_settings(config: ConfigView) -> CleanerSettings:
@@ -109,10 +109,10 @@ def raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def connection_ledger(config: ConfigView, listeners: Iterable[str]) -> ConnectionLedger:
+def connection_ledger(config: ConfigView, listeners: Iterable[str]) -> ConnectionQuotas:
     """Counts the connections of these listeners; it follows the configuration."""
     names = list(listeners)
-    ledger = ConnectionLedger(connection_limits(config), most_by_descriptors=most_connections())
+    ledger = ConnectionQuotas(connection_limits(config), most_by_descriptors=most_connections())
 
     def follow(view: ConfigView) -> None:
         ledger.limits = connection_limits(view)

@@ -29,21 +29,21 @@ from twisted.python.failure import Failure
 
 from logbus.config import ConfigView, keys
 from logbus.config.properties import numbered_properties
-from logbus.config.unenforced import refuse_unenforced
+from logbus.config.unenforced_security import refuse_unenforced
 from logbus.errors import ConfigError, LogbusError
 from logbus.extras import install_hint
 from logbus.ilogbus import Listener
-from logbus.listeners import require_kafka, resolve_listeners
-from logbus.listening import plugin_for
-from logbus.metastore.connectstring import ConnectString
-from logbus.metastore.zookeeper import require_kazoo
+from logbus.listener_config import require_kafka, resolve_listeners
+from logbus.metastore.connect_string import ConnectString
+from logbus.metastore.zookeeper_store import require_kazoo
 from logbus.net.time_slices import GarbageCollection
 from logbus.protocols import protocol_plugins
 from logbus.signals import ProcessSignals
-from logbus.storage.checkpoints import META_PROPERTIES, Meta
-from logbus.storage.disk import LOCK_FILE
-from logbus.storage.policies import delete_policy
-from logbus.wire.releases import DEFAULT_RELEASE, RELEASES
+from logbus.socket_server import plugin_for
+from logbus.storage.checkpoints import META_PROPERTIES, MetaProperties
+from logbus.storage.delete_policy import delete_policy
+from logbus.storage.filesystem.disk import LOCK_FILE
+from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
@@ -256,7 +256,7 @@ def try_directory(directory: Path, broker_id: int) -> None:
     except OSError as e:
         raise ConfigError(f"log.dirs: {directory}/{LOCK_FILE}: {e}") from e
     try:
-        meta = Meta.decode((directory / META_PROPERTIES).read_bytes(), str(directory))
+        meta = MetaProperties.decode((directory / META_PROPERTIES).read_bytes(), str(directory))
     except FileNotFoundError:
         return
     except OSError as e:

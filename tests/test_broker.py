@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.ilogbus import Listener
 from logbus.records.batch import ControlType, Marker, Record, encode_batch
-from logbus.testing.simulation.disk import Lane, MemoryDisk, broken, no_space
+from logbus.testing.simulation.environment.memory_disk import IOPool, MemoryDisk, broken, no_space
 from tests.handlers.kit import MemoryBroker, a_batch, content, fetch_request, produce_request
 
 
@@ -129,7 +129,7 @@ class StartAndStop(SynchronousTestCase):
         server.create("t")
         client = server.connect()
         disk = server.disks[0]
-        disk.held.add(Lane.SYNC)
+        disk.held.add(IOPool.SYNC)
         client.send(produce_request(a_batch(b"v"), acks=-1), 9)
         self.assertEqual(client.frames(), [])
         stopped: Deferred[None] = server.broker.stopService()
@@ -137,7 +137,7 @@ class StartAndStop(SynchronousTestCase):
         self.assertEqual(client.frames(), [])
         disk.held.clear()
         for _ in range(50):
-            disk.release(Lane.SYNC)
+            disk.release(IOPool.SYNC)
             server.reactor.advance(0)
         self.successResultOf(stopped)
         (answer,) = client.answers()

@@ -164,9 +164,9 @@ def test_the_command_starts(installed: Installation) -> None:
 
 KERNEL = """
 from logbus.records.batch import Record, encode_batch, iter_records
-from logbus.records.columns import Columns, extend_from_batches
-from logbus.records.committed import CommittedFilter
-from logbus.records.encoding import COLUMNS_ARE_COMPILED, GATHERING_IS_COMPILED, IS_COMPILED, PACKING_IS_COMPILED
+from logbus.records.batch_columns import Columns, extend_from_batches
+from logbus.records.read_committed import CommittedFilter
+from logbus.records.implementations import COLUMNS_ARE_COMPILED, GATHERING_IS_COMPILED, IS_COMPILED, PACKING_IS_COMPILED
 records = [Record(0, 1, b"k", b"v"), Record(1, 2, None, None, (("h", b"1"),))]
 assert list(iter_records(encode_batch(records))) == records
 columns = Columns()

@@ -20,7 +20,7 @@ from twisted.application.service import IService
 
 from logbus.tap import Options, makeService
 from logbus.testing import Broker
-from logbus.testing.ports import HeldPorts
+from logbus.testing.held_ports import HeldPorts
 
 TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
 SECONDS = 30

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import attrs
 
-from benchmarks.compare import limits, native, starts
+from benchmarks.compare import machine_limits, native_programs, startup
 from benchmarks.compare.cells import CELLS, WARMING, Cell
 from benchmarks.compare.jars import KAFKA_VERSION, kafka_jars
-from benchmarks.compare.loads import prepare
 from benchmarks.compare.report import CellResult, Report, Section
 from benchmarks.compare.rounds import LoadFailure, measure
 from benchmarks.compare.systems import Kafka, Logbus, Running, StartFailure, System, checkout, start
 from benchmarks.compare.wire import FETCH_VERSION, PRODUCE_VERSION, BrokerRefusal, produce_request, record_batch
+from benchmarks.compare.workloads import prepare
 
 START = "start"
 
@@ -116,13 +116,13 @@ def _compare(args: argparse.Namespace, chosen: Sequence[Cell], with_start: bool,
             systems.append(Logbus())
         else:
             raise RuntimeError(f"--systems {name}: not kafka or logbus")
-    programs = native.build(scratch, args.librdkafka)
+    programs = native_programs.build(scratch, args.librdkafka)
     _say("the machine's limits")
-    machine = limits.measure(scratch)
+    machine = machine_limits.measure(scratch)
     presence = {}
     if with_start:
         _say("start, idle, stop")
-        presence = starts.measure(systems, scratch)
+        presence = startup.measure(systems, scratch)
     sections = []
     for mode in [MODES[name] for name in args.mode or ("defaults", "equal")] if chosen else []:
         title = mode.title + (f"; every sync {args.slow_sync:g} ms slower" if args.slow_sync else "")
@@ -144,7 +144,7 @@ def _run_mode(
     mode: Mode,
     systems: Sequence[System],
     chosen: Sequence[Cell],
-    programs: native.Programs,
+    programs: native_programs.Programs,
     scratch: Path,
 ) -> list[CellResult]:
     results = []

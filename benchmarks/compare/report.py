@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 
 from benchmarks.compare.cells import Cell
-from benchmarks.compare.limits import Limit
+from benchmarks.compare.machine_limits import Limit
 from benchmarks.compare.rounds import Figures
-from benchmarks.compare.starts import Presence
+from benchmarks.compare.startup import Presence
 
 OURS, PEER = "logbus", "kafka"
 

@@ -18,10 +18,10 @@ from typing import Any
 import attrs
 
 from benchmarks.compare.cells import Cell
-from benchmarks.compare.loads import Load
-from benchmarks.compare.memory import touch
-from benchmarks.compare.procstat import cost, unwritten
+from benchmarks.compare.process_cost import cost, unwritten
 from benchmarks.compare.systems import Running
+from benchmarks.compare.touched_memory import touch
+from benchmarks.compare.workloads import Load
 
 #: More than this waiting to be written to disk is written before a round: the kernel would begin in the midst of it.
 SETTLED_BYTES = 800_000_000

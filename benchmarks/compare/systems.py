@@ -19,7 +19,7 @@ from typing import Protocol
 import attrs
 
 from benchmarks.compare.wire import Admin
-from logbus.testing.ports import HeldPorts
+from logbus.testing.held_ports import HeldPorts
 
 #: Housekeeping between cells, for both: a deleted topic's files go after a second rather than a minute.
 DELETE_DELAY_MS = 1000

@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
-from logbus.admin.partitions import partition_families
+from logbus.admin.partition_metrics import partition_families
 from logbus.broker import Broker
 from logbus.config import ConfigView
 from logbus.config.reference import reference_rst
@@ -26,8 +26,8 @@ from logbus.ilogbus import Listener
 from logbus.metrics import Family
 from logbus.tap import Options
 from logbus.testing.broker import close_reactor, private_reactor
+from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES, advertised_table, finalized_features, release_table
 from logbus.wire.messages import API_NAMES
-from logbus.wire.releases import DEFAULT_RELEASE, RELEASES, advertised_table, finalized_features, release_table
 
 Lines = Iterator[str]
 
@@ -226,20 +226,20 @@ def _command(command: Any, context: Any) -> Lines:
 
 def spark_options() -> Lines:
     """What readers and writers of ``format("logbus")`` take."""
-    from logbus.pipeline.blocking.settings import TABLE as connection
+    from logbus.pipeline.blocking.connection_settings import CONNECTION_OPTIONS as connection
     from logbus.pipeline.sink import options as sink
     from logbus.pipeline.source import options as source
 
     yield from heading("Reading")
-    yield from _options(source.TABLE)
+    yield from _options(source.SOURCE_OPTIONS)
     yield from heading("Writing")
-    yield from _options(sink.TABLE)
+    yield from _options(sink.SINK_OPTIONS)
     yield from heading("Reaching the brokers")
     yield from _options(connection, "kafka.")
     yield from heading("How partitions are read")
-    yield from _options(source.FETCHING, "kafka.")
+    yield from _options(source.CONSUMER_OPTIONS, "kafka.")
     yield from heading("How partitions are written")
-    yield from _options(sink.PRODUCING, "kafka.")
+    yield from _options(sink.PRODUCER_OPTIONS, "kafka.")
     for what, without_effect, refused in (
         ("reading", source.NO_EFFECT, source.REFUSED),
         ("writing", sink.NO_EFFECT, sink.REFUSED),

@@ -21,13 +21,13 @@ from twisted.web.http import HTTPChannel, datetimeToString
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request, Site
 
-from logbus.admin import strictjson
-from logbus.admin.gate import SECURITY_HEADERS, Gate
-from logbus.admin.limits import HttpLimits
-from logbus.admin.problems import CONTENT_TYPE, problem
+from logbus.admin import strict_json
+from logbus.admin.connection_slots import ConnectionSlots
+from logbus.admin.http_limits import HttpLimits
+from logbus.admin.problem_details import CONTENT_TYPE, problem
 from logbus.admin.request import AdminRequest
+from logbus.admin.request_guard import SECURITY_HEADERS, RequestGuard
 from logbus.admin.routing import Router
-from logbus.admin.slots import ConnectionSlots
 
 MAX_DISCARDED = 1 << 20
 """Bytes that a refused client may still send before its connection is closed under it."""
@@ -42,7 +42,7 @@ class AdminChannel(HTTPChannel):
     :ivar refused: what came was no request we take: the answer is out, and what still comes is thrown away.
     """
 
-    site: AdminHTTP
+    site: AdminHTTPFactory
     host = ""
     health_only = False
     refused = False
@@ -201,7 +201,7 @@ class AdminChannel(HTTPChannel):
         if self.refused:
             return
         self.refused = True
-        body = strictjson.dumps(problem(status, detail))
+        body = strict_json.dumps(problem(status, detail))
         head = {
             "Server": "logbus",
             "Date": datetimeToString(self.site.wall_clock()).decode(),
@@ -215,7 +215,7 @@ class AdminChannel(HTTPChannel):
         self._within(self.site.limits.linger_seconds, self.hang_up)
 
 
-class NotAdmitted(Protocol):
+class RejectedConnection(Protocol):
     """
     A connection there is no room for: told so, and closed.
 
@@ -232,7 +232,7 @@ class NotAdmitted(Protocol):
         transport.loseConnection()
 
 
-class AdminHTTP(Site):
+class AdminHTTPFactory(Site):
     """
     What all connections of one listener share.
 
@@ -244,7 +244,7 @@ class AdminHTTP(Site):
         self,
         *,
         router: Router,
-        gate: Gate,
+        gate: RequestGuard,
         mounted: Mapping[bytes, IResource],
         body_bytes: Mapping[bytes, int] = MappingProxyType({}),
         clock: IReactorTime,
@@ -276,7 +276,7 @@ class AdminHTTP(Site):
         host = getattr(addr, "host", "")
         admission = None if self._drained is not None else self.slots.admit(host)
         if admission is None:
-            return NotAdmitted()
+            return RejectedConnection()
         if admission.evict is not None:
             self.slots.leave(admission.evict)
             admission.evict.abort()

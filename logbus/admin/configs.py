@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
-from logbus.admin.problems import Refused
-from logbus.admin.routing import Call, route
-from logbus.admin.shapes import flag, mapping, nullable, record, rows, text
+from logbus.admin.cluster import BROKER_ID
+from logbus.admin.json_schema import array, boolean, mapping, nullable, object_schema, string
+from logbus.admin.problem_details import HttpProblem
+from logbus.admin.routing import ViewRequest, route
 from logbus.admin.topics import TOPIC_NAME, config_text, existing_topic
-from logbus.admin.views import BROKER_ID
-from logbus.cluster.metadata import ClusterMetadata
-from logbus.config.describe import ConfigEntry, describe_broker, describe_topic
-from logbus.config.table import TOPIC_KEYS, unknown_topic_key
-from logbus.config.view import ConfigView, Source
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.config.config_view import ConfigView, Source
+from logbus.config.describe_configs import ConfigEntry, describe_broker, describe_topic
+from logbus.config.key_table import TOPIC_KEYS, unknown_topic_key
 
 if TYPE_CHECKING:
-    from logbus.cluster.anywhere import TopicsAnywhere
+    from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 
 SOURCES: Mapping[Source, str] = MappingProxyType(
     {
@@ -34,22 +34,23 @@ SOURCES: Mapping[Source, str] = MappingProxyType(
         Source.DEFAULT: "default",
     }
 )
-SOURCE = text("Who said so.", enum=list(SOURCES.values()))
-VALUE = nullable(text("The value; null: not set, or not to be shown."))
-ENTRY = record(
+SOURCE = string("Who said so.", enum=list(SOURCES.values()))
+VALUE = nullable(string("The value; null: not set, or not to be shown."))
+ENTRY = object_schema(
     "A key.",
-    name=text("Its name."),
+    name=string("Its name."),
     value=VALUE,
     source=SOURCE,
-    type=text("Its type.", enum=["boolean", "string", "int", "short", "long", "double", "list", "class", "password"]),
-    read_only=flag("Whether changing it takes a restart."),
-    sensitive=flag("Whether its value is never shown."),
-    documentation=text("What it does."),
-    synonyms=rows(
-        "Where it is said, what is in force first.", record("A place.", name=text("Name."), value=VALUE, source=SOURCE)
+    type=string("Its type.", enum=["boolean", "string", "int", "short", "long", "double", "list", "class", "password"]),
+    read_only=boolean("Whether changing it takes a restart."),
+    sensitive=boolean("Whether its value is never shown."),
+    documentation=string("What it does."),
+    synonyms=array(
+        "Where it is said, what is in force first.",
+        object_schema("A place.", name=string("Name."), value=VALUE, source=SOURCE),
     ),
 )
-CONFIGS = record("A configuration.", items=rows("All keys.", ENTRY))
+CONFIGS = object_schema("A configuration.", items=array("All keys.", ENTRY))
 CHANGES = mapping(
     "Values to set by key, null to go back to the broker's; keys that are not named stay as they are (RFC 7396).",
     {"type": ["string", "integer", "number", "boolean", "null"], "description": "A value.", "maxLength": 32_768},
@@ -78,7 +79,7 @@ class ConfigViews:
     """The configuration of topics and of this broker."""
 
     metadata: ClusterMetadata
-    topics: TopicsAnywhere
+    topics: TopicAdminForwarder
     config: ConfigView
     broker_id: int
 
@@ -90,7 +91,7 @@ class ConfigViews:
         parameters={"topic": TOPIC_NAME},
         errors=(HTTPStatus.NOT_FOUND,),
     )
-    def topic(self, call: Call) -> dict[str, Any]:
+    def topic(self, call: ViewRequest) -> dict[str, Any]:
         return self._topic(call.path["topic"])
 
     def _topic(self, name: str) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class ConfigViews:
         parameters={"topic": TOPIC_NAME},
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
-    def alter(self, call: Call) -> Deferred[dict[str, Any]]:
+    def alter(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
         return Deferred.fromCoroutine(self._alter(call.path["topic"], call.body))
 
     async def _alter(self, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,9 +127,9 @@ class ConfigViews:
         parameters={"broker": BROKER_ID},
         errors=(HTTPStatus.NOT_FOUND,),
     )
-    def broker(self, call: Call) -> dict[str, Any]:
+    def broker(self, call: ViewRequest) -> dict[str, Any]:
         if call.path["broker"] != self.broker_id:
-            raise Refused(
+            raise HttpProblem(
                 HTTPStatus.NOT_FOUND,
                 f"This is broker {self.broker_id}, which knows its own configuration only, "
                 f"not that of broker {call.path['broker']}.",

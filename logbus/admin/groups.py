@@ -11,72 +11,72 @@ from uuid import UUID
 
 from attrs import frozen
 
-from logbus.admin.lags import Lag, Lags
-from logbus.admin.members import assignor_of, members_of
-from logbus.admin.pieces import streamed
-from logbus.admin.problems import Refused
-from logbus.admin.routing import Answer, Call, route
-from logbus.admin.shapes import flag, mapping, nullable, record, rows, text, whole
+from logbus.admin.group_lags import GroupLags, Lag
+from logbus.admin.group_members import assignor_of, members_of
+from logbus.admin.json_chunks import json_stream
+from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
+from logbus.admin.problem_details import HttpProblem
+from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.admin.topics import OFFSET, TOPIC_NAME, page, paged
-from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
 if TYPE_CHECKING:
-    from logbus.coordination.igroup import Group
-    from logbus.coordination.offsets import CommittedOffset
+    from logbus.coordination.group import Group
+    from logbus.coordination.group_offsets import CommittedOffset
 
-GROUP_ID = text("Id of a group; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
+GROUP_ID = string("Id of a group; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
 _SUMMARY: dict[str, Any] = {
     "id": GROUP_ID,
-    "type": text("Which protocol its members speak.", enum=["classic", "consumer"]),
-    "protocol_type": text("'consumer' for consumers; empty if it never had members."),
-    "state": text("Its state, such as 'Stable' or 'Empty'."),
-    "members": whole("How many members it has."),
-    "partitions": whole("For how many partitions it has committed an offset."),
+    "type": string("Which protocol its members speak.", enum=["classic", "consumer"]),
+    "protocol_type": string("'consumer' for consumers; empty if it never had members."),
+    "state": string("Its state, such as 'Stable' or 'Empty'."),
+    "members": integer("How many members it has."),
+    "partitions": integer("For how many partitions it has committed an offset."),
     "lag": nullable(
-        whole(
+        integer(
             "Records it has still to read, of all partitions whose end this broker knows; null: it committed offsets "
             "for none of these."
         )
     ),
 }
-GROUP = record("A group.", **_SUMMARY)
-MEMBER = record(
+GROUP = object_schema("A group.", **_SUMMARY)
+MEMBER = object_schema(
     "A member of a group.",
-    id=text("Its id."),
-    instance=nullable(text("Its group.instance.id, if it has one.")),
-    client=text("What its client calls itself."),
-    host=text("The address it comes from."),
-    epoch=nullable(whole("The epoch it has reached; null in a classic group.")),
+    id=string("Its id."),
+    instance=nullable(string("Its group.instance.id, if it has one.")),
+    client=string("What its client calls itself."),
+    host=string("The address it comes from."),
+    epoch=nullable(integer("The epoch it has reached; null in a classic group.")),
     assignment=mapping(
         "What it reads: partitions by topic. Empty where its protocol is not that of consumers.",
-        rows("Partitions.", whole("Number of a partition.")),
+        array("Partitions.", integer("Number of a partition.")),
     ),
 )
-READING = record(
+COMMITTED_OFFSET = object_schema(
     "What a group committed for a partition.",
     topic=TOPIC_NAME,
-    partition=whole("Number of the partition."),
-    offset=whole("Offset of the next record to read."),
+    partition=integer("Number of the partition."),
+    offset=integer("Offset of the next record to read."),
     end_offset=nullable({**OFFSET, "description": "The first offset that readers do not see; null: not known here."}),
-    lag=nullable(whole("Records between them; null: not known here.")),
-    leader_epoch=whole("Leader epoch of the last record read; -1: the client did not say."),
-    metadata=text("What the client noted."),
-    committed_at=whole("When, in ms since 1970."),
+    lag=nullable(integer("Records between them; null: not known here.")),
+    leader_epoch=integer("Leader epoch of the last record read; -1: the client did not say."),
+    metadata=string("What the client noted."),
+    committed_at=integer("When, in ms since 1970."),
 )
-DETAIL = record(
+DETAIL = object_schema(
     "A group with its members and offsets.",
-    **{**_SUMMARY, "members": rows("Its members.", MEMBER)},
-    assignor=text("How partitions are assigned; empty while nothing is agreed on."),
-    offsets=rows("What it committed, by topic and partition.", READING),
+    **{**_SUMMARY, "members": array("Its members.", MEMBER)},
+    assignor=string("How partitions are assigned; empty while nothing is agreed on."),
+    offsets=array("What it committed, by topic and partition.", COMMITTED_OFFSET),
 )
 _PAGE = page("groups", GROUP, GROUP_ID)
 PAGE = {
     **_PAGE,
     "properties": {
         **_PAGE["properties"],
-        "loading": flag("Whether some groups are left out because they are not read back yet."),
+        "loading": boolean("Whether some groups are left out because they are not read back yet."),
     },
     "required": [*_PAGE["required"], "loading"],
 }
@@ -87,7 +87,7 @@ class GroupViews:
     """The groups that this broker coordinates."""
 
     metadata: ClusterMetadata
-    lags: Lags
+    lags: GroupLags
 
     @route(
         "GET",
@@ -96,7 +96,7 @@ class GroupViews:
         answer=PAGE,
         parameters=paged(GROUP_ID),
     )
-    def list(self, call: Call) -> Answer:
+    def list(self, call: ViewRequest) -> ViewResponse:
         after, limit = call.query["after"], call.query["limit"]
         found = {group.group_id: group for group in self.lags.coordinator.groups()}
         names = sorted(found if after is None else (name for name in found if name > after))
@@ -108,7 +108,7 @@ class GroupViews:
                 for lag in self.lags.of(offsets):
                     yield None if lag is None else _summary(found[name], offsets, lag)
 
-        return streamed(
+        return json_stream(
             {
                 "items": items,
                 "next": shown[-1] if len(names) > limit else None,
@@ -124,12 +124,12 @@ class GroupViews:
         parameters={"group": GROUP_ID},
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
-    def one(self, call: Call) -> Answer:
+    def one(self, call: ViewRequest) -> ViewResponse:
         group_id = call.path["group"]
         group = self._existing(group_id)
         offsets = self._committed(group_id)
         (lag,) = filter(None, self.lags.of(offsets))
-        return streamed(
+        return json_stream(
             {
                 **_summary(group, offsets, lag),
                 "assignor": assignor_of(group),
@@ -146,7 +146,7 @@ class GroupViews:
                 raise
             group = None
         if group is None:
-            raise Refused(HTTPStatus.NOT_FOUND, f"This broker coordinates no group {group_id[:200]!r}.")
+            raise HttpProblem(HTTPStatus.NOT_FOUND, f"This broker coordinates no group {group_id[:200]!r}.")
         return group
 
     def _committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:

@@ -10,18 +10,18 @@ from typing import Any
 from attrs import frozen
 
 import logbus
-from logbus.admin.problems import CONTENT_TYPE as PROBLEM
-from logbus.admin.routing import JSON, Call, Route, Router, route
-from logbus.admin.shapes import record, text, whole
+from logbus.admin.json_schema import integer, object_schema, string
+from logbus.admin.problem_details import CONTENT_TYPE as PROBLEM
+from logbus.admin.routing import JSON, Route, Router, ViewRequest, route
 
 PROBLEM_SHAPE = {
-    **record(
+    **object_schema(
         "What went wrong (RFC 9457).",
-        type=text("'about:blank': the status says all."),
-        title=text("The status in words."),
-        status=whole("The status."),
-        detail=text("What is wrong, and what would be right."),
-        error=text("Kafka's name for it, where it has one."),
+        type=string("'about:blank': the status says all."),
+        title=string("The status in words."),
+        status=integer("The status."),
+        detail=string("What is wrong, and what would be right."),
+        error=string("Kafka's name for it, where it has one."),
         retriable={"type": "boolean", "description": "Whether the same request may succeed later."},
         optional=("error", "retriable"),
     ),
@@ -63,7 +63,7 @@ class OpenApiView:
     router: Router
 
     @route("GET", "/api/v1/openapi.json", "This interface, as an OpenAPI document", answer={"type": "object"})
-    def openapi(self, call: Call) -> dict[str, Any]:
+    def openapi(self, call: ViewRequest) -> dict[str, Any]:
         return document(self.router)
 
 

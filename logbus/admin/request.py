@@ -18,11 +18,11 @@ from twisted.web.http import datetimeToString
 from twisted.web.resource import IResource, getChildForRequest
 from twisted.web.server import NOT_DONE_YET, Request
 
-from logbus.admin.gate import SECURITY_HEADERS
-from logbus.admin.health import HEALTH_PATHS
-from logbus.admin.problems import Refused
-from logbus.admin.routing import Answer, expected, failed
-from logbus.admin.stream import Stream
+from logbus.admin.probes import HEALTH_PATHS
+from logbus.admin.problem_details import HttpProblem
+from logbus.admin.request_guard import SECURITY_HEADERS
+from logbus.admin.response_stream import ResponseStream
+from logbus.admin.routing import ViewResponse, error_response, failure_response
 
 if TYPE_CHECKING:
     from logbus.admin.channel import AdminChannel
@@ -63,13 +63,13 @@ class AdminRequest(Request):
         method, target = self.method.decode("ascii"), self.uri.decode("latin-1")
         try:
             if not target.startswith("/"):
-                raise Refused(HTTPStatus.BAD_REQUEST, "The request target is not a path that begins with '/'.")
+                raise HttpProblem(HTTPStatus.BAD_REQUEST, "The request target is not a path that begins with '/'.")
             is_health = self.path in HEALTH_PATHS
             if self.channel.health_only:
                 self.channel.persistent = 0
                 self.setHeader(b"Connection", b"close")
                 if not is_health:
-                    raise Refused(
+                    raise HttpProblem(
                         HTTPStatus.SERVICE_UNAVAILABLE,
                         "All connections that this listener may have are in use; this one may only ask for "
                         "/healthz or /readyz.",
@@ -95,7 +95,7 @@ class AdminRequest(Request):
         except UnsupportedMethod as e:
             methods: Iterable[bytes] = e.allowedMethods
             allow = b", ".join(sorted(methods)).decode()
-            raise Refused(
+            raise HttpProblem(
                 HTTPStatus.METHOD_NOT_ALLOWED,
                 f"{self.path.decode('latin-1')} does not answer {self.method.decode()}; it answers {allow}.",
                 {"Allow": allow},
@@ -105,33 +105,33 @@ class AdminRequest(Request):
             self.write(body)
             self.finish()
 
-    def _wait_for(self, pending: Deferred[Answer]) -> None:
+    def _wait_for(self, pending: Deferred[ViewResponse]) -> None:
         # The view is not cancelled when the client goes or gets tired: a change that has begun goes to its end.
         clock, limits = self.channel.site.clock, self.channel.site.limits
-        late = Refused(
+        late = HttpProblem(
             HTTPStatus.GATEWAY_TIMEOUT,
             f"There was no result within {limits.answer_seconds:g} seconds; what was asked for may still happen.",
         )
-        timer = clock.callLater(limits.answer_seconds, lambda: self.send(expected(late)))
+        timer = clock.callLater(limits.answer_seconds, lambda: self.send(error_response(late)))
         self.notifyFinish().addBoth(lambda _: timer.cancel() if timer.active() else None)
         pending.addErrback(self._answer_for).addCallback(self.send)
         pending.addErrback(lambda failure: self._log.failure("an answer could not be sent", failure))
 
-    def _answer_for(self, failure: Failure) -> Answer:
+    def _answer_for(self, failure: Failure) -> ViewResponse:
         error = failure.value
         assert error is not None
         try:
-            return expected(error)
+            return error_response(error)
         except BaseException:
             self._log.failure("{method} {path} failed", failure, method=self.method, path=self.path)
-            return failed(error)
+            return failure_response(error)
 
     def processingFailed(self, reason: Failure) -> Failure:
         """A plugin's resource failed: the log gets the traceback, the client does not."""
         self.send(self._answer_for(reason))
         return reason
 
-    def send(self, answer: Answer) -> None:
+    def send(self, answer: ViewResponse) -> None:
         """Send an answer, unless one was sent or the client is gone."""
         if self.answered or self.finished or self._disconnected:
             return
@@ -158,4 +158,4 @@ class AdminRequest(Request):
         else:
             http = self.channel.site
             stall = http.limits.idle_seconds
-            Stream(self, body(), http.cooperator, http.clock, stall, self.channel.abort).start()
+            ResponseStream(self, body(), http.cooperator, http.clock, stall, self.channel.abort).start()

@@ -17,10 +17,10 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from attrs import define, evolve, field, frozen
 from twisted.internet.defer import Deferred
 
-from logbus.admin import strictjson
-from logbus.admin.problems import CONTENT_TYPE as PROBLEM
-from logbus.admin.problems import Refused, problem_of
-from logbus.admin.shapes import Shape, faults
+from logbus.admin import strict_json
+from logbus.admin.json_schema import JsonSchema, schema_errors
+from logbus.admin.problem_details import CONTENT_TYPE as PROBLEM
+from logbus.admin.problem_details import HttpProblem, problem_of
 
 JSON = "application/json"
 MAX_FAULTS = 10
@@ -32,7 +32,7 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @frozen
-class Answer:
+class ViewResponse:
     """
     What goes back.
 
@@ -45,11 +45,11 @@ class Answer:
     headers: Mapping[str, str] = _NO_HEADERS
 
 
-Pending = Answer | Deferred[Answer]
+PendingResponse = ViewResponse | Deferred[ViewResponse]
 
 
 @frozen
-class Call:
+class ViewRequest:
     """
     A request as its view sees it.
 
@@ -78,19 +78,19 @@ class Route:
     :ivar parameters: the shapes of the variable parts and of what may stand in the query, by name.
     :ivar status: of success.
     :ivar errors: statuses of failure that belong to this route; those that any request may get are not among them.
-    :ivar call: gives an :class:`Answer`, or a value that becomes a JSON one, or a Deferred of these.
+    :ivar call: gives an :class:`ViewResponse`, or a value that becomes a JSON one, or a Deferred of these.
     """
 
     method: str
     path: str
     summary: str
-    answer: Shape | None = None
+    answer: JsonSchema | None = None
     content_types: tuple[str, ...] = (JSON,)
-    body: Shape | None = None
-    parameters: Mapping[str, Shape] = MappingProxyType({})
+    body: JsonSchema | None = None
+    parameters: Mapping[str, JsonSchema] = MappingProxyType({})
     status: HTTPStatus = HTTPStatus.OK
     errors: tuple[HTTPStatus, ...] = ()
-    call: Callable[[Call], Any] = NotImplemented
+    call: Callable[[ViewRequest], Any] = NotImplemented
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -164,12 +164,12 @@ class Router:
                 node = node.variable
                 values.append(_unquoted(part))
             else:
-                raise _nothing_at(path)
+                raise _not_found(path)
         if not node.methods:
-            raise _nothing_at(path)
+            raise _not_found(path)
         return node.methods, values
 
-    def answer(self, method: str, target: str, headers: Headers, body: bytes) -> Pending:
+    def answer(self, method: str, target: str, headers: Headers, body: bytes) -> PendingResponse:
         """
         Answer a request; what goes wrong is an answer, too.
 
@@ -181,8 +181,8 @@ class Router:
             methods, values = self.find(path)
             chosen = methods.get("GET" if method == "HEAD" else method)
             if chosen is None:
-                return _other_method(method, path, methods)
-            call = Call(
+                return _method_not_allowed(method, path, methods)
+            call = ViewRequest(
                 _read_path(chosen, values),
                 _read_query(chosen, query),
                 _read_body(chosen, body),
@@ -190,13 +190,15 @@ class Router:
             )
             result = chosen.call(call)
         except Exception as e:
-            return expected(e)
+            return error_response(e)
         if isinstance(result, Deferred):
-            return result.addCallbacks(lambda value: _answer(chosen, value), lambda failure: expected(failure.value))
+            return result.addCallbacks(
+                lambda value: _answer(chosen, value), lambda failure: error_response(failure.value)
+            )
         return _answer(chosen, result)
 
 
-def expected(error: BaseException) -> Answer:
+def error_response(error: BaseException) -> ViewResponse:
     """
     The answer for an error that was raised on purpose.
 
@@ -205,35 +207,35 @@ def expected(error: BaseException) -> Answer:
     status, told, headers = problem_of(error)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         raise error
-    return Answer(status, PROBLEM, strictjson.dumps(told), headers)
+    return ViewResponse(status, PROBLEM, strict_json.dumps(told), headers)
 
 
-def failed(error: BaseException) -> Answer:
+def failure_response(error: BaseException) -> ViewResponse:
     """The answer for an error whatever it is."""
     status, told, headers = problem_of(error)
-    return Answer(status, PROBLEM, strictjson.dumps(told), headers)
+    return ViewResponse(status, PROBLEM, strict_json.dumps(told), headers)
 
 
-def _answer(chosen: Route, value: Any) -> Answer:
-    if isinstance(value, Answer):
+def _answer(chosen: Route, value: Any) -> ViewResponse:
+    if isinstance(value, ViewResponse):
         return value
     if value is None:
-        return Answer(HTTPStatus.NO_CONTENT, "")
-    return Answer(chosen.status, JSON, strictjson.dumps(value))
+        return ViewResponse(HTTPStatus.NO_CONTENT, "")
+    return ViewResponse(chosen.status, JSON, strict_json.dumps(value))
 
 
-def _other_method(method: str, path: str, methods: Mapping[str, Route]) -> Answer:
+def _method_not_allowed(method: str, path: str, methods: Mapping[str, Route]) -> ViewResponse:
     allowed = {*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}
     allow = {"Allow": ", ".join(sorted(allowed))}
     if method == "OPTIONS":
-        return Answer(HTTPStatus.NO_CONTENT, "", headers=allow)
-    raise Refused(
+        return ViewResponse(HTTPStatus.NO_CONTENT, "", headers=allow)
+    raise HttpProblem(
         HTTPStatus.METHOD_NOT_ALLOWED, f"{path} does not answer {method}; it answers {allow['Allow']}.", allow
     )
 
 
-def _nothing_at(path: str) -> Refused:
-    return Refused(
+def _not_found(path: str) -> HttpProblem:
+    return HttpProblem(
         HTTPStatus.NOT_FOUND, f"There is nothing at {path[:300]!r}; /api/v1/openapi.json tells what there is."
     )
 
@@ -242,14 +244,14 @@ def _unquoted(part: str) -> str:
     try:
         return unquote_to_bytes(part).decode("utf-8")
     except UnicodeDecodeError:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"The part {part[:100]!r} of the path is not UTF-8.") from None
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, f"The part {part[:100]!r} of the path is not UTF-8.") from None
 
 
-def _value(shape: Shape, text: str, where: str) -> Any:
+def _value(shape: JsonSchema, text: str, where: str) -> Any:
     whole = shape["type"] == "integer" and re.fullmatch(r"-?[0-9]{1,18}", text)
     value = int(text) if whole else text
-    for fault in faults(shape, value, where):
-        raise Refused(HTTPStatus.BAD_REQUEST, fault + ".")
+    for fault in schema_errors(shape, value, where):
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, fault + ".")
     return value
 
 
@@ -266,12 +268,12 @@ def _read_query(chosen: Route, query: str) -> dict[str, Any]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=20, errors="strict")
     except ValueError:
-        raise Refused(HTTPStatus.BAD_REQUEST, "The query is not UTF-8, or has more than 20 fields.") from None
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, "The query is not UTF-8, or has more than 20 fields.") from None
     seen: set[str] = set()
     for name, text in pairs:
         if name not in shapes or name in seen:
             what = "is there twice" if name in seen else "is unknown"
-            raise Refused(
+            raise HttpProblem(
                 HTTPStatus.BAD_REQUEST,
                 f"The query parameter {name[:100]!r} {what}; accepted: {', '.join(shapes) or 'none'}.",
             )
@@ -283,13 +285,13 @@ def _read_query(chosen: Route, query: str) -> dict[str, Any]:
 def _read_body(chosen: Route, body: bytes) -> Any:
     if chosen.body is None:
         if body:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"{chosen.method} {chosen.path} takes no body.")
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, f"{chosen.method} {chosen.path} takes no body.")
         return None
     try:
-        value = strictjson.loads(body)
+        value = strict_json.loads(body)
     except ValueError as e:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"{str(e)[:1].upper()}{str(e)[1:]}.") from None
-    wrong = [fault for fault, _ in zip(faults(chosen.body, value), range(MAX_FAULTS), strict=False)]
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, f"{str(e)[:1].upper()}{str(e)[1:]}.") from None
+    wrong = [fault for fault, _ in zip(schema_errors(chosen.body, value), range(MAX_FAULTS), strict=False)]
     if wrong:
-        raise Refused(HTTPStatus.BAD_REQUEST, "; ".join(wrong) + ".")
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, "; ".join(wrong) + ".")
     return value

@@ -17,24 +17,24 @@ from twisted.internet.protocol import Protocol, ServerFactory
 from twisted.logger import Logger
 from twisted.plugin import getPlugins
 
+from logbus.admin.cluster import ClusterViews
+from logbus.admin.cluster_health import ClusterHealthViews
 from logbus.admin.configs import ConfigViews
-from logbus.admin.exposition import MetricsView
-from logbus.admin.gate import Gate
+from logbus.admin.group_lags import GroupLags
 from logbus.admin.groups import GroupViews
-from logbus.admin.health import HealthViews, IndexView
-from logbus.admin.lags import Lags
-from logbus.admin.limits import HttpLimits
+from logbus.admin.http_limits import HttpLimits
+from logbus.admin.metrics_view import MetricsView
 from logbus.admin.openapi import OpenApiView
-from logbus.admin.partitions import partition_families
-from logbus.admin.replication import Replication
+from logbus.admin.partition_metrics import partition_families
+from logbus.admin.probes import IndexView, ProbeViews
+from logbus.admin.replication_metrics import ReplicationMetrics
+from logbus.admin.request_guard import RequestGuard
 from logbus.admin.routing import Router
-from logbus.admin.standing import StandingViews
 from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.transactions import TransactionViews
-from logbus.admin.views import ClusterViews
-from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.config import keys
-from logbus.config.view import ConfigView, usable_topic_overrides
+from logbus.config.config_view import ConfigView, usable_topic_overrides
 from logbus.exposition import process_families
 from logbus.ilogbus import IAdminResource, IBroker
 from logbus.metrics import Family, Registry
@@ -42,10 +42,10 @@ from logbus.metrics import Family, Registry
 if TYPE_CHECKING:
     from twisted.web.resource import IResource
 
-    from logbus.admin.channel import AdminHTTP
-    from logbus.cluster.anywhere import TopicsAnywhere
-    from logbus.cluster.replicas import Replicas
-    from logbus.coordination.transactions.coordinator import TransactionCoordinator
+    from logbus.admin.channel import AdminHTTPFactory
+    from logbus.cluster.replication.replica_manager import ReplicaManager
+    from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
+    from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 
 LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -74,11 +74,11 @@ class AdminSite(ServerFactory):
 
     broker: IBroker
     metadata: ClusterMetadata
-    replicas: Replicas
-    topics: TopicsAnywhere
-    lags: Lags
+    replicas: ReplicaManager
+    topics: TopicAdminForwarder
+    lags: GroupLags
     transactions: TransactionCoordinator
-    replication: Replication
+    replication: ReplicationMetrics
     config: ConfigView
     registry: Registry
     internal_topics: Collection[str]
@@ -92,7 +92,7 @@ class AdminSite(ServerFactory):
     _mounted: dict[bytes, IResource] = field(factory=dict, init=False)
     _body_bytes: dict[bytes, int] = field(factory=dict, init=False)
     _router: Router = field(init=False)
-    _http: AdminHTTP | None = field(default=None, init=False)
+    _http: AdminHTTPFactory | None = field(default=None, init=False)
     _log = Logger()
 
     def startFactory(self) -> None:
@@ -125,10 +125,10 @@ class AdminSite(ServerFactory):
         router.add(
             [
                 IndexView(self.broker.broker_id, router, lambda: sorted(path.decode() for path in self._mounted)),
-                HealthViews(self.not_ready),
+                ProbeViews(self.not_ready),
                 MetricsView(self._families),
                 ClusterViews(self.metadata, self.broker.broker_id),
-                StandingViews(
+                ClusterHealthViews(
                     self.metadata,
                     self.broker.broker_id,
                     lambda given: self.config.topic_config(given).min_insync_replicas,
@@ -162,12 +162,12 @@ class AdminSite(ServerFactory):
         advertised = () if broker is None else [endpoint.host for endpoint in broker.endpoints.values()]
         return {self.host_name, *advertised} - {""}
 
-    def _build(self) -> AdminHTTP:
-        from logbus.admin.channel import AdminHTTP
+    def _build(self) -> AdminHTTPFactory:
+        from logbus.admin.channel import AdminHTTPFactory
 
-        return AdminHTTP(
+        return AdminHTTPFactory(
             router=self._router,
-            gate=Gate(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS), self._own_names),
+            gate=RequestGuard(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS), self._own_names),
             mounted=self._mounted,
             body_bytes=self._body_bytes,
             clock=self.clock,

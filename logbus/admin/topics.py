@@ -15,66 +15,66 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
-from logbus.admin.routing import Call, route
-from logbus.admin.shapes import Shape, flag, mapping, nullable, record, rows, text, whole
-from logbus.admin.views import BROKER_ID
-from logbus.cluster.metadata import ClusterMetadata, PartitionImage, TopicImage
+from logbus.admin.cluster import BROKER_ID
+from logbus.admin.json_schema import JsonSchema, array, boolean, integer, mapping, nullable, object_schema, string
+from logbus.admin.routing import ViewRequest, route
+from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import topic_name_problem
 
 if TYPE_CHECKING:
-    from logbus.cluster.anywhere import TopicsAnywhere
-    from logbus.cluster.replicas import Replica, Replicas
+    from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
+    from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 
 MAX_PAGE = 500
 CHANGE_TIMEOUT_MS = 30_000
 """How long a change may take before its caller is told that it goes on."""
 MAX_INT = 2**31 - 1
 
-TOPIC_NAME = text("Name of a topic: ASCII letters, digits, '.', '_' and '-'.", maxLength=249)
-LIMIT = whole("Most elements of one page.", minimum=1, maximum=MAX_PAGE, default=MAX_PAGE)
-OFFSET = whole("An offset.")
-TOPIC = record(
+TOPIC_NAME = string("Name of a topic: ASCII letters, digits, '.', '_' and '-'.", maxLength=249)
+LIMIT = integer("Most elements of one page.", minimum=1, maximum=MAX_PAGE, default=MAX_PAGE)
+OFFSET = integer("An offset.")
+TOPIC = object_schema(
     "A topic.",
     name=TOPIC_NAME,
-    id=text("The topic's id, a UUID."),
-    partitions=whole("Number of partitions."),
-    replication_factor=whole("Replicas of each partition."),
-    internal=flag("Whether only brokers write to it."),
-    configs=mapping("What is configured for this topic alone.", text("A value.")),
+    id=string("The topic's id, a UUID."),
+    partitions=integer("Number of partitions."),
+    replication_factor=integer("Replicas of each partition."),
+    internal=boolean("Whether only brokers write to it."),
+    configs=mapping("What is configured for this topic alone.", string("A value.")),
 )
-PARTITION = record(
+PARTITION = object_schema(
     "A partition.",
     topic=TOPIC_NAME,
-    partition=whole("Number of the partition."),
-    leader=nullable(whole("Number of the leading broker; null: the partition is offline.")),
-    leader_epoch=whole("Grows with every election."),
-    replicas=rows("Brokers that have it, the preferred leader first.", BROKER_ID),
-    isr=rows("Those of them that are in sync.", BROKER_ID),
+    partition=integer("Number of the partition."),
+    leader=nullable(integer("Number of the leading broker; null: the partition is offline.")),
+    leader_epoch=integer("Grows with every election."),
+    replicas=array("Brokers that have it, the preferred leader first.", BROKER_ID),
+    isr=array("Those of them that are in sync.", BROKER_ID),
     local=nullable(
-        record(
+        object_schema(
             "The replica on the broker that answers; null: it has none that works.",
             log_start_offset=OFFSET,
-            log_end_offset=whole("The offset of the next record."),
-            high_watermark=whole("The first offset that readers do not see."),
-            last_stable_offset=whole("The first offset that readers of committed records do not see."),
-            size_bytes=whole("Bytes of its log."),
-            log_dir=text("The log directory it is in."),
+            log_end_offset=integer("The offset of the next record."),
+            high_watermark=integer("The first offset that readers do not see."),
+            last_stable_offset=integer("The first offset that readers of committed records do not see."),
+            size_bytes=integer("Bytes of its log."),
+            log_dir=string("The log directory it is in."),
         )
     ),
 )
 
 
-def page(what: str, items: Shape, after: Shape) -> Shape:
+def page(what: str, items: JsonSchema, after: JsonSchema) -> JsonSchema:
     """The shape of one page of a list."""
-    return record(
+    return object_schema(
         f"A page of {what}.",
-        items=rows("The page.", items, maxItems=MAX_PAGE),
+        items=array("The page.", items, maxItems=MAX_PAGE),
         next=nullable({**after, "description": "What to give as 'after' for the next page; null: this is the last."}),
     )
 
 
-def paged(after: Shape, **more: Shape) -> Mapping[str, Shape]:
+def paged(after: JsonSchema, **more: JsonSchema) -> Mapping[str, JsonSchema]:
     """The parameters of a list in pages, and ``more``."""
     return MappingProxyType({**more, "after": {**after, "default": None}, "limit": LIMIT})
 
@@ -93,11 +93,11 @@ def existing_topic(metadata: ClusterMetadata, name: str) -> TopicImage:
     return topic
 
 
-NEW_TOPIC = record(
+NEW_TOPIC = object_schema(
     "A topic to be.",
     name=TOPIC_NAME,
-    partitions=whole("Number of partitions; -1: the broker's default.", minimum=-1, maximum=MAX_INT, default=-1),
-    replication_factor=whole("Replicas of each; -1: the broker's default.", minimum=-1, maximum=32767, default=-1),
+    partitions=integer("Number of partitions; -1: the broker's default.", minimum=-1, maximum=MAX_INT, default=-1),
+    replication_factor=integer("Replicas of each; -1: the broker's default.", minimum=-1, maximum=32767, default=-1),
     configs=mapping(
         "What to configure for this topic alone.",
         {"type": ["string", "integer", "number", "boolean"], "description": "A value.", "maxLength": 32_768},
@@ -122,7 +122,7 @@ class TopicViews:
     """
 
     metadata: ClusterMetadata
-    topics: TopicsAnywhere
+    topics: TopicAdminForwarder
     internal: Collection[str]
     delete_enabled: Callable[[], bool]
 
@@ -133,7 +133,7 @@ class TopicViews:
         answer=page("topics", TOPIC, TOPIC_NAME),
         parameters=paged(TOPIC_NAME),
     )
-    def list(self, call: Call) -> dict[str, Any]:
+    def list(self, call: ViewRequest) -> dict[str, Any]:
         after, limit = call.query["after"], call.query["limit"]
         names = sorted(self.metadata.topics if after is None else (n for n in self.metadata.topics if n > after))
         shown = names[:limit]
@@ -150,7 +150,7 @@ class TopicViews:
         parameters={"topic": TOPIC_NAME},
         errors=(HTTPStatus.NOT_FOUND,),
     )
-    def one(self, call: Call) -> dict[str, Any]:
+    def one(self, call: ViewRequest) -> dict[str, Any]:
         return _topic(existing_topic(self.metadata, call.path["topic"]), self.internal)
 
     @route(
@@ -162,11 +162,11 @@ class TopicViews:
         status=HTTPStatus.CREATED,
         errors=(HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
     )
-    def create(self, call: Call) -> Deferred[dict[str, Any]]:
+    def create(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
         return Deferred.fromCoroutine(self._create(call.body))
 
     async def _create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        from logbus.cluster.topics import NewTopic
+        from logbus.cluster.controller.topic_admin import NewTopic
 
         new = NewTopic(
             name=body["name"],
@@ -199,7 +199,7 @@ class TopicViews:
         content_types=(),
         errors=(HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
-    def delete(self, call: Call) -> Deferred[None]:
+    def delete(self, call: ViewRequest) -> Deferred[None]:
         return Deferred.fromCoroutine(self._delete(call.path["topic"]))
 
     async def _delete(self, name: str) -> None:
@@ -221,17 +221,17 @@ class PartitionViews:
     """Partitions, with what is on this broker of them."""
 
     metadata: ClusterMetadata
-    replicas: Replicas
+    replicas: ReplicaManager
 
     @route(
         "GET",
         "/api/v1/topics/{topic}/partitions",
         "A topic's partitions",
-        answer=page("partitions", PARTITION, whole("Number of a partition.")),
-        parameters=paged(whole("Number of a partition.", minimum=-1, maximum=MAX_INT), topic=TOPIC_NAME),
+        answer=page("partitions", PARTITION, integer("Number of a partition.")),
+        parameters=paged(integer("Number of a partition.", minimum=-1, maximum=MAX_INT), topic=TOPIC_NAME),
         errors=(HTTPStatus.NOT_FOUND,),
     )
-    def list(self, call: Call) -> dict[str, Any]:
+    def list(self, call: ViewRequest) -> dict[str, Any]:
         topic = existing_topic(self.metadata, call.path["topic"])
         after, limit = call.query["after"], call.query["limit"]
         first = 0 if after is None else after + 1
@@ -247,10 +247,10 @@ class PartitionViews:
         "/api/v1/topics/{topic}/partitions/{partition}",
         "One partition",
         answer=PARTITION,
-        parameters={"topic": TOPIC_NAME, "partition": whole("Its number.", minimum=0, maximum=MAX_INT)},
+        parameters={"topic": TOPIC_NAME, "partition": integer("Its number.", minimum=0, maximum=MAX_INT)},
         errors=(HTTPStatus.NOT_FOUND,),
     )
-    def one(self, call: Call) -> dict[str, Any]:
+    def one(self, call: ViewRequest) -> dict[str, Any]:
         topic, number = existing_topic(self.metadata, call.path["topic"]), call.path["partition"]
         if number >= len(topic.partitions):
             raise ApiError(

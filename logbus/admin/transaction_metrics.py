@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from attrs import define, frozen
 
 from logbus.config import keys
-from logbus.coordination.transactions.states import TransactionState
-from logbus.coordination.transactions.views import Census
+from logbus.coordination.transactions.transaction_state import TransactionState
+from logbus.coordination.transactions.transaction_summary import TransactionSummary
 from logbus.metrics import Family, Sample
 
 if TYPE_CHECKING:
-    from logbus.cluster.replicas import Replica, Replicas
-    from logbus.coordination.transactions.coordinator import TransactionCoordinator
+    from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
+    from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
     from logbus.metrics import Registry
 
 PAUSE_PARTITIONS = 100
@@ -30,7 +30,7 @@ GRACE_MS = 5 * 60 * 1000
 
 
 @define(eq=False)
-class _HeldBack:
+class _OpenTransactionTotals:
     """One look at all partitions that this broker leads."""
 
     open: int = 0
@@ -39,7 +39,7 @@ class _HeldBack:
     late: int = 0
 
 
-HELD_BACK: tuple[tuple[str, str, Callable[[_HeldBack], int]], ...] = (
+OPEN_TRANSACTIONS: tuple[tuple[str, str, Callable[[_OpenTransactionTotals], int]], ...] = (
     (
         "logbus_open_transactions",
         "Transactions that are open in partitions led here; one in two partitions counts twice.",
@@ -64,7 +64,7 @@ HELD_BACK: tuple[tuple[str, str, Callable[[_HeldBack], int]], ...] = (
 
 
 @frozen
-class TransactionSeries:
+class TransactionStateMetrics:
     """
     What a broker shows of transactions.
 
@@ -72,7 +72,7 @@ class TransactionSeries:
     """
 
     coordinator: TransactionCoordinator
-    replicas: Replicas
+    replicas: ReplicaManager
 
     def register(self, registry: Registry) -> None:
         """Have ``registry`` read from it."""
@@ -112,7 +112,7 @@ class TransactionSeries:
 
     def families(self) -> Iterator[Family]:
         """What takes a look at many things: one for the first of the families that share it."""
-        census = Census()
+        census = TransactionSummary()
         name = "logbus_transactional_ids"
         yield Family(
             name, "Transactional ids that this broker coordinates, by state.", "gauge", self._states(name, census)
@@ -124,11 +124,11 @@ class TransactionSeries:
             "gauge",
             self._oldest(name, census),
         )
-        found = _HeldBack()
-        for name, help, read in HELD_BACK:
-            yield Family(name, help, "gauge", self._held_back(name, read, found, look=read is HELD_BACK[0][2]))
+        found = _OpenTransactionTotals()
+        for name, help, read in OPEN_TRANSACTIONS:
+            yield Family(name, help, "gauge", self._held_back(name, read, found, look=read is OPEN_TRANSACTIONS[0][2]))
 
-    def _states(self, name: str, census: Census) -> Iterator[Sample | None]:
+    def _states(self, name: str, census: TransactionSummary) -> Iterator[Sample | None]:
         known, now_ms = self.coordinator.transactions(), self.coordinator.wall_ms()
         for first in range(0, len(known), PAUSE_IDS):
             census.look(known[first : first + PAUSE_IDS], now_ms)
@@ -137,11 +137,11 @@ class TransactionSeries:
             if state is not TransactionState.DEAD:
                 yield Sample(name, (("state", state.value),), census.states[state.value])
 
-    def _oldest(self, name: str, census: Census) -> Iterator[Sample]:
+    def _oldest(self, name: str, census: TransactionSummary) -> Iterator[Sample]:
         yield Sample(name, (), census.oldest_ms / 1000)
 
     def _held_back(
-        self, name: str, read: Callable[[_HeldBack], int], found: _HeldBack, *, look: bool
+        self, name: str, read: Callable[[_OpenTransactionTotals], int], found: _OpenTransactionTotals, *, look: bool
     ) -> Iterator[Sample | None]:
         if look:
             late_before_ms = self.coordinator.wall_ms() - GRACE_MS
@@ -154,7 +154,7 @@ class TransactionSeries:
         yield Sample(name, (), read(found))
 
 
-def _look(replica: Replica, late_before_ms: int, found: _HeldBack) -> None:
+def _look(replica: Replica, late_before_ms: int, found: _OpenTransactionTotals) -> None:
     producers = replica.log.producers_in_memory
     if producers is None:
         return  # Nobody wrote or read since the log was opened: to look would be to read files.

@@ -11,7 +11,7 @@ from importlib import import_module
 import click
 
 from logbus import __version__
-from logbus.cli.escaping import escape_controls
+from logbus.cli.terminal_escapes import escape_controls
 from logbus.errors import LogbusError
 
 
@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
             sys.stdout.flush()
         except BrokenPipeError:
             # click would make an ordinary failure of it.
-            end_by(signal.SIGPIPE)
+            exit_by_signal(signal.SIGPIPE)
             raise
         return result
 
@@ -66,20 +66,29 @@ app = LazyGroup(
     epilog="Exit status: 0 done, 1 refused or failed (with one line that says why), 2 wrong usage.",
     context_settings={"help_option_names": ["-h", "--help"]},
     lazy={
-        "topics": ("logbus.cli.topics:topics", "Create, list, describe, delete topics; add partitions."),
-        "produce": ("logbus.cli.produce:produce", "Send lines from standard input as records."),
-        "consume": ("logbus.cli.consume:consume", "Print records."),
-        "groups": ("logbus.cli.groups:groups", "Show consumer groups and their lag; move their offsets."),
-        "transactions": ("logbus.cli.transactions:transactions", "Show transactions; find and end those that hang."),
-        "configs": ("logbus.cli.configs:configs", "Show and change settings of topics and brokers."),
-        "cluster": ("logbus.cli.clusters:cluster", "Show the cluster; move leaders and replicas; run a cluster."),
-        "log-dirs": ("logbus.cli.log_dirs:log_dirs", "Show log directories; move partitions between them."),
-        "metadata": ("logbus.cli.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),
-        "audit": ("logbus.cli.audit:audit", "Compare what was consumed with what was published."),
-        "pipeline": ("logbus.cli.pipeline:pipeline", "Load, count, join and check topics with Spark."),
-        "dump-log": ("logbus.cli.dump:dump_log", "Show what is in the files of a log, and what is damaged."),
-        "bench": ("logbus.cli.bench:bench", "Measure produce, fetch and latency of a broker."),
-        "simulate": ("logbus.cli.simulating:simulate", "Let things go wrong in simulated clusters."),
+        "topics": ("logbus.cli.commands.topics:topics", "Create, list, describe, delete topics; add partitions."),
+        "produce": ("logbus.cli.commands.produce:produce", "Send lines from standard input as records."),
+        "consume": ("logbus.cli.commands.consume:consume", "Print records."),
+        "groups": ("logbus.cli.commands.groups:groups", "Show consumer groups and their lag; move their offsets."),
+        "transactions": (
+            "logbus.cli.commands.transactions:transactions",
+            "Show transactions; find and end those that hang.",
+        ),
+        "configs": ("logbus.cli.commands.configs:configs", "Show and change settings of topics and brokers."),
+        "cluster": (
+            "logbus.cli.commands.cluster:cluster",
+            "Show the cluster; move leaders and replicas; run a cluster.",
+        ),
+        "log-dirs": ("logbus.cli.commands.log_dirs:log_dirs", "Show log directories; move partitions between them."),
+        "metadata": ("logbus.cli.commands.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),
+        "audit": ("logbus.cli.commands.audit:audit", "Compare what was consumed with what was published."),
+        "pipeline": ("logbus.cli.pipeline_job:pipeline", "Load, count, join and check topics with Spark."),
+        "dump-log": (
+            "logbus.cli.commands.dump_log:dump_log",
+            "Show what is in the files of a log, and what is damaged.",
+        ),
+        "bench": ("logbus.cli.commands.bench:bench", "Measure produce, fetch and latency of a broker."),
+        "simulate": ("logbus.cli.commands.simulate:simulate", "Let things go wrong in simulated clusters."),
     },
 )
 click.version_option(__version__, prog_name="logbus", message="%(prog)s %(version)s")(app)
@@ -101,17 +110,17 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
         e.show()
         status = e.exit_code
     except (KeyboardInterrupt, click.Abort):
-        end_by(signal.SIGINT)
+        exit_by_signal(signal.SIGINT)
     except (LogbusError, OSError) as e:
-        complain(str(e) if not isinstance(e, OSError) else os_problem(e))
+        print_error(str(e) if not isinstance(e, OSError) else os_error_text(e))
     except Exception as e:
         if os.environ.get("LOGBUS_DEBUG"):
             raise
-        complain(f"internal error: {e!r} (LOGBUS_DEBUG=1 shows where)")
+        print_error(f"internal error: {e!r} (LOGBUS_DEBUG=1 shows where)")
     return status
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """One line on standard error."""
     line = escape_controls(" ".join(message.split()))
     try:
@@ -121,13 +130,13 @@ def complain(message: str) -> None:
         pass  # nobody listens
 
 
-def os_problem(error: OSError) -> str:
+def os_error_text(error: OSError) -> str:
     """What the system refused, in a line."""
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-def end_by(number: signal.Signals) -> None:
+def exit_by_signal(number: signal.Signals) -> None:
     """End the process by a signal, leaving nothing to be flushed to who is not there any more."""
     try:
         if number is not signal.SIGPIPE:

@@ -42,7 +42,7 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
 
 
-def pairs(values: Iterable[str], option: str, example: str = "retention.ms=60000") -> dict[str, str]:
+def parse_pairs(values: Iterable[str], option: str, example: str = "retention.ms=60000") -> dict[str, str]:
     """
     Parse ``NAME=VALUE`` arguments.
 
@@ -57,7 +57,7 @@ def pairs(values: Iterable[str], option: str, example: str = "retention.ms=60000
     return found
 
 
-def when(text: str, option: str) -> int:
+def timestamp_ms(text: str, option: str) -> int:
     """
     Parse a number of milliseconds since 1970 or an ISO 8601 date (local time without a zone) into milliseconds.
 
@@ -108,7 +108,7 @@ def _short_text(text: str, noun: str) -> str:
 
 
 def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    from logbus.client.addresses import parse_bootstrap
+    from logbus.client.cluster.addresses import parse_bootstrap
     from logbus.errors import ConfigError
 
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, field
 
-from logbus.cli.escaping import json_line
+from logbus.cli.terminal_escapes import json_line
 
 _WIDEST = 255
 """Characters; a longer cell, such as a group's id, does not widen its column."""

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from logbus.client.cluster import Partition, Topic
+    from logbus.client.cluster.cluster import PartitionMetadata, TopicMetadata
 
 
-def is_under_replicated(partition: Partition) -> bool:
+def is_under_replicated(partition: PartitionMetadata) -> bool:
     """Return whether some replicas are not in sync."""
     return len(partition.isr) < len(partition.replicas)
 
 
-def is_unavailable(partition: Partition, alive: Collection[int]) -> bool:
+def is_unavailable(partition: PartitionMetadata, alive: Collection[int]) -> bool:
     """Return whether it has no leader, or one that is not alive."""
     return partition.leader < 0 or partition.leader not in alive
 
 
-def is_under_min_isr(partition: Partition, least: int) -> bool:
+def is_under_min_isr(partition: PartitionMetadata, least: int) -> bool:
     """Return whether ``acks=all`` is refused."""
     return len(partition.isr) < min(least, len(partition.replicas))
 
 
 @frozen
-class Health:
+class HealthFilter:
     """
     Classifies partitions.
 
@@ -38,7 +38,7 @@ class Health:
     alive: Collection[int]
     least: Mapping[str, int]
 
-    def kinds(self, topic: Topic) -> Mapping[str, Callable[[Partition], bool]]:
+    def kinds(self, topic: TopicMetadata) -> Mapping[str, Callable[[PartitionMetadata], bool]]:
         """Return the checks of a topic's partitions, by name."""
         return {
             "under_replicated": is_under_replicated,
@@ -46,7 +46,7 @@ class Health:
             "unavailable": lambda partition: is_unavailable(partition, self.alive),
         }
 
-    def counts(self, topics: Collection[Topic]) -> dict[str, int]:
+    def counts(self, topics: Collection[TopicMetadata]) -> dict[str, int]:
         """Count the partitions that fail each check."""
         counts = dict.fromkeys(("under_replicated", "under_min_isr", "unavailable"), 0)
         for topic in topics:
@@ -56,7 +56,7 @@ class Health:
 
 
 @frozen
-class Load:
+class BrokerLoad:
     """
     Numbers of partitions on a broker.
 
@@ -69,7 +69,7 @@ class Load:
     out_of_sync: int = 0
 
 
-def loads(topics: Collection[Topic]) -> dict[int, Load]:
+def broker_loads(topics: Collection[TopicMetadata]) -> dict[int, BrokerLoad]:
     """Return the load of each broker that has a replica."""
     numbers: dict[int, list[int]] = {}
     for topic in topics:
@@ -80,4 +80,4 @@ def loads(topics: Collection[Topic]) -> dict[int, Load]:
                 count[1] += partition.leader == broker
                 count[2] += position == 0
                 count[3] += broker not in partition.isr
-    return {broker: Load(*count) for broker, count in numbers.items()}
+    return {broker: BrokerLoad(*count) for broker, count in numbers.items()}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from logbus.cli.options import pairs
+from logbus.cli.options import parse_pairs
 
 if TYPE_CHECKING:
     from logbus.pipeline.jobs.outputs import Output
-    from logbus.pipeline.jobs.payloads import Payload
+    from logbus.pipeline.payloads.payload import Payload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,21 +63,21 @@ def payload_of(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
     if kind == "raw":
         if schema or given["event_time"] or given["into"]:
             raise click.UsageError("--schema, --event-time and --into are for --payload json and avro")
-        from logbus.pipeline.jobs.payloads import RawPayload
+        from logbus.pipeline.payloads.payload import RawPayload
 
         return RawPayload()
     if kind == "json":
         if not schema:
             raise click.UsageError("--payload json needs --schema, such as 'user STRING, at TIMESTAMP'")
-        from logbus.pipeline.jobs.payloads import JsonPayload
+        from logbus.pipeline.payloads.payload import JsonPayload
 
         return JsonPayload(schema=text_of(schema), event_time=given["event_time"], into=given["into"])
     return _avro(topics, given)
 
 
 def _avro(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
-    from logbus.pipeline.jobs.avro_payload import AvroPayload
-    from logbus.pipeline.jobs.registry import Registry
+    from logbus.pipeline.blocking.schema_registry import RegistryClient
+    from logbus.pipeline.payloads.avro_payload import AvroPayload
 
     if not given["registry"]:
         raise click.UsageError("--payload avro needs --registry, such as http://127.0.0.1:8080/registry")
@@ -87,7 +87,7 @@ def _avro(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
             raise click.UsageError("of several topics --payload avro needs --schema or --subject")
         subject = f"{topics[0]}-value"
     return AvroPayload(
-        registry=Registry(given["registry"], given["registry_auth"]),
+        registry=RegistryClient(given["registry"], given["registry_auth"]),
         schema=text_of(schema) if schema else "",
         subject="" if schema else subject,
         event_time=given["event_time"],
@@ -112,7 +112,7 @@ def named(given: Sequence[str], option: str, example: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for each in given:
-        ((name, text),) = pairs([each], option, example).items()
+        ((name, text),) = parse_pairs([each], option, example).items()
         if not text.strip():
             raise click.BadParameter(f"{name!r} is of nothing; it takes more, such as {example}", param_hint=option)
         if name in found:
@@ -183,7 +183,7 @@ def source_of(settings: Sequence[str]) -> dict[str, str]:
 
     :raise click.BadParameter: one is not of the form ``KEY=VALUE``.
     """
-    return pairs(settings, "--source", "maxOffsetsPerTrigger=100000")
+    return parse_pairs(settings, "--source", "maxOffsetsPerTrigger=100000")
 
 
 def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence[str]) -> list[Output]:
@@ -197,7 +197,7 @@ def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence
     """
     from logbus.pipeline.jobs.outputs import ToTable, ToTopic
 
-    sink = pairs(given["sink"], "--sink", "kafka.compression.type=zstd")
+    sink = parse_pairs(given["sink"], "--sink", "kafka.compression.type=zstd")
     found: list[Output] = []
     if given["to_topic"]:
         found.append(ToTopic({"topic": given["to_topic"], **kafka, **sink}, key, given["tasks"]))

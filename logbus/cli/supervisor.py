@@ -18,9 +18,9 @@ from pathlib import Path
 
 from attrs import define, field
 
-from logbus.cli.running import CommandFailed
+from logbus.cli.runner import CommandFailed
 from logbus.testing.broker import local_listener
-from logbus.testing.process import BrokerFailed, BrokerProcess
+from logbus.testing.broker_process import BrokerFailed, BrokerProcess
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
 
 LOCK_FILE = ".cluster.lock"
@@ -32,7 +32,7 @@ MOST_FAILURES = 3
 
 
 @define(eq=False)
-class Member:
+class ManagedBroker:
     """
     One broker of the cluster.
 
@@ -48,7 +48,7 @@ class Member:
     again_at: float | None = None
     failures: int = 0
 
-    def launch(self, ended: Callable[[Member, BrokerProcess], object]) -> None:
+    def launch(self, ended: Callable[[ManagedBroker, BrokerProcess], object]) -> None:
         """Begin to start; ``ended`` is called, in a thread, when the process is gone."""
         self.again_at = None
         self.process = process = BrokerProcess(self.config, self.data_dir, self.listeners, own_group=True, log=self.log)
@@ -84,8 +84,10 @@ class Supervisor:
     admin_port: int
     restart_after: float
     say: Callable[[str], object]
-    members: list[Member] = field(factory=list, init=False)
-    _events: queue.SimpleQueue[tuple[Member, BrokerProcess] | None] = field(factory=queue.SimpleQueue, init=False)
+    members: list[ManagedBroker] = field(factory=list, init=False)
+    _events: queue.SimpleQueue[tuple[ManagedBroker, BrokerProcess] | None] = field(
+        factory=queue.SimpleQueue, init=False
+    )
 
     def run(self) -> None:
         """
@@ -134,18 +136,18 @@ class Supervisor:
             self.say(f"broker {member.number}: {at['kafka']}, http://{at['admin']}, log in {member.log}")
         self.say(f"cluster ready: --bootstrap {','.join(at['kafka'] for at in addresses)}")
 
-    def _member(self, number: int, connect: str) -> Member:
+    def _member(self, number: int, connect: str) -> ManagedBroker:
         ports = {"kafka": self.port, "admin": self.admin_port}
         config = {"broker.id": str(number), "zookeeper.connect": connect, **self.config}
         listeners = [local_listener(name, port and port + number) for name, port in ports.items()]
         home = self.data_dir / f"broker-{number}"
-        return Member(number, config, home, listeners, self.data_dir / f"broker-{number}.log")
+        return ManagedBroker(number, config, home, listeners, self.data_dir / f"broker-{number}.log")
 
-    def _wait_ready(self, member: Member) -> None:
+    def _wait_ready(self, member: ManagedBroker) -> None:
         assert member.process is not None
         member.process.wait_ready(START_SECONDS)
 
-    def _ended(self, member: Member, process: BrokerProcess) -> None:
+    def _ended(self, member: ManagedBroker, process: BrokerProcess) -> None:
         self._events.put((member, process))
 
     def _supervise(self) -> None:
@@ -163,7 +165,7 @@ class Supervisor:
                 return
             self._note_end(*event)
 
-    def _note_end(self, member: Member, process: BrokerProcess) -> None:
+    def _note_end(self, member: ManagedBroker, process: BrokerProcess) -> None:
         status = process.process.returncode
         if process is not member.process:
             return
@@ -193,7 +195,7 @@ class Supervisor:
         for thread in threads:
             thread.join()
 
-    def _stop_one(self, member: Member) -> None:
+    def _stop_one(self, member: ManagedBroker) -> None:
         assert member.process is not None
         try:
             member.process.stop(STOP_SECONDS)

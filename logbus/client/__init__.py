@@ -44,8 +44,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from logbus.client.admin import AdminClient, NewTopic
-    from logbus.client.cluster import Cluster
+    from logbus.client.admin.admin_client import AdminClient, NewTopic
+    from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata, ListedGroup
+    from logbus.client.admin.group_description import GroupDescription, GroupMember
+    from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
+    from logbus.client.cluster.cluster import Cluster
     from logbus.client.connector import (
         BlackList,
         ConsumerConnector,
@@ -55,28 +58,25 @@ if TYPE_CHECKING:
         WhiteList,
         zookeeper_store,
     )
-    from logbus.client.consumer import Consumer
-    from logbus.client.described_groups import GroupDescription, GroupMember
-    from logbus.client.fetched import ConsumerRecord, Fetched
-    from logbus.client.groups import CommittedOffset, GroupMetadata, ListedGroup
-    from logbus.client.hands import RecordError
+    from logbus.client.consumer.batch_delivery import RecordError
+    from logbus.client.consumer.consumer import Consumer
+    from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
+    from logbus.client.consumer.partition_position import AtTime
+    from logbus.client.consumer.simple_consumer import FetchOf, SimpleConsumer
+    from logbus.client.list_offsets import EARLIEST, LATEST
     from logbus.client.membership import CommitFailed, GroupListener, GroupOptions, MembershipFailed
-    from logbus.client.offsets import EARLIEST, LATEST
-    from logbus.client.options import InvalidOption
-    from logbus.client.partitioner import RoundRobin, Uniform
-    from logbus.client.producer import Producer
-    from logbus.client.producer_records import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
-    from logbus.client.retry import Unreachable
-    from logbus.client.simple import FetchOf, SimpleConsumer
-    from logbus.client.source import AtTime
-    from logbus.client.transaction import (
+    from logbus.client.producer.partitioner import RoundRobin, Uniform
+    from logbus.client.producer.producer import Producer
+    from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
+    from logbus.client.producer.transaction import (
         Fenced,
         OutcomeUnknown,
         ProducerUnusable,
         TransactionAborted,
         TransactionError,
     )
-    from logbus.client.transactions import ActiveProducer, ListedTransaction, TransactionDescription
+    from logbus.client.retry import Unreachable
+    from logbus.client.validators import InvalidOption
 
 __all__ = [
     "ActiveProducer",
@@ -127,48 +127,48 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ActiveProducer": "transactions",
-    "AdminClient": "admin",
-    "AtTime": "source",
+    "ActiveProducer": "admin.transaction_admin",
+    "AdminClient": "admin.admin_client",
+    "AtTime": "consumer.partition_position",
     "BlackList": "connector",
-    "BufferFull": "producer_records",
-    "Cluster": "cluster",
+    "BufferFull": "producer.producer_record",
+    "Cluster": "cluster.cluster",
     "CommitFailed": "membership",
-    "CommittedOffset": "groups",
-    "Consumer": "consumer",
+    "CommittedOffset": "admin.group_admin",
+    "Consumer": "consumer.consumer",
     "ConsumerConnector": "connector",
-    "ConsumerRecord": "fetched",
-    "DeliveryFailed": "producer_records",
-    "EARLIEST": "offsets",
-    "Fenced": "transaction",
-    "FetchOf": "simple",
-    "Fetched": "fetched",
-    "GroupDescription": "described_groups",
+    "ConsumerRecord": "consumer.consumer_record",
+    "DeliveryFailed": "producer.producer_record",
+    "EARLIEST": "list_offsets",
+    "Fenced": "producer.transaction",
+    "FetchOf": "consumer.simple_consumer",
+    "Fetched": "consumer.consumer_record",
+    "GroupDescription": "admin.group_description",
     "GroupListener": "membership",
-    "GroupMember": "described_groups",
-    "GroupMetadata": "groups",
+    "GroupMember": "admin.group_description",
+    "GroupMetadata": "admin.group_admin",
     "GroupOptions": "membership",
-    "LATEST": "offsets",
-    "ListedGroup": "groups",
-    "ListedTransaction": "transactions",
+    "LATEST": "list_offsets",
+    "ListedGroup": "admin.group_admin",
+    "ListedTransaction": "admin.transaction_admin",
     "MembershipFailed": "membership",
     "MessageStream": "connector",
-    "NewTopic": "admin",
-    "InvalidOption": "options",
-    "OutcomeUnknown": "transaction",
-    "Producer": "producer",
-    "ProducerRecord": "producer_records",
-    "ProducerUnusable": "transaction",
+    "NewTopic": "admin.admin_client",
+    "InvalidOption": "validators",
+    "OutcomeUnknown": "producer.transaction",
+    "Producer": "producer.producer",
+    "ProducerRecord": "producer.producer_record",
+    "ProducerUnusable": "producer.transaction",
     "RebalanceFailed": "connector",
-    "RecordError": "hands",
-    "RecordMetadata": "producer",
-    "RoundRobin": "partitioner",
-    "SimpleConsumer": "simple",
+    "RecordError": "consumer.batch_delivery",
+    "RecordMetadata": "producer.producer_record",
+    "RoundRobin": "producer.partitioner",
+    "SimpleConsumer": "consumer.simple_consumer",
     "TopicFilter": "connector",
-    "TransactionAborted": "transaction",
-    "TransactionDescription": "transactions",
-    "TransactionError": "transaction",
-    "Uniform": "partitioner",
+    "TransactionAborted": "producer.transaction",
+    "TransactionDescription": "admin.transaction_admin",
+    "TransactionError": "producer.transaction",
+    "Uniform": "producer.partitioner",
     "Unreachable": "retry",
     "WhiteList": "connector",
     "zookeeper_store": "connector",

@@ -1,5 +1,5 @@
 """
-From values to the bytes of keys and values, and back: bytes, text, JSON; Avro is in :mod:`logbus.client.avro`.
+From values to the bytes of keys and values, and back: bytes, text, JSON; Avro is in :mod:`logbus.client.schema.avro`.
 
 A serializer is anything that is called with the topic and a value and returns bytes, a deserializer the inverse:
 

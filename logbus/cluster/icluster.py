@@ -9,18 +9,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from twisted.internet.defer import Deferred
 from zope.interface import Interface
 
-from logbus.cluster.announcement import NO_OVERRIDES, Announcement, DeletedTopic, PartitionState
 from logbus.cluster.images import BrokerImage
+from logbus.cluster.metadata_update import NO_OVERRIDES, DeletedTopic, MetadataUpdate, PartitionState
 from logbus.errors import ApiError
 from logbus.model import IsrChange, LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 
 __all__ = [
     "NO_OVERRIDES",
-    "Announcement",
+    "MetadataUpdate",
     "DeletedTopic",
-    "Everything",
-    "IAnnouncementReceiver",
-    "IControllerLink",
+    "FullUpdate",
+    "IMetadataUpdateReceiver",
+    "IControllerChannel",
     "ILeadershipListener",
     "IReplicaHost",
     "IsrChange",
@@ -33,10 +33,10 @@ PartitionErrors = Mapping[TopicPartition, ApiError]
 """What failed, by partition; empty when all went well."""
 
 
-class IAnnouncementReceiver(Interface):
+class IMetadataUpdateReceiver(Interface):
     """A broker, as the controller sees it: this very process, or one at the other end of a channel."""
 
-    def apply(announcement: Announcement) -> Deferred[PartitionErrors]:
+    def apply(announcement: MetadataUpdate) -> Deferred[PartitionErrors]:
         """
         Make ``announcement`` true on the broker, after all earlier ones.
 
@@ -45,13 +45,13 @@ class IAnnouncementReceiver(Interface):
         """
 
 
-Everything = Callable[[], Announcement | None]
+FullUpdate = Callable[[], MetadataUpdate | None]
 """
 All that one broker is to know now, for one that may have missed something; None when nothing is to be said to it any
 more: the tenure is over, or the broker gone.
 """
 
-ReceiverFor = Callable[[BrokerImage, Everything], IAnnouncementReceiver]
+ReceiverFor = Callable[[BrokerImage, FullUpdate], IMetadataUpdateReceiver]
 """How to reach a broker of that image (itself included)."""
 
 
@@ -106,7 +106,7 @@ class ILeadershipListener(Interface):
         """It does not, for whatever reason: another broker does, the partition was deleted, its disk failed."""
 
 
-class IControllerLink(Interface):
+class IControllerChannel(Interface):
     """
     The controller as a broker sees it, wherever it is: this very process, or another broker.
 

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ConfigError, ErrorCode
-from logbus.metastore.clusterznodes import ClusterIdZnode, FeatureLevelZnode
+from logbus.metastore.cluster_znodes import ClusterIdZnode, FeatureLevelZnode
 from logbus.metastore.imetastore import (
     ConnectionLost,
     IMetadataStore,
@@ -27,7 +27,7 @@ from logbus.metastore.imetastore import (
     SessionLost,
     SessionState,
 )
-from logbus.metastore.znodejson import uuid_text
+from logbus.metastore.znode_json import uuid_text
 from logbus.metastore.znodes import CLUSTER_ID, FEATURES, PERSISTENT_PATHS, BrokerIdZnode, Registration
 
 

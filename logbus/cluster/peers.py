@@ -24,19 +24,19 @@ from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.cluster.metadata import BrokerImage, ClusterMetadata
+from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.metastore.znodes import FEATURE_LEVEL
 from logbus.model import Endpoint
 from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
-from logbus.net.liveness import end_when_silent
+from logbus.net.keepalive import enable_keepalive
 from logbus.timers import Timers
 from logbus.wire.messages.cluster import IntroduceRequest, IntroduceResponse
-from logbus.wire.versions import VersionRange
+from logbus.wire.version_range import VersionRange
 
 CONTROL, ANNOUNCE, FORWARD, FETCH, PLUGIN = "control", "announce", "forward", "fetch", "plugin"
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
 """Seconds between two attempts to connect."""
 
 CONNECT_SECONDS = 5.0
@@ -121,7 +121,7 @@ class _Link:
     channel: Channel | None = None
     connecting: Deferred[Channel] | None = None
     waiting: list[Deferred[Channel]] = field(factory=list)
-    pause: float = FIRST_PAUSE
+    pause: float = FIRST_RETRY_SECONDS
     not_before: float = 0.0
     problem: str = ""
     dropped: bool = False
@@ -259,7 +259,7 @@ class Peers:
         return at
 
     async def _introduce(self, receiver_id: int, channel: Channel) -> None:
-        end_when_silent(channel.transport, self.timeout)
+        enable_keepalive(channel.transport, self.timeout)
         me = self.identity()
         request = IntroduceRequest(
             cluster_id=me.cluster_id,
@@ -280,7 +280,7 @@ class Peers:
             channel.close()
             return
         link.channel = channel
-        link.pause, link.problem = FIRST_PAUSE, ""
+        link.pause, link.problem = FIRST_RETRY_SECONDS, ""
         waiting, link.waiting = link.waiting, []
         for one in waiting:
             if not one.called:
@@ -294,7 +294,7 @@ class Peers:
             link.problem = why
             self._log.warn("broker {broker} is out of reach: {why}", broker=broker.broker_id, why=why)
         link.not_before = self.timers.clock.seconds() + link.pause * self.random.uniform(0.8, 1.0)
-        link.pause = min(LONGEST_PAUSE, 2 * link.pause)
+        link.pause = min(MAX_RETRY_SECONDS, 2 * link.pause)
         waiting, link.waiting = link.waiting, []
         for one in waiting:
             if not one.called:

@@ -2,12 +2,13 @@
 Configuration: Kafka's keys, declared once, and a layered view of what is in force.
 
 * :mod:`~logbus.config.keys`: the declarations, by subject; :mod:`~logbus.config.kinds` and
-  :mod:`~logbus.config.key` are what they are made of, :mod:`~logbus.config.table` finds them by name.
+  :mod:`~logbus.config.config_key` are what they are made of, :mod:`~logbus.config.key_table` finds them by name.
 * :mod:`~logbus.config.properties`: the syntax of ``server.properties``.
-* :mod:`~logbus.config.view`: default < file < ``--set`` < cluster < broker < topic, and who is told of changes;
-  :mod:`~logbus.config.checks`: what must hold between keys.
-* :mod:`~logbus.config.topic`: the frozen value that a log holds.
-* :mod:`~logbus.config.describe` and :mod:`~logbus.config.reference`: for DescribeConfigs and for the documentation.
+* :mod:`~logbus.config.config_view`: default < file < ``--set`` < cluster < broker < topic, and who is told of changes;
+  :mod:`~logbus.config.validation`: what must hold between keys.
+* :mod:`~logbus.config.topic_config`: the frozen value that a log holds.
+* :mod:`~logbus.config.describe_configs` and :mod:`~logbus.config.reference`: for DescribeConfigs and for the
+  documentation.
 
 ::
 
@@ -15,8 +16,8 @@ Configuration: Kafka's keys, declared once, and a layered view of what is in for
     view.get(keys.NUM_PARTITIONS)
 """
 
+from logbus.config.config_view import ConfigView, Source
 from logbus.config.properties import parse_properties
-from logbus.config.topic import TopicConfig
-from logbus.config.view import ConfigView, Source
+from logbus.config.topic_config import TopicConfig
 
 __all__ = ["ConfigView", "Source", "TopicConfig", "parse_properties"]

@@ -1,7 +1,7 @@
 """
 What a configuration value may be: text in, a typed value out, and words for what would have been right.
 
-A :class:`Kind` knows nothing of keys or layers; :mod:`logbus.config.key` puts a name on it.
+A :class:`Kind` knows nothing of keys or layers; :mod:`logbus.config.config_key` puts a name on it.
 Texts are trimmed, numbers are read as Java reads them (no ``1_000``, no other digits than ASCII's), so that a file
 means the same here as it does to Kafka.
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from logbus.config.key import Dynamic, Key, Scope
+from logbus.config.config_key import ConfigKey, Dynamic, Scope
 from logbus.config.keys import (
     admin,
     broker,
@@ -20,7 +20,7 @@ from logbus.config.keys import (
     topics,
     transactions,
 )
-from logbus.config.keys.foreign import FOREIGN_BROKER_KEYS, FOREIGN_BROKER_PREFIXES, FOREIGN_TOPIC_KEYS
+from logbus.config.keys.ignored import FOREIGN_TOPIC_KEYS, IGNORED_BROKER_KEYS, IGNORED_BROKER_PREFIXES
 
 _CHAPTERS: tuple[tuple[str, ModuleType], ...] = (
     ("Broker", broker),
@@ -52,13 +52,13 @@ def _lines() -> Iterator[str]:
         yield (module.__doc__ or "").strip()
         yield ""
         for value in vars(module).values():
-            if isinstance(value, Key):
+            if isinstance(value, ConfigKey):
                 yield from _key(value)
     yield from _heading("Keys that mean nothing here", "-")
     yield "They are accepted with a warning, so that a file written for Kafka starts a broker."
     yield ""
-    prefixes = {f"{prefix}*": why for prefix, why in FOREIGN_BROKER_PREFIXES.items()}
-    for name, why in sorted({**FOREIGN_BROKER_KEYS, **prefixes}.items()):
+    prefixes = {f"{prefix}*": why for prefix, why in IGNORED_BROKER_PREFIXES.items()}
+    for name, why in sorted({**IGNORED_BROKER_KEYS, **prefixes}.items()):
         yield f"``{name}``: {why}."
         yield ""
     for name, why in sorted(FOREIGN_TOPIC_KEYS.items()):
@@ -70,7 +70,7 @@ def _heading(title: str, line: str) -> list[str]:
     return [title, line * len(title), ""]
 
 
-def _key(key: Key[Any]) -> Iterator[str]:
+def _key(key: ConfigKey[Any]) -> Iterator[str]:
     yield f"``{key.name}``"
     yield f"    {key.doc}"
     yield ""

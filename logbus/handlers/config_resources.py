@@ -10,11 +10,11 @@ from enum import IntEnum
 
 from attrs import define
 
-from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import ErrorCode
 from logbus.handlers.metadata import reachable
-from logbus.handlers.routing import serves
-from logbus.net.context import RequestContext
+from logbus.handlers.request_router import serves
+from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 

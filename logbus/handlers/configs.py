@@ -14,18 +14,24 @@ from typing import Any, Protocol
 
 from attrs import define
 
-from logbus.cluster.announcement import NO_OVERRIDES
-from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller.topic_admin import TopicAdmin
+from logbus.cluster.metadata_update import NO_OVERRIDES
 from logbus.cluster.peers import Peers
-from logbus.cluster.topics import TopicAdmin
 from logbus.config import ConfigView, keys
-from logbus.config.describe import ConfigEntry, describe_broker, describe_cluster, describe_group, describe_topic
-from logbus.config.key import Key
-from logbus.config.table import GROUP_KEYS, TOPIC_KEYS, broker_key
+from logbus.config.config_key import ConfigKey
+from logbus.config.describe_configs import (
+    ConfigEntry,
+    describe_broker,
+    describe_cluster,
+    describe_group,
+    describe_topic,
+)
+from logbus.config.key_table import GROUP_KEYS, TOPIC_KEYS, broker_key
 from logbus.errors import ApiError, ConfigError, ErrorCode
-from logbus.handlers.routing import serves, task
+from logbus.handlers.request_router import serves, task
 from logbus.model import topic_name_problem
-from logbus.net.context import RequestContext
+from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.configs import (
@@ -326,7 +332,7 @@ class ConfigHandlers:
 
     def _edited_list(self, now: str | None, change: IncrementalAlterableConfig, resource_type: int) -> str:
         """A list with elements appended or subtracted, based on the value in effect."""
-        known: dict[int, Callable[[str], Key[Any] | None]] = {
+        known: dict[int, Callable[[str], ConfigKey[Any] | None]] = {
             ResourceType.TOPIC: TOPIC_KEYS.get,
             ResourceType.GROUP: GROUP_KEYS.get,
         }

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from attrs import define
 
-from logbus.coordination.consumer.beats import Beat, BeatResult
-from logbus.coordination.consumer.group import ConsumerGroupDescription
-from logbus.coordination.consumer.partitions import Partitions, from_wire
-from logbus.coordination.consumers import Consumers
+from logbus.coordination.consumer.consumer_group import ConsumerGroupDescription
+from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult
+from logbus.coordination.consumer.partition_sets import Partitions, from_wire
+from logbus.coordination.consumer_group_service import ConsumerGroupService
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.group_admin import GROUP_OPERATIONS
-from logbus.handlers.routing import serves, task
-from logbus.net.context import RequestContext
+from logbus.handlers.request_router import serves, task
+from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
@@ -37,13 +37,13 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 class ConsumerGroupHandlers:
     """Serves members of groups of the consumer protocol, and describes these groups."""
 
-    _consumers: Consumers
+    _consumers: ConsumerGroupService
 
     @serves(68, 0, 1)
     @task
     async def heartbeat(self, context: RequestContext, request: Request) -> ConsumerGroupHeartbeatResponse:
         message: ConsumerGroupHeartbeatRequest = request.message
-        beat = Beat(
+        beat = ConsumerHeartbeat(
             member_id=message.member_id,
             epoch=message.member_epoch,
             instance_id=message.instance_id,
@@ -121,7 +121,7 @@ class ConsumerGroupHandlers:
         )
 
 
-def answered(result: BeatResult) -> ConsumerGroupHeartbeatResponse:
+def answered(result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     """The response to a heartbeat."""
     assignment = None
     if result.assignment is not None:

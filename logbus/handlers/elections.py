@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define
 
-from logbus.cluster.elections import ElectionType, Outcomes, PartitionAdmin
+from logbus.cluster.controller.partition_admin import ElectionType, Outcomes, PartitionAdmin
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.routing import serves, task
+from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
-from logbus.net.context import RequestContext
+from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.elections import (

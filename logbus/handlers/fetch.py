@@ -13,23 +13,31 @@ from uuid import UUID
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
 
-from logbus.cluster.metadata import ClusterMetadata
-from logbus.cluster.reads import WANTS_AT_A_TIME, Asker, Got, Once, Reader, Source, Want
-from logbus.cluster.replicas import Replicas
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.cluster.replication.replica_reader import (
+    PARTITIONS_AT_A_TIME,
+    FetchContext,
+    FetchParams,
+    PartitionFetch,
+    PartitionFetchResult,
+    ReplicaReader,
+    SessionlessFetchContext,
+)
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
+    CachedPartition,
     FetchSession,
-    FetchSessions,
+    FetchSessionCache,
     Key,
-    Remembered,
     TopicKey,
 )
-from logbus.handlers.leaders import LeaderHints
-from logbus.handlers.routing import Answer, serves
-from logbus.net.context import RequestContext
+from logbus.handlers.request_router import Answer, serves
+from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
@@ -63,7 +71,7 @@ ZSTD_VERSION = 10
 class _Request:
     """The properties of a fetch that its response depends on."""
 
-    asker: Asker
+    fetch_params: FetchParams
     version: int
     listener: str
     session: FetchSession | None
@@ -95,18 +103,18 @@ class FetchHandlers:
     :ivar bytes_sent: bytes of batches sent to consumers so far; ``bytes_replicated``: to followers.
     """
 
-    _reader: Reader
-    _replicas: Replicas
+    _reader: ReplicaReader
+    _replicas: ReplicaManager
     _metadata: ClusterMetadata
-    sessions: FetchSessions
+    sessions: FetchSessionCache
     max_bytes: int
     bytes_sent: int = field(default=0, init=False)
     bytes_replicated: int = field(default=0, init=False)
-    _hints: LeaderHints = field(init=False)
+    _hints: CurrentLeaders = field(init=False)
 
     @_hints.default
-    def _hints_of_metadata(self) -> LeaderHints:
-        return LeaderHints(self._metadata)
+    def _hints_of_metadata(self) -> CurrentLeaders:
+        return CurrentLeaders(self._metadata)
 
     @serves(1, 4, 18)
     def fetch(self, context: RequestContext, request: Request) -> Answer:
@@ -115,20 +123,20 @@ class FetchHandlers:
         message: FetchRequest = request.message
         version = request.api_version
         try:
-            asker = self._asker(context, message, version)
+            fetch_params = self._asker(context, message, version)
             wants = self._wants(message, version)
-            session, source, full = self._source(message, asker, version, wants)
+            session, source, full = self._source(message, fetch_params, version, wants)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
-        asked = _Request(asker, version, context.listener, session, full)
+        asked = _Request(fetch_params, version, context.listener, session, full)
         if session is not None and session.dirty_count > MANY_PARTITIONS:
             return Deferred.fromCoroutine(self._read_many(source, message, asked, context.time_slice(request)))
         got = self._reader.fetch(
             source,
             min_bytes=message.min_bytes,
-            max_bytes=self._most_bytes(message, asker),
+            max_bytes=self._most_bytes(message, fetch_params),
             max_wait_ms=message.max_wait_ms,
-            asker=asker,
+            fetch_params=fetch_params,
         )
         if isinstance(got, Deferred):
             return got.addCallback(self._answer, asked)
@@ -140,43 +148,43 @@ class FetchHandlers:
         version = request.api_version
         time_slice = context.time_slice(request)
         try:
-            asker = self._asker(context, message, version)
-            wants: list[Remembered] = []
+            fetch_params = self._asker(context, message, version)
+            wants: list[CachedPartition] = []
             for topic in message.topics:
-                for start in range(0, len(topic.partitions), WANTS_AT_A_TIME):
-                    wants += self._remembered(topic, topic.partitions[start : start + WANTS_AT_A_TIME], version)
-                    if time_slice.used(WANTS_AT_A_TIME):
+                for start in range(0, len(topic.partitions), PARTITIONS_AT_A_TIME):
+                    wants += self._remembered(topic, topic.partitions[start : start + PARTITIONS_AT_A_TIME], version)
+                    if time_slice.used(PARTITIONS_AT_A_TIME):
                         await time_slice.next()
-            session, source, full = self._source(message, asker, version, wants)
+            session, source, full = self._source(message, fetch_params, version, wants)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
-        asked = _Request(asker, version, context.listener, session, full)
+        asked = _Request(fetch_params, version, context.listener, session, full)
         return await self._read_many(source, message, asked, time_slice)
 
     async def _read_many(
-        self, source: Source, message: FetchRequest, asked: _Request, time_slice: TimeSlice
+        self, source: FetchContext, message: FetchRequest, asked: _Request, time_slice: TimeSlice
     ) -> FetchResponse:
-        got: Sequence[Got] = await self._reader.fetch_many(
+        got: Sequence[PartitionFetchResult] = await self._reader.fetch_in_slices(
             source,
             min_bytes=message.min_bytes,
-            max_bytes=self._most_bytes(message, asked.asker),
+            max_bytes=self._most_bytes(message, asked.fetch_params),
             max_wait_ms=message.max_wait_ms,
-            asker=asked.asker,
+            fetch_params=asked.fetch_params,
             time_slice=time_slice,
         )
         if asked.session is not None:
             got = asked.session.worth_telling(got, everything=asked.full)
         answer = _Answer()
-        for start in range(0, len(got), WANTS_AT_A_TIME):
-            self._tell(got[start : start + WANTS_AT_A_TIME], asked, answer)
-            if time_slice.used(WANTS_AT_A_TIME):
+        for start in range(0, len(got), PARTITIONS_AT_A_TIME):
+            self._tell(got[start : start + PARTITIONS_AT_A_TIME], asked, answer)
+            if time_slice.used(PARTITIONS_AT_A_TIME):
                 await time_slice.next()
         return self._response(asked, answer)
 
-    def _most_bytes(self, message: FetchRequest, asker: Asker) -> int:
-        return max(0, message.max_bytes if asker.is_replica else min(message.max_bytes, self.max_bytes))
+    def _most_bytes(self, message: FetchRequest, fetch_params: FetchParams) -> int:
+        return max(0, message.max_bytes if fetch_params.is_replica else min(message.max_bytes, self.max_bytes))
 
-    def _asker(self, context: RequestContext, message: FetchRequest, version: int) -> Asker:
+    def _asker(self, context: RequestContext, message: FetchRequest, version: int) -> FetchParams:
         """
         The sender of a request: a consumer or a follower.
 
@@ -189,7 +197,7 @@ class FetchHandlers:
             broker_id, epoch = (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
         if broker_id < 0:
             committed = message.isolation_level == READ_COMMITTED
-            return Asker(committed, follows=version >= FOLLOWS_VERSION, rack=message.rack_id)
+            return FetchParams(committed, follows=version >= FOLLOWS_VERSION, rack=message.rack_id)
         if context.broker != broker_id:
             raise ApiError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"who fetches as broker {broker_id} did not prove to be it"
@@ -201,24 +209,24 @@ class FetchHandlers:
                 f"broker {broker_id} fetches with the broker epoch {epoch}; now it is {known.epoch}",
             )
         self._replicas.heard(broker_id)
-        return Asker(broker_id=broker_id, broker_epoch=epoch)
+        return FetchParams(broker_id=broker_id, broker_epoch=epoch)
 
     def _source(
-        self, message: FetchRequest, asker: Asker, version: int, wants: list[Remembered]
-    ) -> tuple[FetchSession | None, Source, bool]:
+        self, message: FetchRequest, fetch_params: FetchParams, version: int, wants: list[CachedPartition]
+    ) -> tuple[FetchSession | None, FetchContext, bool]:
         """The session, if there is one; the source to read from; and whether the response must be full."""
-        session_id, epoch, follower = message.session_id, message.session_epoch, asker.broker_id
+        session_id, epoch, follower = message.session_id, message.session_epoch, fetch_params.broker_id
         by_id = version >= TOPIC_ID_VERSION
         if epoch == FINAL_EPOCH or (epoch == INITIAL_EPOCH and session_id != NO_SESSION):
             self.sessions.close(session_id, follower)
         if epoch == FINAL_EPOCH:
-            return None, Once(self._replicas, wants, asker.is_replica), True
+            return None, SessionlessFetchContext(self._replicas, wants, fetch_params.is_replica), True
         if epoch == INITIAL_EPOCH:
             session = None
             if wants:
                 session = self.sessions.create(by_id=by_id, follower=follower, partitions=len(wants))
             if session is None:
-                return None, Once(self._replicas, wants, asker.is_replica), True
+                return None, SessionlessFetchContext(self._replicas, wants, fetch_params.is_replica), True
             self.sessions.update(session, wants, [])
             return session, session, True
         session = self.sessions.resume(session_id, epoch, by_id=by_id, follower=follower)
@@ -226,19 +234,21 @@ class FetchHandlers:
         self._resolve_again(session)
         return session, session, False
 
-    def _wants(self, message: FetchRequest, version: int) -> list[Remembered]:
-        wants: list[Remembered] = []
+    def _wants(self, message: FetchRequest, version: int) -> list[CachedPartition]:
+        wants: list[CachedPartition] = []
         for topic in message.topics:
             wants += self._remembered(topic, topic.partitions, version)
         return wants
 
-    def _remembered(self, topic: FetchTopic, partitions: Sequence[FetchPartition], version: int) -> list[Remembered]:
+    def _remembered(
+        self, topic: FetchTopic, partitions: Sequence[FetchPartition], version: int
+    ) -> list[CachedPartition]:
         """The fetched partitions of a topic."""
         name, key, topic_id, refused = self._resolve(topic.topic, topic.topic_id, version >= TOPIC_ID_VERSION)
         if version < ZSTD_VERSION and refused is None and partitions:
             refused = self._unreadable(name, partitions[0].partition)
         return [
-            Remembered(
+            CachedPartition(
                 topic=name,
                 partition=asked.partition,
                 offset=asked.fetch_offset,
@@ -289,7 +299,7 @@ class FetchHandlers:
             for partition in topic.partitions
         ]
 
-    def _answer(self, got: Sequence[Got], asked: _Request) -> FetchResponse:
+    def _answer(self, got: Sequence[PartitionFetchResult], asked: _Request) -> FetchResponse:
         session = asked.session
         if session is not None:
             got = session.worth_telling(got, everything=asked.full)
@@ -297,13 +307,13 @@ class FetchHandlers:
         self._tell(got, asked, answer)
         return self._response(asked, answer)
 
-    def _tell(self, some: Sequence[Got], asked: _Request, answer: _Answer) -> None:
+    def _tell(self, some: Sequence[PartitionFetchResult], asked: _Request, answer: _Answer) -> None:
         """Add the results of partitions to the response."""
         topics, last = answer.topics, answer.last
         size = 0
         for got in some:
             want = got.want
-            assert isinstance(want, Remembered)
+            assert isinstance(want, CachedPartition)
             if want.topic_key != last:
                 last = want.topic_key
                 if isinstance(last, str):
@@ -319,7 +329,7 @@ class FetchHandlers:
                 if hint is not None:
                     answer.hints.append(hint)
         answer.last = last
-        if asked.asker.is_replica:
+        if asked.fetch_params.is_replica:
             self.bytes_replicated += size
         else:
             self.bytes_sent += size
@@ -332,7 +342,7 @@ class FetchHandlers:
         return response
 
 
-def partition_answer(got: Got, want: Want) -> PartitionData:
+def partition_answer(got: PartitionFetchResult, want: PartitionFetch) -> PartitionData:
     """
     One partition's part of the response; empty records are sent as empty, never as null.
 

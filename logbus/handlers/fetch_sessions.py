@@ -15,8 +15,8 @@ from typing import Union
 
 from attrs import define, field
 
-from logbus.cluster.reads import Got, Want
-from logbus.cluster.replicas import Replica, Replicas, Watcher
+from logbus.cluster.replication.replica_manager import Replica, ReplicaManager, Watcher
+from logbus.cluster.replication.replica_reader import PartitionFetch, PartitionFetchResult
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_EPOCH
 
@@ -36,7 +36,7 @@ Key = tuple[TopicKey, int]
 
 
 @define(eq=False, slots=True)
-class Remembered(Want):
+class CachedPartition(PartitionFetch):
     """A partition of a session, with its state in the last response (Kafka: CachedPartition)."""
 
     topic_key: TopicKey = ""
@@ -45,7 +45,8 @@ class Remembered(Want):
 @define(eq=False)
 class FetchSession:
     """
-    The partitions of one consumer or follower; a :class:`~logbus.cluster.reads.Source` of fetches.
+    The partitions of one consumer or follower; a :class:`~logbus.cluster.replication.replica_reader.FetchContext` of
+    fetches.
 
     :ivar epoch: the epoch that the next request must carry.
     :ivar follower: the id of the follower; −1 in a consumer's session.
@@ -55,10 +56,10 @@ class FetchSession:
     session_id: int
     by_id: bool
     last_used: float
-    _replicas: Replicas
+    _replicas: ReplicaManager
     follower: int = -1
     epoch: int = 1
-    partitions: dict[Key, Remembered] = field(factory=dict, init=False)
+    partitions: dict[Key, CachedPartition] = field(factory=dict, init=False)
     _dirty: dict[Key, None] = field(factory=dict, init=False)
     _watched: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _keys: dict[tuple[str, int], Key] = field(factory=dict, init=False)
@@ -74,7 +75,7 @@ class FetchSession:
         """Number of partitions that may have changed."""
         return len(self._dirty)
 
-    def wants(self) -> Sequence[Want]:
+    def wants(self) -> Sequence[PartitionFetch]:
         found = []
         for key in self._dirty:
             want = self.partitions[key]
@@ -97,7 +98,7 @@ class FetchSession:
         if self._arrivals is not None:
             self._arrivals.moved(replica, size)
 
-    def update(self, wants: Sequence[Remembered], forgotten: Sequence[Key]) -> None:
+    def update(self, wants: Sequence[CachedPartition], forgotten: Sequence[Key]) -> None:
         """Add, update and remove partitions as a request says."""
         for want in wants:
             key = (want.topic_key, want.partition)
@@ -122,11 +123,11 @@ class FetchSession:
                 if replica is not None:
                     self._watchers(replica).pop(self, None)
 
-    def nameless(self) -> list[Remembered]:
+    def nameless(self) -> list[CachedPartition]:
         """The partitions of topics whose ids were unknown."""
         return [self.partitions[key] for key in self._nameless]
 
-    def worth_telling(self, got: Sequence[Got], *, everything: bool) -> list[Got]:
+    def worth_telling(self, got: Sequence[PartitionFetchResult], *, everything: bool) -> list[PartitionFetchResult]:
         """
         Select the results that the client does not have yet, and update the dirty set.
 
@@ -135,7 +136,7 @@ class FetchSession:
         told = []
         for answer in got:
             want = answer.want
-            assert isinstance(want, Remembered)
+            assert isinstance(want, CachedPartition)
             key = (want.topic_key, want.partition)
             if key not in self.partitions:
                 continue
@@ -165,7 +166,7 @@ class FetchSession:
     def _watchers(self, replica: Replica) -> dict[Watcher, None]:
         return replica.watchers_for(self.follower >= 0)
 
-    def _look_at(self, want: Want) -> None:
+    def _look_at(self, want: PartitionFetch) -> None:
         """Watch the replica of a partition, which may have been replaced (a recreated topic)."""
         name = (want.topic, want.partition)
         replica = self._replicas.find(*name)
@@ -181,7 +182,7 @@ class FetchSession:
 
 
 @define(eq=False)
-class FetchSessions:
+class FetchSessionCache:
     """
     The fetch sessions of this broker, with limits.
 
@@ -191,7 +192,7 @@ class FetchSessions:
     :ivar cached: number of partitions of all sessions.
     """
 
-    _replicas: Replicas
+    _replicas: ReplicaManager
     _seconds: Callable[[], float]
     _random: random.Random
     slots: int
@@ -241,7 +242,7 @@ class FetchSessions:
         self.close(oldest.session_id, oldest.follower)
         return True
 
-    def update(self, session: FetchSession, wants: Sequence[Remembered], forgotten: Sequence[Key]) -> None:
+    def update(self, session: FetchSession, wants: Sequence[CachedPartition], forgotten: Sequence[Key]) -> None:
         """
         Apply a request's changes to a session.
 
@@ -299,8 +300,8 @@ __all__ = [
     "NO_EPOCH",
     "NO_SESSION",
     "FetchSession",
-    "FetchSessions",
+    "FetchSessionCache",
     "Key",
-    "Remembered",
+    "CachedPartition",
     "TopicKey",
 ]

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from attrs import define
 
-from logbus.coordination.group import ClassicGroup
-from logbus.coordination.groups import GroupCoordinator
-from logbus.coordination.upkeep import Upkeep
+from logbus.coordination.classic.classic_group import ClassicGroup
+from logbus.coordination.group_cleanup import GroupCleanup
+from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.routing import serves, task
-from logbus.net.context import RequestContext
+from logbus.handlers.request_router import serves, task
+from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.groups import (
     DeletableGroupResult,
@@ -38,7 +38,7 @@ class GroupAdminHandlers:
     """Lists, describes and deletes groups."""
 
     _coordinator: GroupCoordinator
-    _upkeep: Upkeep
+    _upkeep: GroupCleanup
 
     @serves(15, 0, 6)
     @task

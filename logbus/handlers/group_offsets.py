@@ -10,15 +10,15 @@ from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from logbus.coordination.commits import Commits, Committer
-from logbus.coordination.groups import GroupCoordinator
-from logbus.coordination.offsets import NO_EXPIRY, CommittedOffset, GroupOffsets
-from logbus.coordination.upkeep import Upkeep
+from logbus.coordination.group_cleanup import GroupCleanup
+from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.group_offsets import NO_EXPIRY, CommittedOffset, GroupOffsets
+from logbus.coordination.offset_commits import OffsetCommits, OffsetCommitter
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.offset_rules import TOPIC_ID_VERSION, OffsetRules
-from logbus.handlers.routing import serves, task
+from logbus.handlers.offset_commit_validator import TOPIC_ID_VERSION, OffsetCommitValidator
+from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
-from logbus.net.context import RequestContext
+from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.offsets import (
@@ -58,9 +58,9 @@ class GroupOffsetHandlers:
     """Serves what reads and writes committed offsets."""
 
     _coordinator: GroupCoordinator
-    _commits: Commits
-    _upkeep: Upkeep
-    _rules: OffsetRules
+    _commits: OffsetCommits
+    _upkeep: GroupCleanup
+    _rules: OffsetCommitValidator
 
     # Versions 0 and 1 went with Kafka 4; what they lack has a value that says so.
     @serves(8, 0, 10)
@@ -91,7 +91,7 @@ class GroupOffsetHandlers:
                 if code == ErrorCode.NONE:
                     wanted.append((partition, committed(asked, now_ms, expires), answer))
             topics.append(OffsetCommitResponseTopic(name=name or "", topic_id=topic.topic_id, partitions=answers))
-        committer = Committer(
+        committer = OffsetCommitter(
             message.group_id,
             message.member_id,
             message.group_instance_id,
@@ -104,7 +104,7 @@ class GroupOffsetHandlers:
 
     async def _commit(
         self,
-        committer: Committer,
+        committer: OffsetCommitter,
         wanted: Sequence[tuple[TopicPartition, CommittedOffset, OffsetCommitResponsePartition]],
         known: Sequence[OffsetCommitResponsePartition],
         time_slice: TimeSlice,

@@ -10,13 +10,13 @@ from collections.abc import Collection
 
 from attrs import define
 
-from logbus.cluster.replicas import Replicas
+from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.routing import serves, task
+from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
-from logbus.net.context import RequestContext
+from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
-from logbus.storage.directory import LogDirectory
+from logbus.storage.log_directory import LogDirectory
 from logbus.wire.connection import Request
 from logbus.wire.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -35,7 +35,7 @@ from logbus.wire.messages.log_dirs import (
 class LogDirHandlers:
     """Describes log directories, and moves logs between them."""
 
-    _replicas: Replicas
+    _replicas: ReplicaManager
 
     @serves(35, 0, 5)
     @task

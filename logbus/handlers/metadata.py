@@ -11,16 +11,16 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from logbus.cluster.anywhere import TopicsAnywhere
-from logbus.cluster.metadata import BrokerImage, ClusterMetadata, TopicImage
-from logbus.cluster.topicplans import NewTopic
+from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, TopicImage
+from logbus.cluster.controller.topic_plan import NewTopic
+from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.routing import Answer, serves
+from logbus.handlers.request_router import Answer, serves
 from logbus.handlers.topics import for_all
 from logbus.model import Endpoint, topic_name_problem
-from logbus.net.context import RequestContext
+from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
-from logbus.records.slices import joined
+from logbus.records.file_slice import joined
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request
 from logbus.wire.messages.metadata import (
@@ -63,7 +63,7 @@ class MetadataHandlers:
     """
 
     _metadata: ClusterMetadata
-    _topics: TopicsAnywhere
+    _topics: TopicAdminForwarder
     _internal_topics: frozenset[str]
     _auto_create: Callable[[], bool]
     _plan: Callable[[str], NewTopic] = NewTopic

@@ -1,9 +1,10 @@
 """
 Produce: from a request to the logs, and the answer once the demanded acknowledgements are there.
 
-The one request that may be answered after its successors began (see :mod:`logbus.net.protocol`): appending happens at
+The one request that may be answered after its successors began (see :mod:`logbus.net.factory`): appending happens at
 once and in order, only the waiting for durability overlaps.  A transaction's first batch in a partition waits for its
-coordinator, and what follows it there from the same producer waits behind it (:mod:`logbus.handlers.participation`).
+coordinator, and what follows it there from the same producer waits behind it
+(:mod:`logbus.handlers.transaction_verification`).
 
 Whether a batch belongs to a transaction is what its own header says, not the request (CVE-2018-17196).
 """
@@ -20,17 +21,23 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.cluster.metadata import ClusterMetadata
-from logbus.cluster.replicas import Replica, Replicas
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.errors import ApiError, ErrorCode, ProtocolError, StorageError
-from logbus.handlers.participation import Gate, Held, explained, goes_on, is_transactional
-from logbus.handlers.refusals import Refusals, api_error, no_transactional_id, timed_out
-from logbus.handlers.routing import Answer, serves
-from logbus.net.context import RequestContext
+from logbus.handlers.produce_errors import ProduceErrors, api_error, no_transactional_id, timed_out
+from logbus.handlers.request_router import Answer, serves
+from logbus.handlers.transaction_verification import (
+    HeldBatches,
+    TransactionVerification,
+    continues_transaction,
+    is_transactional,
+    producer_error,
+)
+from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.records.checksum import Buffer
-from logbus.storage.log import Appended
-from logbus.storage.together import AppendedTogether
+from logbus.storage.appends.append_many import AppendManyResult
+from logbus.storage.log import LogAppendInfo
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
     PartitionProduceResponse,
@@ -39,7 +46,7 @@ from logbus.wire.messages.records import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from logbus.wire.produced import FIRST, produced
+from logbus.wire.produce_response import FIRST_VERSION, encode_produce_response
 
 ALL = -1
 #: The first version whose readers know zstd (KIP-110).
@@ -57,7 +64,7 @@ TOPIC_ID_VERSION = 13
 A = TypeVar("A")
 B = TypeVar("B")
 
-NOTHING_HELD = Held()
+NOTHING_HELD = HeldBatches()
 
 Written = tuple[str, PartitionProduceResponse, Replica]
 Waiting = tuple[str, list[PartitionProduceResponse], Deferred[None]]
@@ -92,13 +99,13 @@ class ProduceHandlers:
     :ivar refused: batches that were not appended.
     """
 
-    _replicas: Replicas
+    _replicas: ReplicaManager
     _clock: IReactorTime
     _wall_clock: Callable[[], float]
     _internal_topics: frozenset[str]
-    refusals: Refusals = field(factory=Refusals)
+    refusals: ProduceErrors = field(factory=ProduceErrors)
     metadata: ClusterMetadata | None = None
-    gate: Gate | None = None
+    gate: TransactionVerification | None = None
     records: int = field(default=0, init=False)
     batches: int = field(default=0, init=False)
     bytes_written: int = field(default=0, init=False)
@@ -113,7 +120,7 @@ class ProduceHandlers:
             message.acks in (1, ALL)
             and len(message.topic_data) == 1
             and len(message.topic_data[0].partition_data) == 1
-            and version >= FIRST
+            and version >= FIRST_VERSION
         )
         if single and (message.transactional_id is None or self._goes_on(message.topic_data[0], version)):
             return self._produce_one(context, message, version)
@@ -140,7 +147,7 @@ class ProduceHandlers:
 
     async def _produce_many(self, work: _Work, problem: ApiError | None, time_slice: TimeSlice) -> Answer:
         """Serve a request of many batches in time slices. The requests behind it wait: the order holds."""
-        held = Held()
+        held = HeldBatches()
         try:
             if problem is None and self.gate is not None and work.message.transactional_id is not None:
                 entering = self.gate.enter_in_steps(held, work.message, work.version, self._leader)
@@ -221,7 +228,7 @@ class ProduceHandlers:
     ) -> None:
         failure.trap(ApiError)
         error: Any = failure.value
-        self._refuse(work, topic.name, answer, explained(error, work.version))
+        self._refuse(work, topic.name, answer, producer_error(error, work.version))
 
     def _refuse(self, work: _Work, topic: str, answer: PartitionProduceResponse, error: ApiError) -> None:
         work.failed = f"{error.code.name}: {error.message}"
@@ -280,7 +287,7 @@ class ProduceHandlers:
             self.refused += 1
             return self.refusals.one(context.listener, name, data.index, e, version, topic_id)
         spelt = name.encode() if version < TOPIC_ID_VERSION else topic_id
-        answer = produced(
+        answer = encode_produce_response(
             spelt, data.index, appended.base_offset, appended.log_append_time, appended.log_start_offset, version
         )
         if message.acks != ALL:
@@ -346,7 +353,7 @@ class ProduceHandlers:
         """Whether the only batch for a topic goes on with a transaction that is open there: it need not wait."""
         data = topic.partition_data[0]
         replica = self._leader(topic, data.index, version)
-        return replica is not None and self.gate is not None and goes_on(data.records, replica)
+        return replica is not None and self.gate is not None and continues_transaction(data.records, replica)
 
     def _leader(self, topic: TopicProduceData, index: int, version: int) -> Replica | None:
         """Where a batch goes, if it is to a partition that is led from here, and can be read."""
@@ -374,7 +381,7 @@ class ProduceHandlers:
         *,
         all_in_sync: bool = False,
         in_transaction: bool = False,
-    ) -> tuple[Replica, Appended]:
+    ) -> tuple[Replica, LogAppendInfo]:
         """
         Append one batch.
 
@@ -404,7 +411,7 @@ class ProduceHandlers:
         self.records += appended.last_offset - appended.base_offset + 1
         return replica, appended
 
-    def append_together(
+    def append_many(
         self,
         topic: str,
         index: int,
@@ -414,7 +421,7 @@ class ProduceHandlers:
         *,
         all_in_sync: bool,
         in_transaction: bool,
-    ) -> tuple[Replica, AppendedTogether] | None:
+    ) -> tuple[Replica, AppendManyResult] | None:
         """
         Append several batches to a partition by one write; arguments as of :meth:`append`.
 
@@ -424,7 +431,7 @@ class ProduceHandlers:
         replica = self._replicas.find(topic, index)
         if replica is None or topic in self._internal_topics:
             return None
-        appended = replica.append_together(batches, now_ms, version >= ZSTD_VERSION, all_in_sync, in_transaction)
+        appended = replica.append_many(batches, now_ms, version >= ZSTD_VERSION, all_in_sync, in_transaction)
         if appended is None:
             return None
         self.batches += len(batches)

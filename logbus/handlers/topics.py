@@ -11,14 +11,14 @@ from uuid import UUID
 
 from attrs import define
 
-from logbus.cluster.metadata import ClusterMetadata
-from logbus.cluster.topicplans import NewPartitions, NewTopic
-from logbus.cluster.topics import CreatedTopic, TopicAdmin
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller.topic_admin import CreatedTopic, TopicAdmin
+from logbus.cluster.controller.topic_plan import NewPartitions, NewTopic
 from logbus.config import ConfigView
-from logbus.config.describe import describe_topic
+from logbus.config.describe_configs import describe_topic
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.routing import serves, task
-from logbus.net.context import RequestContext
+from logbus.handlers.request_router import serves, task
+from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.topics import (
     CreatableTopic,

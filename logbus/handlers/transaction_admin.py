@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from attrs import define
 from twisted.internet.task import deferLater
 
-from logbus.coordination.consumer.expressions import compiled
-from logbus.coordination.transactions.coordinator import TransactionCoordinator
-from logbus.coordination.transactions.states import TransactionState
-from logbus.coordination.transactions.transaction import Transaction
-from logbus.coordination.transactions.views import under_way_ms
+from logbus.coordination.consumer.regular_expressions import compile_expression
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
+from logbus.coordination.transactions.transaction_state import TransactionState
+from logbus.coordination.transactions.transaction_summary import transaction_duration_ms
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.routing import serves, task
+from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
-from logbus.net.context import RequestContext
+from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.txn_state import (
     DescribedTransactionState,
@@ -37,7 +37,7 @@ CHARACTERS_AN_ID = 20
 
 _STATES = {state.value: state for state in TransactionState}
 
-Test = Callable[[Transaction], bool]
+Test = Callable[[TransactionMetadata], bool]
 
 
 @define(eq=False)
@@ -131,16 +131,16 @@ def _filter(message: ListTransactionsRequest, now_ms: int) -> Test:
         producer_ids = set(message.producer_id_filters)
         tests.append(lambda each: each.producer_id in producer_ids)
     if message.duration_filter >= 0:
-        tests.append(lambda each: (under_way_ms(each, now_ms) or 0) > message.duration_filter)
+        tests.append(lambda each: (transaction_duration_ms(each, now_ms) or 0) > message.duration_filter)
     if message.transactional_id_pattern:
-        matches = compiled(message.transactional_id_pattern)
+        matches = compile_expression(message.transactional_id_pattern)
         tests.append(lambda each: matches(each.transactional_id))
     return lambda each: all(test(each) for test in tests)
 
 
-def slices(found: Iterable[Transaction]) -> Iterator[list[Transaction]]:
+def slices(found: Iterable[TransactionMetadata]) -> Iterator[list[TransactionMetadata]]:
     """As many at a time as a turn of the reactor has room for."""
-    some: list[Transaction] = []
+    some: list[TransactionMetadata] = []
     room = CHARACTERS_A_TURN
     for each in found:
         some.append(each)

@@ -9,15 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from attrs import define, frozen
 from twisted.internet.defer import Deferred, gatherResults
 
-from logbus.cluster.metadata import ClusterMetadata
-from logbus.coordination.groups import OFFSETS_TOPIC, GroupCoordinator
-from logbus.coordination.transactions.coordinator import TransactionCoordinator
-from logbus.coordination.transactions.transaction import V1, V2, ProducerIdAndEpoch
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.coordination.transactions.transaction_metadata import V1, V2, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.cluster import shielded
-from logbus.handlers.routing import serves, task
+from logbus.handlers.inter_broker import shield_from_cancellation
+from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
-from logbus.net.context import RequestContext
+from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.transactions import (
@@ -108,7 +108,7 @@ class TransactionHandlers:
             # Each has a slice of its own: they go on beside each other.
             added = self._add(wish, version, TimeSlice(context.scheduler), by_client)
             adding.append(Deferred.fromCoroutine(added))
-        all_outcomes = await shielded(gatherResults(adding, consumeErrors=True))
+        all_outcomes = await shield_from_cancellation(gatherResults(adding, consumeErrors=True))
         results = []
         async for wish, outcomes in time_slice.over(zip(wishes, all_outcomes, strict=True)):
             topics = await _results(outcomes, time_slice)

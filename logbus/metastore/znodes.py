@@ -18,7 +18,7 @@ from uuid import UUID
 
 from attrs import frozen
 
-from logbus.metastore.znodejson import BadZnode, Reading, dump, uuid_from_text, uuid_text
+from logbus.metastore.znode_json import BadZnode, ZnodeReader, dump, uuid_from_text, uuid_text
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 
 FEATURE_LEVEL = 2
@@ -35,7 +35,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
-LIVES = "/brokers/lives"
+BROKER_INCARNATIONS = "/brokers/lives"
 FEATURES = "/feature_level"
 
 DEFAULT_ENTITY = "<default>"
@@ -143,7 +143,7 @@ class BrokerIdZnode:
 
     @classmethod
     def decode(cls, broker_id: int, data: bytes) -> Registration:
-        with Reading(cls.path(broker_id), data, cls.VERSION) as node:
+        with ZnodeReader(cls.path(broker_id), data, cls.VERSION) as node:
             endpoints = [_endpoint(url) for url in node["endpoints"]]
             return Registration(
                 broker_id,
@@ -188,7 +188,7 @@ class TopicZnode:
 
     @classmethod
     def decode(cls, topic: str, data: bytes) -> Assignment:
-        with Reading(cls.path(topic), data, cls.VERSION) as node:
+        with ZnodeReader(cls.path(topic), data, cls.VERSION) as node:
             given = _replicas(node["partitions"])
             return Assignment(
                 uuid_from_text(node["topic_id"]),
@@ -231,7 +231,7 @@ class StateZnode:
         """
         :param version: of the node: the token for the next change.
         """
-        with Reading(cls.path(topic, partition), data, cls.VERSION) as node:
+        with ZnodeReader(cls.path(topic, partition), data, cls.VERSION) as node:
             return LeaderAndIsr(
                 int(node["leader"]),
                 int(node["leader_epoch"]),
@@ -286,7 +286,7 @@ class ConfigZnode:
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> dict[str, str]:
-        with Reading(path, data, cls.VERSION) as node:
+        with ZnodeReader(path, data, cls.VERSION) as node:
             return {str(name): str(value) for name, value in node["config"].items()}
 
 
@@ -317,7 +317,7 @@ class ReassignmentsZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-        with Reading(REASSIGN_PARTITIONS, data, cls.VERSION) as node:
+        with ZnodeReader(REASSIGN_PARTITIONS, data, cls.VERSION) as node:
             return {
                 TopicPartition(str(one["topic"]), int(one["partition"])): tuple(map(int, one["replicas"]))
                 for one in node["partitions"]

@@ -27,13 +27,13 @@ from twisted.python.failure import Failure
 
 from logbus import __version__
 from logbus.errors import ApiError, ErrorCode, LogbusError, ProtocolError
-from logbus.records.slices import Parts, joined
+from logbus.records.file_slice import Parts, joined
 from logbus.timers import Timer, Timers
 from logbus.wire.connection import ClientConnection, api_key_of
-from logbus.wire.framing import FrameBuffer
+from logbus.wire.frame_buffer import FrameBuffer
 from logbus.wire.messages import API_NAMES, api
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from logbus.wire.versions import VersionRange
+from logbus.wire.version_range import VersionRange
 
 _API_VERSIONS = 18
 _KEEP = 1 << 20

@@ -1,11 +1,12 @@
 """
 Sends replies that consist of bytes and slices of files.
 
-:class:`Outbox` writes to a socket: bytes by ``send``, slices by ``sendfile`` straight from the page cache.
-:class:`StreamCarrier` is for transports without a socket to write to directly (TLS, UNIX sockets, memory): it reads
+:class:`SendQueue` writes to a socket: bytes by ``send``, slices by ``sendfile`` straight from the page cache.
+:class:`StreamTransport` is for transports without a socket to write to directly (TLS, UNIX sockets, memory): it reads
     slices piece by piece as the transport asks for more.
 
-Neither waits for a disk: parts of a slice that are not in the page cache are loaded first; see :mod:`logbus.net.ahead`.
+Neither waits for a disk: parts of a slice that are not in the page cache are loaded first; see
+:mod:`logbus.net.cold_reads`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from logbus.errors import StorageError
-from logbus.net.ahead import Gate
-from logbus.net.icarrier import ICarrier
+from logbus.net.cold_reads import ColdReadGate
+from logbus.net.itransport import IFrameTransport
 from logbus.net.metrics import NetMetrics
-from logbus.records.slices import FileSlice, Part
+from logbus.records.file_slice import FileSlice, Part
 
 TURN = 1 << 20
 """Bytes sent for one connection before others get their turn."""
@@ -45,7 +46,7 @@ class SliceTruncated(EOFError):
     """A file ended before the end of a slice that was announced to a peer."""
 
 
-class Outbox:
+class SendQueue:
     """
     The replies to be sent on one non-blocking socket, in order.
 
@@ -57,7 +58,7 @@ class Outbox:
 
     def __init__(self, metrics: NetMetrics, loaded: Callable[[], None]) -> None:
         self.unsent = 0
-        self._gate = Gate(loaded, metrics)
+        self._gate = ColdReadGate(loaded, metrics)
         self._metrics = metrics
         self._parts: deque[Part] = deque()
 
@@ -171,14 +172,14 @@ def read_now(part: FileSlice) -> bytearray | None:
 
 
 class StreamProtocol(Protocol):
-    """The methods of a protocol that :class:`StreamCarrier` calls."""
+    """The methods of a protocol that :class:`StreamTransport` calls."""
 
     def sent(self) -> None:
         """Less is unsent than before."""
 
 
-@implementer(ICarrier, IPushProducer)
-class StreamCarrier:
+@implementer(IFrameTransport, IPushProducer)
+class StreamTransport:
     """
     Sends through any transport that is an ``IConsumer``, as its push producer.
 
@@ -193,7 +194,7 @@ class StreamCarrier:
         self._protocol = protocol
         self._metrics = metrics
         self._parts: deque[Part] = deque()
-        self._gate = Gate(self._loaded, metrics)
+        self._gate = ColdReadGate(self._loaded, metrics)
         self._paused = False
         self._reading = True
         self._pumping = False

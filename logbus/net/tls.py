@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 
-from logbus.net.icarrier import IFrameFactory
+from logbus.net.itransport import IFrameFactory
 
 
 class TLSServerTransport(BufferingTLSTransport):

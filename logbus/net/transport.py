@@ -21,23 +21,23 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import StorageError
-from logbus.net.icarrier import ICarrier
-from logbus.net.sendfile import Outbox, SliceTruncated
-from logbus.records.slices import Part
+from logbus.net.itransport import IFrameTransport
+from logbus.net.sendfile import SendQueue, SliceTruncated
+from logbus.records.file_slice import Part
 
 _WIDEST = 1 << 16
 
 
-@implementer(ICarrier)
+@implementer(IFrameTransport)
 class ServerTransport(tcp.Server):
     """
-    One accepted connection of a factory that provides :class:`logbus.net.icarrier.IFrameFactory`.
+    One accepted connection of a factory that provides :class:`logbus.net.itransport.IFrameFactory`.
     """
 
     _log = Logger()
 
     def __init__(self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any) -> None:
-        self._outbox = Outbox(protocol.metrics, self._loaded)
+        self._outbox = SendQueue(protocol.metrics, self._loaded)
         self._reading = True
         super().__init__(sock, protocol, client, server, sessionno, reactor)
         # Nagle's algorithm would hold back the last, short segment of a slice until the peer's delayed

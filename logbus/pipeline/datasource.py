@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from logbus.errors import LogbusError
-from logbus.pipeline.brief import brief
+from logbus.pipeline.error_text import without_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from logbus.pipeline.sink.columns import Columns
+    from logbus.pipeline.sink.columns import SinkColumns
     from logbus.pipeline.sink.options import SinkOptions
-    from logbus.pipeline.sink.writing import BatchWriter, StreamWriter
-    from logbus.pipeline.source.batch import LogbusBatchReader
+    from logbus.pipeline.sink.writers import BatchWriter, StreamWriter
+    from logbus.pipeline.source.batch_reader import LogbusBatchReader
 
 
 class LogbusDataSource(DataSource):
@@ -31,7 +31,7 @@ class LogbusDataSource(DataSource):
         """As in ``format("logbus")``."""
         return "logbus"
 
-    @brief
+    @without_traceback
     def schema(self) -> StructType:
         """
         The schema of the rows read. Spark calls this first, so the options are checked here.
@@ -41,9 +41,9 @@ class LogbusDataSource(DataSource):
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import source_schema
 
-        return source_schema(source_options.check(self.options)["includeHeaders"])
+        return source_schema(source_options.check_source_options(self.options)["includeHeaders"])
 
-    @brief
+    @without_traceback
     def reader(self, schema: StructType) -> LogbusBatchReader:
         """
         The reader for ``spark.read``.
@@ -51,10 +51,10 @@ class LogbusDataSource(DataSource):
         :raises OptionError: names the option that is wrong, and what it takes.
         """
         from logbus.pipeline.source import options as source_options
-        from logbus.pipeline.source.batch import LogbusBatchReader
+        from logbus.pipeline.source.batch_reader import LogbusBatchReader
         from logbus.pipeline.source.schema import check_schema
 
-        options = source_options.read(self.options, streaming=False)
+        options = source_options.read_source_options(self.options, streaming=False)
         check_schema(schema, options.include_headers)
         return LogbusBatchReader(options)
 
@@ -65,16 +65,16 @@ class LogbusDataSource(DataSource):
         """
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import check_schema
-        from logbus.pipeline.source.stream import LogbusStreamReader, RefusedReader
+        from logbus.pipeline.source.stream_reader import FailingStreamReader, LogbusStreamReader
 
         try:
-            options = source_options.read(self.options, streaming=True)
+            options = source_options.read_source_options(self.options, streaming=True)
             check_schema(schema, options.include_headers)
         except LogbusError as e:
-            return RefusedReader(e)
+            return FailingStreamReader(e)
         return LogbusStreamReader(options)
 
-    @brief
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """
         The writer for ``DataFrame.write``.
@@ -84,28 +84,28 @@ class LogbusDataSource(DataSource):
         :raises PipelineError: there is no such topic.
         """
         from logbus.pipeline.errors import OptionError
-        from logbus.pipeline.sink.writing import BatchWriter
+        from logbus.pipeline.sink.writers import BatchWriter
 
         if overwrite:
             raise OptionError("a topic cannot be overwritten: rows are only added to it; use mode('append')")
         return BatchWriter(*self._sink(schema, streaming=False))
 
-    @brief
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """
         The writer for ``DataFrame.writeStream``; raises what :meth:`writer` raises. In output mode ``complete`` the
         rows of each batch are appended like any others.
         """
-        from logbus.pipeline.sink.writing import StreamWriter
+        from logbus.pipeline.sink.writers import StreamWriter
 
         return StreamWriter(*self._sink(schema, streaming=True))
 
-    def _sink(self, schema: StructType, *, streaming: bool) -> tuple[SinkOptions, Columns]:
+    def _sink(self, schema: StructType, *, streaming: bool) -> tuple[SinkOptions, SinkColumns]:
         from logbus.pipeline.sink import options as sink_options
-        from logbus.pipeline.sink.columns import columns_of
-        from logbus.pipeline.sink.writing import check_topic
+        from logbus.pipeline.sink.columns import sink_columns
+        from logbus.pipeline.sink.writers import check_topic
 
-        options = sink_options.read(self.options, streaming=streaming)
-        columns = columns_of(((each.name, each.dataType.simpleString()) for each in schema.fields), options.topic)
+        options = sink_options.read_sink_options(self.options, streaming=streaming)
+        columns = sink_columns(((each.name, each.dataType.simpleString()) for each in schema.fields), options.topic)
         check_topic(options)
         return options, columns

@@ -6,7 +6,7 @@ import re
 
 from logbus.errors import LogbusError
 
-__all__ = ["LakeError", "OptionError", "PipelineError", "TakenOver", "gist"]
+__all__ = ["LakeError", "OptionError", "PipelineError", "ClaimLost", "short_message"]
 
 _CALLING = "An error occurred while calling "
 _CAUSE = "Caused by: "
@@ -15,7 +15,7 @@ _STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S
 _FAILED = re.compile(r"^\[STREAM_FAILED\] Query .*? terminated with exception: ")
 
 
-def gist(text: str) -> str:
+def short_message(text: str) -> str:
     """
     The part of a long Spark error message that says what is wrong.
 
@@ -45,7 +45,7 @@ class LakeError(PipelineError):
     """A table of the lake is damaged, or does not fit the rows to be written."""
 
 
-class TakenOver(LakeError):
+class ClaimLost(LakeError):
     """Another job has claimed the table; this one has to stop."""
 
 
@@ -73,7 +73,7 @@ class DeliveryFailed(PipelineError):
     """Records could not be written to a partition; the message names it and the cause."""
 
 
-class Fenced(PipelineError):
+class ProducerFenced(PipelineError):
     """A newer attempt at the same rows has fenced this producer, which can write nothing more (PRODUCER_FENCED)."""
 
 
@@ -89,7 +89,7 @@ class DataLossFound(PipelineError):
     """Offsets to be read are gone, as found when the batch was planned, before any task started."""
 
 
-class DataLoss(PipelineError):
+class OffsetLost(PipelineError):
     """
     Offsets that a task was to read are gone, or the topic was deleted or recreated.
 

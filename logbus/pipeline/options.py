@@ -22,7 +22,7 @@ _HIDDEN = "(hidden)"
 
 
 @frozen(eq=False)
-class Kind:
+class OptionType:
     """
     The type of an option's value.
 
@@ -46,7 +46,7 @@ class Option:
     """
 
     name: str
-    kind: Kind
+    kind: OptionType
     default: Any
     doc: str
     secret: bool = False
@@ -67,7 +67,7 @@ class Option:
             ) from None
 
 
-def text() -> Kind:
+def text() -> OptionType:
     """Any text that is not empty."""
 
     def parse(given: str) -> str:
@@ -75,10 +75,10 @@ def text() -> Kind:
             raise ValueError(given)
         return given
 
-    return Kind(parse, "a text that is not empty")
+    return OptionType(parse, "a text that is not empty")
 
 
-def boolean() -> Kind:
+def boolean() -> OptionType:
     """``true`` or ``false``, in any case."""
 
     def parse(given: str) -> bool:
@@ -87,10 +87,10 @@ def boolean() -> Kind:
         except KeyError:
             raise ValueError(given) from None
 
-    return Kind(parse, "true or false")
+    return OptionType(parse, "true or false")
 
 
-def integer(at_least: int, at_most: int = 2**63 - 1) -> Kind:
+def integer(at_least: int, at_most: int = 2**63 - 1) -> OptionType:
     """A whole number within bounds, both included."""
 
     def parse(given: str) -> int:
@@ -99,16 +99,16 @@ def integer(at_least: int, at_most: int = 2**63 - 1) -> Kind:
             raise ValueError(given)
         return value
 
-    return Kind(parse, f"a whole number from {at_least} to {at_most}")
+    return OptionType(parse, f"a whole number from {at_least} to {at_most}")
 
 
-def milliseconds(at_least: int = 0) -> Kind:
+def milliseconds(at_least: int = 0) -> OptionType:
     """Milliseconds in the option; the value is in seconds."""
     whole = integer(at_least, 2**31 - 1)
-    return Kind(lambda given: whole.parse(given) / 1000, f"milliseconds, {whole.accepts}")
+    return OptionType(lambda given: whole.parse(given) / 1000, f"milliseconds, {whole.accepts}")
 
 
-def duration() -> Kind:
+def duration() -> OptionType:
     """A time such as ``15m`` or ``30s``, as seconds."""
 
     def parse(given: str) -> float:
@@ -117,10 +117,10 @@ def duration() -> Kind:
             raise ValueError(given)
         return int(found[1]) * _SECONDS[found[2].lower()]
 
-    return Kind(parse, "a time such as 500ms, 30s, 15m, 2h or 1d; a bare number is milliseconds")
+    return OptionType(parse, "a time such as 500ms, 30s, 15m, 2h or 1d; a bare number is milliseconds")
 
 
-def one_of(*choices: str) -> Kind:
+def one_of(*choices: str) -> OptionType:
     """One of a few words, in any case."""
     words = {choice.lower(): choice for choice in choices}
 
@@ -130,10 +130,10 @@ def one_of(*choices: str) -> Kind:
         except KeyError:
             raise ValueError(given) from None
 
-    return Kind(parse, "one of " + ", ".join(choice or "(empty)" for choice in choices))
+    return OptionType(parse, "one of " + ", ".join(choice or "(empty)" for choice in choices))
 
 
-class Table:
+class OptionTable:
     """
     A set of options by name.
 
@@ -168,8 +168,8 @@ class Table:
 
 def check_names(
     given: Iterable[str],
-    table: Table,
-    kafka: Sequence[Table],
+    table: OptionTable,
+    kafka: Sequence[OptionTable],
     *,
     prefix: str,
     refused: Mapping[str, str],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logbus.pipeline import Missing, check_packages, register
-from logbus.pipeline.errors import OptionError, PipelineError, gist
+from logbus.pipeline.errors import OptionError, PipelineError, short_message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,11 +124,11 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
         if left is not None and left is not had:
             left.stop()
         said = str(e.java_exception.getMessage()) if isinstance(e, Py4JJavaError) else str(_root(e))
-        raise PipelineError(f"Spark does not start: {gist(said)}") from e
+        raise PipelineError(f"Spark does not start: {short_message(said)}") from e
     return spark
 
 
-def ended(spark: SparkSession, seconds: float = 0.0) -> str:
+def java_exit_message(spark: SparkSession, seconds: float = 0.0) -> str:
     """
     A message about the end of the session's Java process, if this process started it and it has ended; else "".
 
@@ -139,10 +139,10 @@ def ended(spark: SparkSession, seconds: float = 0.0) -> str:
         status = None if process is None else process.wait(seconds)
     except subprocess.TimeoutExpired:
         status = None
-    return "" if status is None else how_java_ended(status)
+    return "" if status is None else describe_java_exit(status)
 
 
-def how_java_ended(status: int) -> str:
+def describe_java_exit(status: int) -> str:
     """
     Describe the exit status of a Java process.
 

@@ -2,7 +2,7 @@
 Record batches: records in, bytes out, and back.
 
 The header is in :mod:`logbus.records.header`, one record's bytes in :mod:`logbus.records.record`, transaction markers
-in :mod:`logbus.records.control`; what one needs of them to work with batches is public from here too.
+in :mod:`logbus.records.control_records`; what one needs of them to work with batches is public from here too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from logbus.errors import DecodeError
 from logbus.records.checksum import Buffer, crc32c
 from logbus.records.columnar import ColumnData
 from logbus.records.compression import MAX_DECOMPRESSED, Codec, compress, decompress
-from logbus.records.control import (
+from logbus.records.control_records import (
     ControlType,
     Marker,
     decode_control_key,
@@ -23,7 +23,6 @@ from logbus.records.control import (
     encode_control_key,
     encode_marker,
 )
-from logbus.records.encoding import RecordBuffer, decode_records, encode_columns, encode_record
 from logbus.records.header import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -52,6 +51,7 @@ from logbus.records.header import (
     read_header,
     rewrite_log_append_time,
 )
+from logbus.records.implementations import RecordBuffer, decode_records, encode_columns, encode_record
 from logbus.records.packing import MAX_RECORD
 from logbus.records.record import Headers, Record, max_record_size
 

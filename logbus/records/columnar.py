@@ -6,7 +6,7 @@ gaps, and a bit for each row that is not null. Numbers are in the machine's byte
 wants columns gets them without an object per record.
 
 This is the plain form, by way of :func:`~logbus.records.kernel.decode_records`. ``_columnar.pyx`` makes the same
-columns without that way, where the installation finds a C compiler; :mod:`logbus.records.encoding` chooses.
+columns without that way, where the installation finds a C compiler; :mod:`logbus.records.implementations` chooses.
 """
 
 from __future__ import annotations

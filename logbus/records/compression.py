@@ -14,8 +14,8 @@ from enum import IntEnum
 from struct import Struct
 
 from logbus.errors import ApiError, ConfigError, DecodeError, ErrorCode
-from logbus.records.binary import decode_uvarint
 from logbus.records.checksum import Buffer
+from logbus.records.varint import decode_uvarint
 
 MAX_DECOMPRESSED = 64 * 1024 * 1024
 """Where the broker decompresses, a batch may not become larger than this, in bytes."""

@@ -2,7 +2,7 @@
 The records of a batch that grows, as bytes: what runs once per record in a producer.
 
 Its compiled twin is ``_gathering.pyx``, which writes records straight into memory that grows;
-:mod:`logbus.records.encoding` chooses.
+:mod:`logbus.records.implementations` chooses.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Records to bytes and back: what runs once per record in a producer or consumer. 
 
 The loops are written out flat, as a call costs as much as a field; lengths and deltas of up to two bytes are read in
 line. This module is also compiled, as ``logbus.records._kernel``, where the installation finds a C compiler: the types
-that make it fast are in ``_kernel.pxd``, and every index stays checked. :mod:`logbus.records.encoding` chooses.
+that make it fast are in ``_kernel.pxd``, and every index stays checked. :mod:`logbus.records.implementations` chooses.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from logbus.errors import DecodeError
-from logbus.records.binary import SMALL, SMALL_VARINTS, decode_varint, decode_varlong, encode_varint
 from logbus.records.header import MIN_RECORD_SIZE
 from logbus.records.record import Headers, Record
+from logbus.records.varint import SMALL, SMALL_VARINTS, decode_varint, decode_varlong, encode_varint
 
 REVISION = 2
 """Grows whenever what is exported here changes: a compiled kernel of another one is left alone."""

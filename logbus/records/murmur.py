@@ -27,7 +27,7 @@ def partition_for_key(key: bytes, count: int) -> int:
     """
     The partition, out of ``count``, of every record with this key.
 
-    This is the twin of the compiled one; :mod:`logbus.records.encoding` chooses.
+    This is the twin of the compiled one; :mod:`logbus.records.implementations` chooses.
 
     :raises ValueError: there are no partitions.
     """

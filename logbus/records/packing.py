@@ -2,7 +2,7 @@
 Columns to records: what a writer makes of rows that lie as Arrow lays them out (:mod:`logbus.records.columnar`).
 
 The buffers come from elsewhere: each offset is held against the data before anything of it is read. ``_packing.pyx``
-makes the same bytes where the installation finds a C compiler; :mod:`logbus.records.encoding` chooses.
+makes the same bytes where the installation finds a C compiler; :mod:`logbus.records.implementations` chooses.
 """
 
 from __future__ import annotations

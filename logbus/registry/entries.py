@@ -14,8 +14,8 @@ from typing import Any
 
 from attrs import frozen
 
+from logbus.registry.json_text import compact
 from logbus.registry.model import AVRO, LEVELS, MODES, Reference, Schema, digest_of
-from logbus.registry.text import compact
 
 
 @frozen

@@ -21,11 +21,11 @@ DIALECTS = {
 DEFAULT_DIALECT = 7
 """Of schemas without ``$schema``, as Confluent's registry has it."""
 
-REFERRING = ("$ref", "$dynamicRef", "$recursiveRef")
+REFERENCE_KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
 MOST_HOPS = 50
 
 
-class Unfollowed(Exception):
+class UnresolvedReference(Exception):
     """A ``$ref`` that leads nowhere, or in circles."""
 
 
@@ -59,7 +59,7 @@ class JsonDocument:
             for each in objects(other.root):
                 if each.get("$anchor") == place or each.get("$id") == f"#{place}":
                     return other, each
-            raise Unfollowed(f"nothing in the schema has the anchor {place[:100]!r}")
+            raise UnresolvedReference(f"nothing in the schema has the anchor {place[:100]!r}")
         found = other.root
         for part in place.split("/")[1:]:
             name = _unescaped(part)
@@ -68,9 +68,9 @@ class JsonDocument:
             elif isinstance(found, list) and name.isdigit() and int(name) < len(found):
                 found = found[int(name)]
             else:
-                raise Unfollowed(f"there is nothing at {ref[:100]!r}")
+                raise UnresolvedReference(f"there is nothing at {ref[:100]!r}")
         if not isinstance(found, dict | bool):
-            raise Unfollowed(f"what is at {ref[:100]!r} is no schema")
+            raise UnresolvedReference(f"what is at {ref[:100]!r} is no schema")
         return other, found
 
     def _document(self, base: str) -> JsonDocument:
@@ -78,7 +78,7 @@ class JsonDocument:
             return self
         if base in self.others:
             return self.others[base]
-        raise Unfollowed(f"{base[:200]!r} is neither the schema nor among its references")
+        raise UnresolvedReference(f"{base[:200]!r} is neither the schema nor among its references")
 
 
 def read_json_schema(value: Any, others: Mapping[str, JsonDocument]) -> JsonDocument:
@@ -102,7 +102,7 @@ def read_json_schema(value: Any, others: Mapping[str, JsonDocument]) -> JsonDocu
         if isinstance(ref, str) and not document.embeds:
             try:
                 document.follow(ref)
-            except Unfollowed as e:
+            except UnresolvedReference as e:
                 raise invalid_schema(f"$ref: {e}") from None
     return document
 
@@ -121,7 +121,7 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 def has_references(value: Any) -> bool:
     """Whether what it means depends on what is elsewhere."""
-    return any(name in each for each in objects(value) for name in REFERRING)
+    return any(name in each for each in objects(value) for name in REFERENCE_KEYWORDS)
 
 
 def _unescaped(part: str) -> str:

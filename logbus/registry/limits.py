@@ -6,7 +6,7 @@ from attrs import frozen
 
 
 @frozen
-class Limits:
+class RegistryLimits:
     """
     :ivar body_bytes: longest body of a request.
     :ivar schema_bytes: longest text of a schema.

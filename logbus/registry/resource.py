@@ -17,12 +17,12 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from logbus.ilogbus import IAdminResource, IBroker
-from logbus.registry.limits import Limits
+from logbus.registry.limits import RegistryLimits
 
 if TYPE_CHECKING:
     from twisted.web.resource import IResource
 
-    from logbus.registry.calls import Answer, Request
+    from logbus.registry.requests import RegistryRequest, RegistryResponse
     from logbus.registry.service import RegistryService
 
 CONTENT_TYPE = b"application/vnd.schemaregistry.v1+json"
@@ -33,7 +33,7 @@ class RegistryPlugin:
     """Mounts the registry below ``/registry`` of the admin listener."""
 
     path = b"registry"
-    body_bytes = Limits().body_bytes
+    body_bytes = RegistryLimits().body_bytes
 
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[Any, RegistryResource] = WeakKeyDictionary()
@@ -73,13 +73,13 @@ class RegistryResource:
         """Answer a request of HTTP."""
         from twisted.web.server import NOT_DONE_YET
 
-        from logbus.registry.calls import Answer
         from logbus.registry.errors import RegistryRefusal
+        from logbus.registry.requests import RegistryResponse
 
         try:
             request = _request(http)
         except RegistryRefusal as e:
-            self._send(Answer.refusal(e), http)
+            self._send(RegistryResponse.refusal(e), http)
             return NOT_DONE_YET
         answered = self.service.answer(request)
         gone = http.notifyFinish()
@@ -88,7 +88,7 @@ class RegistryResource:
         answered.addErrback(lambda failure: None if http._disconnected else self._log.failure("no answer", failure))
         return NOT_DONE_YET
 
-    def _send(self, answer: Answer, http: Any) -> None:
+    def _send(self, answer: RegistryResponse, http: Any) -> None:
         if http.finished or http._disconnected:
             return
         http.setResponseCode(answer.status)
@@ -100,14 +100,14 @@ class RegistryResource:
         http.finish()
 
 
-def _request(http: Any) -> Request:
+def _request(http: Any) -> RegistryRequest:
     """
     What a request of HTTP asks.
 
     :raise RegistryRefusal: its path or query is not UTF-8.
     """
-    from logbus.registry.calls import Request
     from logbus.registry.errors import Code, RegistryRefusal
+    from logbus.registry.requests import RegistryRequest
 
     try:
         path = [part.decode() for part in http.postpath]
@@ -117,4 +117,4 @@ def _request(http: Any) -> Request:
     while path and not path[-1]:
         path.pop()
     method = http.method.decode("ascii", "replace")
-    return Request("GET" if method == "HEAD" else method, tuple(path), query, http.content.read())
+    return RegistryRequest("GET" if method == "HEAD" else method, tuple(path), query, http.content.read())

@@ -3,94 +3,96 @@
 from __future__ import annotations
 
 import logbus
-from logbus.registry import deleting, looking, registering, settings
-from logbus.registry.calls import Answer, Call, Outcome, Request, Steps
+from logbus.registry import deletion, lookup, registration, settings
 from logbus.registry.errors import Code, RegistryRefusal
-from logbus.registry.limits import Limits
+from logbus.registry.limits import RegistryLimits
 from logbus.registry.model import SCHEMA_TYPES
-from logbus.registry.state import State
+from logbus.registry.requests import HandlerResult, HandlerSteps, RegistryContext, RegistryRequest, RegistryResponse
+from logbus.registry.state import RegistryState
 
 
-def answer(request: Request, state: State, limits: Limits, cluster_id: str = "") -> Steps:
+def answer(
+    request: RegistryRequest, state: RegistryState, limits: RegistryLimits, cluster_id: str = ""
+) -> HandlerSteps:
     """
     Carry out a request; a refusal is an answer, too.
 
     :param state: what the log says; it is not changed.
     """
-    call = Call(request, state, limits)
+    call = RegistryContext(request, state, limits)
     try:
         found = _find(call, cluster_id)
-        return found if isinstance(found, Outcome) else (yield from found)
+        return found if isinstance(found, HandlerResult) else (yield from found)
     except RegistryRefusal as e:
-        return Outcome(Answer.refusal(e))
+        return HandlerResult(RegistryResponse.refusal(e))
 
 
-def _find(call: Call, cluster_id: str) -> Outcome | Steps:
+def _find(call: RegistryContext, cluster_id: str) -> HandlerResult | HandlerSteps:
     match call.request.method, call.request.path:
         case "GET", ():
-            return Outcome(Answer.of({}))
+            return HandlerResult(RegistryResponse.of({}))
         case "GET", ("v1", "metadata", "id"):
-            return Outcome(Answer.of({"id": cluster_id, "scope": {"path": [], "clusters": {}}}))
+            return HandlerResult(RegistryResponse.of({"id": cluster_id, "scope": {"path": [], "clusters": {}}}))
         case "GET", ("v1", "metadata", "version"):
-            return Outcome(Answer.of({"version": logbus.__version__}))
+            return HandlerResult(RegistryResponse.of({"version": logbus.__version__}))
         case "GET", ("contexts",):
-            return Outcome(Answer.of(["."]))
+            return HandlerResult(RegistryResponse.of(["."]))
         case _, ("schemas", *_):
             return _schemas(call)
         case _, ("subjects", *_):
             return _subjects(call)
         case "POST", ("compatibility", "subjects", subject, "versions"):
-            return registering.test(call, subject, None)
+            return registration.test(call, subject, None)
         case "POST", ("compatibility", "subjects", subject, "versions", version):
-            return registering.test(call, subject, version)
+            return registration.test(call, subject, version)
         case _, (("config" | "mode"), *subject) if len(subject) <= 1:
             return _settings(call, subject[0] if subject else None)
     raise _nothing(call.request)
 
 
-def _schemas(call: Call) -> Outcome:
+def _schemas(call: RegistryContext) -> HandlerResult:
     match call.request.method, call.request.path:
         case "GET", ("schemas",):
-            return looking.schemas(call)
+            return lookup.schemas(call)
         case "GET", ("schemas", "types"):
-            return Outcome(Answer.of(list(SCHEMA_TYPES)))
+            return HandlerResult(RegistryResponse.of(list(SCHEMA_TYPES)))
         case "GET", ("schemas", "ids", number):
-            return looking.schema(call, number)
+            return lookup.schema(call, number)
         case "GET", ("schemas", "ids", number, "schema"):
-            return looking.schema_text(call, number)
+            return lookup.schema_text(call, number)
         case "GET", ("schemas", "ids", number, "subjects"):
-            return looking.schema_subjects(call, number)
+            return lookup.schema_subjects(call, number)
         case "GET", ("schemas", "ids", number, "versions"):
-            return looking.schema_versions(call, number)
+            return lookup.schema_versions(call, number)
         case "GET", ("schemas", "guids", guid):
-            return looking.schema_of_guid(call, guid)
+            return lookup.schema_of_guid(call, guid)
     raise _nothing(call.request)
 
 
-def _subjects(call: Call) -> Outcome | Steps:
+def _subjects(call: RegistryContext) -> HandlerResult | HandlerSteps:
     match call.request.method, call.request.path:
         case "GET", ("subjects",):
-            return looking.subjects(call)
+            return lookup.subjects(call)
         case "POST", ("subjects", subject):
-            return registering.look_up(call, subject)
+            return registration.look_up(call, subject)
         case "DELETE", ("subjects", subject):
-            return deleting.delete_subject(call, subject)
+            return deletion.delete_subject(call, subject)
         case "GET", ("subjects", subject, "versions"):
-            return looking.versions(call, subject)
+            return lookup.versions(call, subject)
         case "POST", ("subjects", subject, "versions"):
-            return registering.register(call, subject)
+            return registration.register(call, subject)
         case "GET", ("subjects", subject, "versions", version):
-            return looking.version(call, subject, version)
+            return lookup.version(call, subject, version)
         case "DELETE", ("subjects", subject, "versions", version):
-            return deleting.delete_version(call, subject, version)
+            return deletion.delete_version(call, subject, version)
         case "GET", ("subjects", subject, "versions", version, "schema"):
-            return looking.version_text(call, subject, version)
+            return lookup.version_text(call, subject, version)
         case "GET", ("subjects", subject, "versions", version, "referencedby"):
-            return looking.referenced_by(call, subject, version)
+            return lookup.referenced_by(call, subject, version)
     raise _nothing(call.request)
 
 
-def _settings(call: Call, subject: str | None) -> Outcome:
+def _settings(call: RegistryContext, subject: str | None) -> HandlerResult:
     match call.request.method, call.request.path[0]:
         case "GET", "config":
             return settings.get_config(call, subject)
@@ -107,7 +109,7 @@ def _settings(call: Call, subject: str | None) -> Outcome:
     raise _nothing(call.request)
 
 
-def _nothing(request: Request) -> RegistryRefusal:
+def _nothing(request: RegistryRequest) -> RegistryRefusal:
     if request.method not in ("GET", "POST", "PUT", "DELETE"):
         return RegistryRefusal(Code.METHOD_NOT_ALLOWED, f"{request.method[:20]} is not answered")
     path = "/".join(request.path)[:200]

@@ -16,12 +16,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.cluster import shielded
+from logbus.handlers.inter_broker import shield_from_cancellation
 from logbus.ilogbus import IBroker
-from logbus.registry.calls import Answer, Request
 from logbus.registry.errors import Code, RegistryRefusal
-from logbus.registry.limits import Limits
-from logbus.registry.store import Store
+from logbus.registry.limits import RegistryLimits
+from logbus.registry.requests import RegistryRequest, RegistryResponse
+from logbus.registry.store import RegistryStore
 
 PLUGIN = "registry"
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
@@ -44,19 +44,19 @@ class RegistryService:
     """Answers requests, from HTTP and from other brokers."""
 
     _broker: IBroker
-    _limits: Limits = field(factory=Limits)
-    _store: Store = field(init=False)
+    _limits: RegistryLimits = field(factory=RegistryLimits)
+    _store: RegistryStore = field(init=False)
     _log = Logger()
 
     @_store.default
-    def _make_store(self) -> Store:
-        return Store(self._broker, self._limits)
+    def _make_store(self) -> RegistryStore:
+        return RegistryStore(self._broker, self._limits)
 
     @property
     def _clock(self) -> Any:
         return self._broker.reactor
 
-    def answer(self, request: Request) -> Deferred[Answer]:
+    def answer(self, request: RegistryRequest) -> Deferred[RegistryResponse]:
         """
         Answer a request; what goes wrong is an answer, too.
 
@@ -68,8 +68,8 @@ class RegistryService:
             Code.TIMED_OUT,
             f"There was no result within {self._limits.seconds:g} seconds; what was asked for may still happen",
         )
-        answered: Deferred[Answer] = Deferred.fromCoroutine(self._answer(request, deadline))
-        answered.addTimeout(self._limits.seconds, clock, lambda _, __: Answer.refusal(timed_out))
+        answered: Deferred[RegistryResponse] = Deferred.fromCoroutine(self._answer(request, deadline))
+        answered.addTimeout(self._limits.seconds, clock, lambda _, __: RegistryResponse.refusal(timed_out))
         answered.addErrback(self._failed)
         return answered
 
@@ -82,20 +82,22 @@ class RegistryService:
 
         async def perform() -> bytes:
             deadline = self._clock.seconds() + self._limits.seconds
-            return (await self._store.perform(Request.from_bytes(data), deadline)).as_bytes()
+            return (await self._store.perform(RegistryRequest.from_bytes(data), deadline)).as_bytes()
 
         return Deferred.fromCoroutine(perform())
 
-    def _failed(self, failure: Failure) -> Answer:
+    def _failed(self, failure: Failure) -> RegistryResponse:
         error = failure.value
         if isinstance(error, CancelledError):
             raise error
         if isinstance(error, ApiError):
-            return Answer.refusal(_refusal(error))
+            return RegistryResponse.refusal(_refusal(error))
         self._log.failure("the schema registry failed", failure)
-        return Answer.refusal(RegistryRefusal(Code.STORE, "The registry met an error, which is in the broker's log"))
+        return RegistryResponse.refusal(
+            RegistryRefusal(Code.STORE, "The registry met an error, which is in the broker's log")
+        )
 
-    async def _answer(self, request: Request, deadline: float) -> Answer:
+    async def _answer(self, request: RegistryRequest, deadline: float) -> RegistryResponse:
         pause = FIRST_PAUSE
         doubtful = False
         while True:
@@ -110,7 +112,7 @@ class RegistryService:
             await deferLater(self._clock, pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
 
-    async def _once(self, request: Request, deadline: float) -> Answer:
+    async def _once(self, request: RegistryRequest, deadline: float) -> RegistryResponse:
         leads = self._store.leadership()
         if leads is None:
             # Nothing was ever registered: nothing is made before it is needed.
@@ -120,12 +122,12 @@ class RegistryService:
             await self._store.create()
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "the topic of the schema registry is being made")
         if leads.broker_id == self._broker.broker_id:
-            return await shielded(Deferred.fromCoroutine(self._store.perform(request, deadline)))
+            return await shield_from_cancellation(Deferred.fromCoroutine(self._store.perform(request, deadline)))
         if leads.broker_id < 0:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "no broker leads the topic of the schema registry")
         seconds = max(1.0, deadline - self._clock.seconds())
         data = await self._broker.ask_plugin(leads.broker_id, PLUGIN, request.as_bytes(), seconds)
-        return Answer.from_bytes(data)
+        return RegistryResponse.from_bytes(data)
 
 
 def _refusal(error: ApiError) -> RegistryRefusal:

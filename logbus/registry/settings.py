@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from logbus.registry.calls import Answer, Call, Outcome
 from logbus.registry.entries import ConfigEntry, ModeEntry
 from logbus.registry.errors import Code, RegistryRefusal
 from logbus.registry.model import (
@@ -14,10 +13,11 @@ from logbus.registry.model import (
     READONLY,
     READONLY_OVERRIDE,
 )
-from logbus.registry.state import State
+from logbus.registry.requests import HandlerResult, RegistryContext, RegistryResponse
+from logbus.registry.state import RegistryState
 
 
-def check_writable(state: State, subject: str | None) -> None:
+def check_writable(state: RegistryState, subject: str | None) -> None:
     """
     Refuse what the mode of a subject does not let be changed.
 
@@ -30,17 +30,17 @@ def check_writable(state: State, subject: str | None) -> None:
         raise RegistryRefusal(Code.NOT_PERMITTED, f"{what} is in mode {mode}, and is not changed until that is")
 
 
-def get_config(call: Call, subject: str | None) -> Outcome:
+def get_config(call: RegistryContext, subject: str | None) -> HandlerResult:
     """``GET /config[/{subject}]``."""
     level = call.state.levels.get(subject)
     if subject is None or (level is None and call.request.flag("defaultToGlobal")):
         level = call.state.levels.get(None, DEFAULT_LEVEL)
     if level is None:
         raise _no_level(subject)
-    return Outcome(Answer.of({"compatibilityLevel": level}))
+    return HandlerResult(RegistryResponse.of({"compatibilityLevel": level}))
 
 
-def put_config(call: Call, subject: str | None) -> Outcome:
+def put_config(call: RegistryContext, subject: str | None) -> HandlerResult:
     """``PUT /config[/{subject}]``."""
     _check_subject(call, subject, call.state.levels)
     body = call.request.json()
@@ -56,30 +56,30 @@ def put_config(call: Call, subject: str | None) -> Outcome:
         )
     check_writable(call.state, subject)
     level = level.upper()
-    return Outcome(Answer.of({"compatibility": level}), (ConfigEntry(subject, level),))
+    return HandlerResult(RegistryResponse.of({"compatibility": level}), (ConfigEntry(subject, level),))
 
 
-def delete_config(call: Call, subject: str | None) -> Outcome:
+def delete_config(call: RegistryContext, subject: str | None) -> HandlerResult:
     """``DELETE /config[/{subject}]``: what holds for all holds again."""
     level = call.state.levels.get(subject)
     if level is None and subject is not None:
         raise _no_level(subject)
     check_writable(call.state, subject)
     entries = () if level is None else (ConfigEntry(subject, None),)
-    return Outcome(Answer.of({"compatibilityLevel": level or DEFAULT_LEVEL}), entries)
+    return HandlerResult(RegistryResponse.of({"compatibilityLevel": level or DEFAULT_LEVEL}), entries)
 
 
-def get_mode(call: Call, subject: str | None) -> Outcome:
+def get_mode(call: RegistryContext, subject: str | None) -> HandlerResult:
     """``GET /mode[/{subject}]``."""
     mode = call.state.modes.get(subject)
     if subject is None or (mode is None and call.request.flag("defaultToGlobal")):
         mode = call.state.modes.get(None, DEFAULT_MODE)
     if mode is None:
         raise _no_mode(subject)
-    return Outcome(Answer.of({"mode": mode}))
+    return HandlerResult(RegistryResponse.of({"mode": mode}))
 
 
-def put_mode(call: Call, subject: str | None) -> Outcome:
+def put_mode(call: RegistryContext, subject: str | None) -> HandlerResult:
     """``PUT /mode[/{subject}]``: IMPORT, in which ids are given, only where there is nothing yet, or by force."""
     _check_subject(call, subject, call.state.modes)
     mode = call.request.json().get("mode")
@@ -92,19 +92,19 @@ def put_mode(call: Call, subject: str | None) -> Outcome:
             raise RegistryRefusal(
                 Code.NOT_PERMITTED, "There are schemas already; mode IMPORT takes force=true then, or a new subject"
             )
-    return Outcome(Answer.of({"mode": mode}), (ModeEntry(subject, mode),))
+    return HandlerResult(RegistryResponse.of({"mode": mode}), (ModeEntry(subject, mode),))
 
 
-def delete_mode(call: Call, subject: str | None) -> Outcome:
+def delete_mode(call: RegistryContext, subject: str | None) -> HandlerResult:
     """``DELETE /mode[/{subject}]``."""
     mode = call.state.modes.get(subject)
     if mode is None and subject is not None:
         raise _no_mode(subject)
     entries = () if mode is None else (ModeEntry(subject, None),)
-    return Outcome(Answer.of({"mode": mode or DEFAULT_MODE}), entries)
+    return HandlerResult(RegistryResponse.of({"mode": mode or DEFAULT_MODE}), entries)
 
 
-def _check_subject(call: Call, subject: str | None, settings: dict[str | None, str]) -> None:
+def _check_subject(call: RegistryContext, subject: str | None, settings: dict[str | None, str]) -> None:
     if subject is None:
         return
     call.subject(subject)

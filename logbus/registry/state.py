@@ -1,7 +1,8 @@
 """
 What the log says: the registry as a state machine.
 
-It changes by :meth:`State.apply` only, record by record, so that every broker that reads the log comes to the same.
+It changes by :meth:`RegistryState.apply` only, record by record, so that every broker that reads the log comes to the
+same.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from logbus.registry.model import DEFAULT_LEVEL, DEFAULT_MODE, Reference, Schema
 
 
 @define(eq=False)
-class State:
+class RegistryState:
     """
     :ivar subjects: versions by number, by subject, both in order of their first record.
     :ivar schemas: by id; those that a version has, be it a deleted one.

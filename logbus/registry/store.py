@@ -19,13 +19,13 @@ from twisted.logger import Logger
 
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.ilogbus import IBroker, Leadership
-from logbus.registry.calls import Answer, Outcome, Request, Steps
 from logbus.registry.entries import Entry, decode, encode
 from logbus.registry.errors import RegistryRefusal
-from logbus.registry.limits import Limits
-from logbus.registry.parsing import Check
+from logbus.registry.limits import RegistryLimits
+from logbus.registry.parsed_schema import SchemaCheck
+from logbus.registry.requests import HandlerResult, HandlerSteps, RegistryRequest, RegistryResponse
 from logbus.registry.routes import answer
-from logbus.registry.state import State
+from logbus.registry.state import RegistryState
 
 if TYPE_CHECKING:
     from logbus.records.record import Record
@@ -37,15 +37,15 @@ MOST_WARNINGS = 10
 
 
 @define(eq=False)
-class Store:
+class RegistryStore:
     """
     :ivar state: what the log says up to ``_next``.
     :ivar _read: the leadership in which it was read; None: it has to be read anew.
     """
 
     _broker: IBroker
-    _limits: Limits
-    state: State = field(factory=State, init=False)
+    _limits: RegistryLimits
+    state: RegistryState = field(factory=RegistryState, init=False)
     _next: int = field(default=0, init=False)
     _read: Leadership | None = field(default=None, init=False)
     _reading: DeferredLock = field(factory=DeferredLock, init=False)
@@ -83,11 +83,11 @@ class Store:
             if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
 
-    async def rehearse(self, request: Request) -> Outcome:
+    async def rehearse(self, request: RegistryRequest) -> HandlerResult:
         """What would become of a request, if nothing were in the log."""
-        return await self._paced(self._steps(request, State()))
+        return await self._paced(self._steps(request, RegistryState()))
 
-    async def perform(self, request: Request, deadline: float) -> Answer:
+    async def perform(self, request: RegistryRequest, deadline: float) -> RegistryResponse:
         """
         Carry a request out, which this broker must lead the topic for.
 
@@ -114,17 +114,17 @@ class Store:
         finally:
             self._busy -= 1
 
-    def _steps(self, request: Request, state: State) -> Steps:
+    def _steps(self, request: RegistryRequest, state: RegistryState) -> HandlerSteps:
         return answer(request, state, self._limits, self._broker.cluster_id)
 
-    async def _paced(self, steps: Steps) -> Outcome:
+    async def _paced(self, steps: HandlerSteps) -> HandlerResult:
         """Carry out, with a turn of the reactor at each pause, and with what takes long in a thread."""
         problem: RegistryRefusal | None = None
         while True:
             try:
                 check = next(steps) if problem is None else steps.throw(problem)
             except StopIteration as e:
-                outcome: Outcome = e.value
+                outcome: HandlerResult = e.value
                 return outcome
             problem = None
             if check is None:
@@ -136,7 +136,7 @@ class Store:
             except RegistryRefusal as e:
                 problem = e
 
-    def _in_thread(self, check: Check) -> Deferred[None]:
+    def _in_thread(self, check: SchemaCheck) -> Deferred[None]:
         pool = getattr(self._clock, "getThreadPool", None)
         return maybeDeferred(check) if pool is None else deferToThreadPool(self._clock, pool(), check)
 
@@ -158,7 +158,7 @@ class Store:
             self._read = None
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"what was written to {TOPIC}-0 cannot be read yet")
 
-    async def _current(self) -> State:
+    async def _current(self) -> RegistryState:
         """What the log says by now."""
         if self._lead() == self._read and self._catch_up():
             return self.state
@@ -183,7 +183,7 @@ class Store:
         self._read = None
         start, end = await self._broker.settled(TOPIC, 0)
         leads = self._lead()
-        self.state, self._next, self._strange = State(), start, 0
+        self.state, self._next, self._strange = RegistryState(), start, 0
         while self._next < end and not self._catch_up():
             await self._turn()
         self._read = leads

@@ -98,7 +98,7 @@ def decode_partition_metadata(data: bytes) -> uuid.UUID:
 
 
 @frozen
-class Meta:
+class MetaProperties:
     """The content of ``meta.properties``: the broker and cluster that a log directory belongs to."""
 
     broker_id: int
@@ -110,7 +110,7 @@ class Meta:
         return "\n".join([*lines, ""]).encode()
 
     @classmethod
-    def decode(cls, data: bytes, where: str) -> Meta:
+    def decode(cls, data: bytes, where: str) -> MetaProperties:
         """
         Read ``meta.properties``.
 

@@ -16,10 +16,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, StorageError
-from logbus.storage.directory import LogDirectory
-from logbus.storage.istorage import IDeletePolicy, IDisk, Lane
+from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
-from logbus.storage.segment import Segment
+from logbus.storage.log_directory import LogDirectory
+from logbus.storage.segments.segment import Segment
 from logbus.storage.settings import StorageSettings
 from logbus.timers import Timers
 
@@ -134,7 +134,7 @@ class Housekeeping:
     def _remove(self, disk: IDisk, paths: list[str]) -> None:
         for path in paths:
             if disk.failure is None:
-                self._watch(disk.submit(Lane.BACKGROUND, disk.unlink, path), "deletion")
+                self._watch(disk.submit(IOPool.BACKGROUND, disk.unlink, path), "deletion")
 
     def remove_trees_later(self, disk: IDisk, paths: list[str], delay_ms: int) -> None:
         """Remove whole directories after a while."""
@@ -144,7 +144,7 @@ class Housekeeping:
         """Remove whole directories in the background."""
         for path in paths:
             if disk.failure is None:
-                self._watch(disk.submit(Lane.BACKGROUND, disk.remove_tree, path), "deletion")
+                self._watch(disk.submit(IOPool.BACKGROUND, disk.remove_tree, path), "deletion")
 
     # -- Periodic work
 

@@ -1,8 +1,8 @@
 """
 The interfaces of the storage package: disks, files, and policies of deletion.
 
-Everything above :mod:`logbus.storage.disk` uses only :class:`IDisk` and :class:`IFile`, so that tests can run on a disk
-in memory that fails, fills up, and loses unsynced data.
+Everything above :mod:`logbus.storage.filesystem.disk` uses only :class:`IDisk` and :class:`IFile`, so that tests can
+run on a disk in memory that fails, fills up, and loses unsynced data.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from logbus.records.checksum import Buffer
+    from logbus.storage.filesystem.disk_space import DiskSpace
     from logbus.storage.retention import LogView, SegmentView
-    from logbus.storage.space import DiskSpace
 
 
-class Lane(Enum):
+class IOPool(Enum):
     """The groups of I/O threads of one log directory; each has its own queue, so none waits for another."""
 
     SYNC = "sync"
@@ -123,9 +123,9 @@ class IDisk(Interface):
     def offline() -> StorageError:
         """A new error with the reason why the directory is offline."""
 
-    def submit(lane: Lane, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
+    def submit(lane: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """
-        Run ``op(*args)`` in an I/O thread; :attr:`Lane.BACKGROUND` keeps the order, in the others several run at a
+        Run ``op(*args)`` in an I/O thread; :attr:`IOPool.BACKGROUND` keeps the order, in the others several run at a
         time.
 
         :param op: blocks in system calls that release the interpreter lock; no loops over records.

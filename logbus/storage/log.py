@@ -1,8 +1,8 @@
 """
 A partition's log: append at the end, read anywhere (Kafka: UnifiedLog).
 
-Both are plain calls that end in the page cache. :mod:`logbus.storage.flush` syncs, and :mod:`logbus.storage.recovery`
-opens a log after an unclean shutdown.
+Both are plain calls that end in the page cache. :mod:`logbus.storage.log_flusher` syncs, and
+:mod:`logbus.storage.log_recovery` opens a log after an unclean shutdown.
 
 Invariants: ``log_start_offset <= log_end_offset``; ``flushed_end_offset <= log_end_offset``; the tuple of segments is
 replaced, never changed, so that rolls and deletions do not disturb an iteration over it.
@@ -21,7 +21,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from logbus.config.topic import TopicConfig
+from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TimestampOffset, TopicPartition
 from logbus.records.batch import (
@@ -32,29 +32,31 @@ from logbus.records.batch import (
     rewrite_log_append_time,
 )
 from logbus.records.checksum import Buffer
-from logbus.records.slices import FileSlice
-from logbus.storage import lookup, marking, shortening, transactions
-from logbus.storage.aborted import AbortedTransaction
-from logbus.storage.copying import append_from_leader
-from logbus.storage.epochs import EpochHistory
-from logbus.storage.files import FileCache
-from logbus.storage.flush import Durability
-from logbus.storage.index import MAX_RELATIVE_OFFSET
+from logbus.records.file_slice import FileSlice
+from logbus.storage import offset_lookup, truncation
+from logbus.storage.appends import append_marker
+from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.appends.log_validator import LOG_APPEND_TIME, validate_for_topic
+from logbus.storage.appends.recompression import PRODUCER, recompressed
+from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.istorage import IDeletePolicy, IDisk
-from logbus.storage.owner import Alone, LogOwner
-from logbus.storage.producers import Producers
-from logbus.storage.recompression import PRODUCER, as_the_topic_wants
-from logbus.storage.restore import load_epochs, load_producers, relearn_epochs
-from logbus.storage.rolling import Rolling
-from logbus.storage.segment import Segment
+from logbus.storage.leader_epoch_cache import LeaderEpochCache
+from logbus.storage.log_flusher import LogFlusher
+from logbus.storage.log_owner import LogOwner, NoOwner
+from logbus.storage.producers import aborted_transactions
+from logbus.storage.producers.producer_state_manager import ProducerStateManager
+from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
+from logbus.storage.segments.roll_policy import RollPolicy
+from logbus.storage.segments.segment import Segment
+from logbus.storage.segments.transaction_index import AbortedTransaction
 from logbus.storage.settings import StorageSettings
-from logbus.storage.validation import LOG_APPEND_TIME, validate_for_topic
+from logbus.storage.state_loader import load_leader_epochs, load_producer_state, rebuild_epochs
 
 _BASE_OFFSET = attrgetter("base_offset")
 MAX_EPOCH = 2**31 - 1
 
 
-class Appended(NamedTuple):
+class LogAppendInfo(NamedTuple):
     """
     The result of an append (Kafka: LogAppendInfo).
 
@@ -108,7 +110,7 @@ class Log:
     :ivar has_producers: False if certainly no idempotent producer ever wrote.
     :ivar aborting: the segments in which transactions were aborted.
     :ivar checkpointed_recovery_point: the recovery point that is on disk.
-    :ivar cleaned_end_offset: everything below was compacted; see :mod:`logbus.storage.cleaner`.
+    :ivar cleaned_end_offset: everything below was compacted; see :mod:`logbus.storage.cleaner.log_cleaner`.
     """
 
     partition: TopicPartition
@@ -119,7 +121,7 @@ class Log:
     files: FileCache = field(factory=lambda: FileCache(1000), kw_only=True)
     wall_clock: Callable[[], float] = field(kw_only=True)
     jitter: random.Random = field(kw_only=True)
-    owner: LogOwner = field(factory=Alone, kw_only=True)
+    owner: LogOwner = field(factory=NoOwner, kw_only=True)
     topic_id: uuid.UUID | None = field(default=None, kw_only=True)
     topic_id_saved: bool = field(default=False, init=False)
     segments: tuple[Segment, ...] = field(default=(), init=False)
@@ -134,16 +136,18 @@ class Log:
     is_closed: bool = field(default=False, init=False)
     is_touched: bool = field(default=False, init=False)
     has_producers: bool = field(default=True, init=False)
-    aborting: transactions.AbortingSegments = field(factory=transactions.AbortingSegments, init=False)
-    _epochs: EpochHistory | None = field(default=None, init=False)
-    _producers: Producers | None = field(default=None, init=False)
-    _durability: Durability | None = field(default=None, init=False)
-    _rolling: Rolling = field(init=False)
+    aborting: aborted_transactions.SegmentsWithAborts = field(
+        factory=aborted_transactions.SegmentsWithAborts, init=False
+    )
+    _epochs: LeaderEpochCache | None = field(default=None, init=False)
+    _producers: ProducerStateManager | None = field(default=None, init=False)
+    _durability: LogFlusher | None = field(default=None, init=False)
+    _rolling: RollPolicy = field(init=False)
     _log = Logger()
 
     @_rolling.default
-    def _when_to_roll(self) -> Rolling:
-        return Rolling(self.jitter)
+    def _when_to_roll(self) -> RollPolicy:
+        return RollPolicy(self.jitter)
 
     def __repr__(self) -> str:
         return f"<Log {self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -160,7 +164,7 @@ class Log:
         segment.create()
         self.restored((segment,), start_offset, start_offset, start_offset)
         self.unsynced_directories |= {self.directory, ""}
-        self._epochs, self._producers = EpochHistory(), Producers(start_offset)
+        self._epochs, self._producers = LeaderEpochCache(), ProducerStateManager(start_offset)
 
     def restored(self, segments: tuple[Segment, ...], start_offset: int, end_offset: int, flushed: int) -> None:
         """Take over the state found by recovery, or recorded in a clean shutdown's marker."""
@@ -183,16 +187,16 @@ class Log:
         self.owner.suspected(self, segment)
 
     @property
-    def durability(self) -> Durability:
+    def durability(self) -> LogFlusher:
         """The log's flusher. Using it makes the log one that can be written to."""
         durability = self._durability
         if durability is None:
             if self.is_closed:
                 # It was deleted, or is moving to another log directory: a retry gets the right error.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition}: the log was closed")
-            transactions.aborted_index(self, self.segments[-1])
+            aborted_transactions.aborted_index(self, self.segments[-1])
             self.segments[-1].activate()
-            durability = self._durability = Durability(self)
+            durability = self._durability = LogFlusher(self)
             durability.resume()
         return durability
 
@@ -202,37 +206,37 @@ class Log:
         return self._durability is not None
 
     @property
-    def epochs(self) -> EpochHistory:
+    def epochs(self) -> LeaderEpochCache:
         """The leader epochs; read from disk on first use."""
         if self._epochs is None:
-            epochs = load_epochs(self.disk, self.directory, self.log_start_offset, self.log_end_offset)
+            epochs = load_leader_epochs(self.disk, self.directory, self.log_start_offset, self.log_end_offset)
             if epochs.latest == NO_EPOCH and self.log_end_offset > self.log_start_offset:
                 # Without leader epochs the point where this log and another replica's diverge could not be found.
-                epochs = relearn_epochs(self.segments)
+                epochs = rebuild_epochs(self.segments)
                 epochs.truncate_start(self.log_start_offset)
             self._epochs = epochs
         return self._epochs
 
     @epochs.setter
-    def epochs(self, epochs: EpochHistory) -> None:
+    def epochs(self, epochs: LeaderEpochCache) -> None:
         self._epochs = epochs
 
     @property
-    def producers(self) -> Producers:
+    def producers(self) -> ProducerStateManager:
         """The producer state; read from disk on first use."""
         if self._producers is None:
             if self.has_producers:
-                self._producers = load_producers(self.disk, self.directory, self.segments, self.log_end_offset)
+                self._producers = load_producer_state(self.disk, self.directory, self.segments, self.log_end_offset)
             else:
-                self._producers = Producers(self.log_end_offset)
+                self._producers = ProducerStateManager(self.log_end_offset)
         return self._producers
 
     @producers.setter
-    def producers(self, producers: Producers) -> None:
+    def producers(self, producers: ProducerStateManager) -> None:
         self._producers = producers
 
     @property
-    def producers_in_memory(self) -> Producers | None:
+    def producers_in_memory(self) -> ProducerStateManager | None:
         """The producer state, if it was used since the log was opened."""
         return self._producers
 
@@ -258,7 +262,7 @@ class Log:
 
         :raises StorageError: the disk failed, or the log is damaged.
         """
-        return transactions.aborted_transactions(self, first_offset, end_offset)
+        return aborted_transactions.aborted_transactions(self, first_offset, end_offset)
 
     def configure(self, config: TopicConfig) -> None:
         """Replace the topic's settings, effective from the next check on."""
@@ -290,7 +294,7 @@ class Log:
         now_ms: int | None = None,
         zstd_allowed: bool = True,
         ours: bool = False,
-    ) -> Appended:
+    ) -> LogAppendInfo:
         """
         Validate a producer's batch, assign its offsets, and write it (Kafka: UnifiedLog.appendAsLeader).
 
@@ -312,11 +316,11 @@ class Log:
             written = self.producers.check(header)
             if written is not None:
                 stamped = written.timestamp if config.message_timestamp_type == LOG_APPEND_TIME else -1
-                return Appended(
+                return LogAppendInfo(
                     written.first_offset, written.last_offset, stamped, self.log_start_offset, 0, duplicate=True
                 )
         if config.compression_type != PRODUCER:
-            data, header = as_the_topic_wants(data, header, config)
+            data, header = recompressed(data, header, config)
         if config.message_timestamp_type == LOG_APPEND_TIME:
             append_time = now_ms
             data = bytearray(data)
@@ -329,7 +333,7 @@ class Log:
         prefix = patched_prefix(header, base_offset, leader_epoch)
         segment.log.get().write(segment.size, (prefix, memoryview(data)[PREFIX_SIZE:]))
         self.wrote(segment, durability, (header,), base_offset, leader_epoch)
-        return Appended(base_offset, last_offset, append_time, self.log_start_offset, header.length + 12)
+        return LogAppendInfo(base_offset, last_offset, append_time, self.log_start_offset, header.length + 12)
 
     def append_as_follower(self, data: Buffer, leader_epoch: int = MAX_EPOCH, gaps: bool = True) -> int:
         """
@@ -344,7 +348,7 @@ class Log:
             were appended.
         :raises StorageError: the disk failed, and is offline.
         """
-        return append_from_leader(self, data, leader_epoch, gaps)
+        return append_as_follower(self, data, leader_epoch, gaps)
 
     def append_marker(
         self,
@@ -354,7 +358,7 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         transaction_version: int = 0,
-    ) -> Appended:
+    ) -> LogAppendInfo:
         """
         End a producer's transaction, as its coordinator decided. A repeated marker is written again.
 
@@ -366,15 +370,15 @@ class Log:
             KAFKA_STORAGE_ERROR: there is no space. Nothing was written.
         :raises StorageError: the disk failed, and is offline.
         """
-        header = marking.append_marker(
+        header = append_marker.append_marker(
             self, producer_id, producer_epoch, marker, leader_epoch, now_ms, transaction_version
         )
-        return Appended(header.base_offset, header.last_offset, -1, self.log_start_offset, header.size)
+        return LogAppendInfo(header.base_offset, header.last_offset, -1, self.log_start_offset, header.size)
 
     def wrote(
         self,
         segment: Segment,
-        durability: Durability,
+        durability: LogFlusher,
         headers: Sequence[BatchHeader],
         base_offset: int,
         leader_epoch: int,
@@ -387,7 +391,7 @@ class Log:
         :param base_offset: of the first batch; the others follow without a gap.
         :param markers: of the control batches among them, in order.
         :param in_row: they have no producer id, or are consecutive batches of one producer: see
-            :meth:`.Producers.appended_in_row`.
+            :meth:`.ProducerStateManager.append_consecutive`.
         """
         config = self.config
         producers = self.producers
@@ -407,7 +411,7 @@ class Log:
                     producers.appended(header, end)
             end += header.last_offset_delta + 1
         if in_row and headers[0].producer_id >= 0:
-            producers.appended_in_row(headers, end)
+            producers.append_consecutive(headers, end)
         self.log_end_offset = producers.end_offset = end
         if not self.is_touched:
             self.is_touched = True
@@ -429,7 +433,7 @@ class Log:
         return segment
 
     def is_roll_due(self, segment: Segment, size: int, max_timestamp: int, now_ms: int, batches: int = 1) -> bool:
-        """Whether an append needs a new segment; see :meth:`.Rolling.is_due`."""
+        """Whether an append needs a new segment; see :meth:`.RollPolicy.is_due`."""
         return self._rolling.is_due(segment, size, max_timestamp, self.config, now_ms, batches)
 
     def roll(self, base_offset: int | None = None) -> Segment:
@@ -523,19 +527,19 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least ``timestamp``; None if there is none."""
-        return lookup.finish(self.search_timestamp(timestamp))
+        return offset_lookup.finish(self.search_timestamp(timestamp))
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record with the largest timestamp; None in an empty log (KIP-734)."""
-        return lookup.finish(self.search_max_timestamp())
+        return offset_lookup.finish(self.search_max_timestamp())
 
-    def search_timestamp(self, timestamp: int) -> lookup.Search:
+    def search_timestamp(self, timestamp: int) -> offset_lookup.Search:
         """Like :meth:`offset_for_timestamp`, as a generator that searches in small steps."""
-        return lookup.offset_for_timestamp(self, timestamp)
+        return offset_lookup.offset_for_timestamp(self, timestamp)
 
-    def search_max_timestamp(self) -> lookup.Search:
+    def search_max_timestamp(self) -> offset_lookup.Search:
         """Like :meth:`max_timestamp_offset`, as a generator that searches in small steps."""
-        return lookup.max_timestamp_offset(self)
+        return offset_lookup.max_timestamp_offset(self)
 
     def offsets_before(self, timestamp: int, max_offsets: int, bound: int | None = None) -> list[int]:
         """
@@ -543,12 +547,12 @@ class Log:
 
         :param bound: replaces every offset above it: readers see nothing beyond.
         """
-        return lookup.offsets_before(self, timestamp, max_offsets, bound)
+        return offset_lookup.offsets_before(self, timestamp, max_offsets, bound)
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """
-        The end offset of a leader epoch; see :meth:`EpochHistory.end_offset_for`. The epoch this replica leads in is
-        known even before its first batch, and begins at the log's end then.
+        The end offset of a leader epoch; see :meth:`LeaderEpochCache.end_offset_for`. The epoch this replica leads in
+        is known even before its first batch, and begins at the log's end then.
         """
         latest = self.epochs.latest
         if latest < epoch <= self.leader_epoch:
@@ -585,7 +589,7 @@ class Log:
         :returns: the number of segments removed.
         :raises ApiError: the active segment must be rolled first, and there is no space for a new one.
         """
-        return shortening.delete_expired(self, policy, now_ms)
+        return truncation.delete_expired(self, policy, now_ms)
 
     def truncate_to(self, offset: int) -> None:
         """
@@ -593,11 +597,11 @@ class Log:
 
         The checkpointed recovery point must not be above ``offset``: :meth:`LogManager.truncate` lowers it first.
         """
-        shortening.truncate_to(self, offset)
+        truncation.truncate_to(self, offset)
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and continue at ``offset``: the leader's log begins behind our end."""
-        shortening.restart_at(self, offset)
+        truncation.truncate_fully(self, offset)
 
     # -- Durability
 
@@ -615,7 +619,7 @@ class Log:
         """
         Refuse further appends and flushes; fires when no flush runs. Files are closed; unsynced data stays unsynced.
 
-        A clean shutdown writes back first: see :meth:`Durability.write_back_and_wait`.
+        A clean shutdown writes back first: see :meth:`LogFlusher.write_back_and_wait`.
         """
 
         def close_files(_: object) -> None:

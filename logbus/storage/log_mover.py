@@ -26,14 +26,14 @@ from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
-from logbus.storage import names
-from logbus.storage.cleaner import LogCleaner
-from logbus.storage.directory import LogDirectory
-from logbus.storage.istorage import IDisk, Lane
+from logbus.storage import file_names
+from logbus.storage.cleaner.log_cleaner import LogCleaner
+from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
-from logbus.storage.pace import Pace
-from logbus.storage.restorer import LogRestorer
-from logbus.storage.segment import Segment
+from logbus.storage.log_directory import LogDirectory
+from logbus.storage.repair.log_repairer import LogRepairer
+from logbus.storage.segments.segment import Segment
+from logbus.storage.throttler import Throttler
 from logbus.timers import Timers
 
 CHUNK = 1 << 20
@@ -86,7 +86,7 @@ class LogMover:
     _directories: Sequence[LogDirectory]
     _timers: Timers
     _cleaner: LogCleaner
-    _restorer: LogRestorer
+    _restorer: LogRepairer
     _new_log: Callable[[TopicPartition, IDisk, str], Log]
     _remove_later: Callable[[IDisk, list[str], int], None]
     _unique: Callable[[], uuid.UUID]
@@ -94,14 +94,14 @@ class LogMover:
     exclusively: Callable[[TopicPartition, Swap], Awaitable[None]] = _swap_at_once
     moves: dict[TopicPartition, LogMove] = field(factory=dict, init=False)
     preferred: dict[TopicPartition, LogDirectory] = field(factory=dict, init=False)
-    _pace: Pace = field(init=False)
+    _pace: Throttler = field(init=False)
     _stopped: bool = field(default=False, init=False)
     _idle: Deferred[None] | None = field(default=None, init=False)
     _log = Logger()
 
     @_pace.default
-    def _our_pace(self) -> Pace:
-        return Pace(self._timers)
+    def _our_pace(self) -> Throttler:
+        return Throttler(self._timers)
 
     # -- Requests of operators
 
@@ -138,7 +138,7 @@ class LogMover:
         if under_way is not None and under_way.destination is destination:
             return
         try:
-            names.future_directory(partition, uuid.UUID(int=0))
+            file_names.future_directory(partition, uuid.UUID(int=0))
         except ValueError as problem:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(problem)) from None
         self.cancel(partition)
@@ -220,8 +220,8 @@ class LogMover:
     async def _move(self, move: LogMove) -> None:
         disk, partition = move.destination.disk, move.partition
         self._check(move)
-        directory = names.future_directory(partition, self._unique())
-        await disk.submit(Lane.BACKGROUND, disk.make_directory, directory)
+        directory = file_names.future_directory(partition, self._unique())
+        await disk.submit(IOPool.BACKGROUND, disk.make_directory, directory)
         future = Log(
             partition,
             disk,
@@ -266,7 +266,7 @@ class LogMover:
                     )
                 return
             try:
-                data = await current.disk.submit(Lane.READ, found.data.read)
+                data = await current.disk.submit(IOPool.READ, found.data.read)
             except EOFError:
                 continue  # It was truncated meanwhile.
             self._check(move)
@@ -302,11 +302,11 @@ class LogMover:
                     raise destination.disk.failure or StorageError(f"{future.directory} was not synced")
                 await destination.checkpoint_start_offsets()
                 await destination.checkpoint_high_watermarks()
-                await origin.disk.submit(Lane.BACKGROUND, origin.disk.replace, _moved(current), b"")
-                name = names.partition_directory(partition)
+                await origin.disk.submit(IOPool.BACKGROUND, origin.disk.replace, _moved(current), b"")
+                name = file_names.partition_directory(partition)
                 self._remove_former(destination.disk, name, partition)
                 await destination.disk.submit(
-                    Lane.BACKGROUND, _rename_for_good, destination.disk, future.directory, name
+                    IOPool.BACKGROUND, _rename_for_good, destination.disk, future.directory, name
                 )
             except Exception:
                 current.reopen()
@@ -332,15 +332,15 @@ class LogMover:
 
     def _remove_former(self, disk: IDisk, name: str, partition: TopicPartition) -> None:
         """Remove the files of a moved log, unless they are gone and another log has their name."""
-        if disk.failure is None and disk.exists(f"{name}/{names.MOVED}"):
-            gone = names.deleted_directory(partition, self._unique())
+        if disk.failure is None and disk.exists(f"{name}/{file_names.MOVED}"):
+            gone = file_names.deleted_directory(partition, self._unique())
             disk.rename(name, gone)
             self._remove_later(disk, [gone], 0)
 
     async def _take_back(self, origin: LogDirectory, current: Log) -> None:
         if origin.is_online:
             try:
-                await origin.disk.submit(Lane.BACKGROUND, origin.disk.unlink, _moved(current))
+                await origin.disk.submit(IOPool.BACKGROUND, origin.disk.unlink, _moved(current))
             except StorageError:
                 pass  # The directory is offline now, as it has said.
 
@@ -372,10 +372,10 @@ def settle_moves(directories: Sequence[LogDirectory], warn: Callable[[str], None
     elsewhere: set[TopicPartition] = set()
     for directory in online:
         for name in directory.disk.names(""):
-            partition = names.partition_of(name)
+            partition = file_names.partition_of(name)
             if partition is None:
                 continue
-            if directory.disk.exists(f"{name}/{names.MOVED}"):
+            if directory.disk.exists(f"{name}/{file_names.MOVED}"):
                 moved.append((directory, partition, name))
             else:
                 elsewhere.add(partition)
@@ -384,7 +384,7 @@ def settle_moves(directories: Sequence[LogDirectory], warn: Callable[[str], None
             directory.ignored.add(name)
             directory.leftovers.append(name)
         elif len(online) == len(directories):
-            directory.disk.unlink(f"{name}/{names.MOVED}")
+            directory.disk.unlink(f"{name}/{file_names.MOVED}")
         else:
             directory.ignored.add(name)
             warn(
@@ -394,7 +394,7 @@ def settle_moves(directories: Sequence[LogDirectory], warn: Callable[[str], None
 
 
 def _moved(log: Log) -> str:
-    return f"{log.directory}/{names.MOVED}"
+    return f"{log.directory}/{file_names.MOVED}"
 
 
 def _align(current: Log, future: Log) -> bool:

@@ -13,7 +13,7 @@ from typing import Protocol
 from attrs import frozen
 from zope.interface import implementer
 
-from logbus.config.topic import TopicConfig
+from logbus.config.topic_config import TopicConfig
 from logbus.storage.istorage import IDeletePolicy
 
 

@@ -26,8 +26,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from logbus.errors import LogbusError
-from logbus.testing.ports import HeldPorts
-from logbus.testing.process import BrokerFailed, BrokerProcess
+from logbus.testing.broker_process import BrokerFailed, BrokerProcess
+from logbus.testing.held_ports import HeldPorts
 from logbus.testing.settings import Setting, as_texts
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed", "close_reactor", "local_listener", "private_reactor"]
@@ -312,7 +312,7 @@ class _InProcess:
     async def _start(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
         from logbus.broker import Broker as BrokerService
         from logbus.config import ConfigView
-        from logbus.config.unenforced import refuse_unenforced
+        from logbus.config.unenforced_security import refuse_unenforced
         from logbus.ilogbus import Listener
 
         try:

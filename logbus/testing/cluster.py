@@ -32,15 +32,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from logbus.metastore.clusterznodes import ControllerZnode
+from logbus.metastore.cluster_znodes import ControllerZnode
 from logbus.metastore.znodes import BROKER_IDS, CONTROLLER, TOPICS, BrokerIdZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr
 from logbus.testing.broker import TEST_CONFIG, Broker, _Runner, local_listener
-from logbus.testing.links import EVERYBODY, Network, Way
-from logbus.testing.process import BrokerFailed, BrokerProcess
+from logbus.testing.broker_process import BrokerFailed, BrokerProcess
+from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, Way
 from logbus.testing.settings import Setting, as_texts
-from logbus.testing.treeview import NotInTime, TreeView
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
+from logbus.testing.zookeeper_view import WaitTimedOut, ZooKeeperView
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class ClusterBroker(Broker):
             raise ValueError(f"way={way!r}: expected both, from or to")
         return outward + inward
 
-    def _wire(self, network: Network, servers: Sequence[tuple[str, int]]) -> str:
+    def _wire(self, network: NetworkProxy, servers: Sequence[tuple[str, int]]) -> str:
         """Lay its ways to ZooKeeper, and everybody's to it; ``zookeeper.connect`` of it."""
         self._at = (self._at[0], self._held.free(self._at[0]))
         host, port = network.add(self.node, self._at)
@@ -162,7 +162,7 @@ class Cluster:
     :ivar tree: what is in ZooKeeper, below the chroot of the cluster.
     """
 
-    tree: TreeView
+    tree: ZooKeeperView
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class Cluster:
             if racks is not None:
                 own["broker.rack"] = racks[number]
             self.brokers.append(ClusterBroker(self, number, {**shared, **own}, self._home / f"broker-{number}"))
-        self.network = Network(self._processes)
+        self.network = NetworkProxy(self._processes)
         atexit.register(self.close)
 
     @property
@@ -227,7 +227,7 @@ class Cluster:
         self.zookeeper.start()
         for broker in self.brokers:
             broker.wait_ready()
-        self.tree = TreeView(self.zookeeper.connect + CHROOT, self.timeout)
+        self.tree = ZooKeeperView(self.zookeeper.connect + CHROOT, self.timeout)
         self.wait_known()
         return self
 
@@ -268,7 +268,7 @@ class Cluster:
         Who leads a partition, as soon as a living broker does.
 
         :param other_than: wait until it is not this one.
-        :raise NotInTime: nobody did.
+        :raise WaitTimedOut: nobody did.
         """
 
         def look() -> ClusterBroker | None:
@@ -291,7 +291,7 @@ class Cluster:
         Who the controller is, as soon as there is one.
 
         :param other_than: wait until it is not this one.
-        :raise NotInTime: nobody was elected.
+        :raise WaitTimedOut: nobody was elected.
         """
 
         def look() -> ClusterBroker | None:
@@ -308,7 +308,7 @@ class Cluster:
         Wait until all replicas of all partitions are in sync, and have a leader.
 
         :param topics: nobody else's; none named: all topics.
-        :raise NotInTime: they are not.
+        :raise WaitTimedOut: they are not.
         """
 
         def look() -> bool:
@@ -350,13 +350,13 @@ class Cluster:
         """
         What ``condition`` returns once it is true, asked every 20 ms: for what nobody tells of by itself.
 
-        :raise NotInTime: it did not become true.
+        :raise WaitTimedOut: it did not become true.
         """
         seconds = self.timeout if timeout is None else timeout
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             if time.monotonic() > deadline:
-                raise NotInTime(f"{what} did not come about within {seconds:g} s")
+                raise WaitTimedOut(f"{what} did not come about within {seconds:g} s")
             time.sleep(0.02)
         return found
 

@@ -28,7 +28,7 @@ from types import TracebackType
 from attrs import define, field
 
 from logbus.errors import LogbusError
-from logbus.testing.ports import HeldPorts
+from logbus.testing.held_ports import HeldPorts
 
 JAR = Path("/usr/share/java/zookeeper.jar")
 

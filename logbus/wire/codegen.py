@@ -15,7 +15,7 @@ ELEMENTS_PER_STEP = 64
 
 
 @define
-class Source:
+class FunctionSource:
     """
     The source of one function as it grows, with the objects its global names stand for.
 

@@ -11,8 +11,8 @@ from typing import Any
 from attrs import define, field
 
 from logbus.errors import BudgetExceeded, DecodeError, ErrorCode, ProtocolError
-from logbus.records.slices import Parts, total_length
-from logbus.wire.budget import REQUEST_ELEMENTS, RESPONSE_ELEMENTS, element_budget
+from logbus.records.file_slice import Parts, total_length
+from logbus.wire.element_budget import REQUEST_ELEMENTS, RESPONSE_ELEMENTS, element_budget
 from logbus.wire.headers import (
     API_VERSIONS,
     RequestHeader,

@@ -34,7 +34,7 @@ from typing import Any, Literal, TypeVar, dataclass_transform, overload
 
 import attrs
 
-from logbus.wire.versions import ALL_VERSIONS, VersionRange
+from logbus.wire.version_range import ALL_VERSIONS, VersionRange
 
 T = TypeVar("T")
 

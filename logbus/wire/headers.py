@@ -12,8 +12,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from logbus.errors import DecodeError
-from logbus.wire.decoding import Buffer, skip_tags
-from logbus.wire.encoding import EncodeError
+from logbus.wire.decoder_runtime import Buffer, skip_tags
+from logbus.wire.encoder_runtime import EncodeError
 
 API_VERSIONS = 18
 

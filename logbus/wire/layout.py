@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from logbus.wire.declaration import FieldSpec, MessageSpec, SchemaError, struct_spec
-from logbus.wire.wiretypes import RECORDS, WireType
+from logbus.wire.wire_types import RECORDS, WireType
 
 
 @frozen

@@ -9,8 +9,8 @@ The schema of the wire: declare messages once for all versions, encode and decod
 
 Each (message, version, direction) is compiled on first use to one straight function, kept with the class. The modules:
 :mod:`~logbus.wire.declaration` (what is said), :mod:`~logbus.wire.layout` (what that means in one version),
-:mod:`~logbus.wire.codegen_decode` and :mod:`~logbus.wire.codegen_encode` (the functions),
-:mod:`~logbus.wire.decoding` and :mod:`~logbus.wire.encoding` (what these call off the straight path).
+:mod:`~logbus.wire.decoder_codegen` and :mod:`~logbus.wire.encoder_codegen` (the functions),
+:mod:`~logbus.wire.decoder_runtime` and :mod:`~logbus.wire.encoder_runtime` (what these call off the straight path).
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from struct import Struct
 from typing import Any, Protocol, TypeVar
 
 from logbus.errors import DecodeError
-from logbus.records.slices import Parts, joined
-from logbus.wire.budget import element_budget
-from logbus.wire.codegen_decode import generate_decoder
-from logbus.wire.codegen_encode import generate_encoder
+from logbus.records.file_slice import Parts, joined
 from logbus.wire.declaration import (
     MessageSpec,
     SchemaError,
@@ -34,10 +31,13 @@ from logbus.wire.declaration import (
     struct,
     tagged,
 )
-from logbus.wire.decoding import Buffer
-from logbus.wire.encoding import EncodeError
-from logbus.wire.versions import VersionRange
-from logbus.wire.wiretypes import (
+from logbus.wire.decoder_codegen import generate_decoder
+from logbus.wire.decoder_runtime import Buffer
+from logbus.wire.element_budget import element_budget
+from logbus.wire.encoder_codegen import generate_encoder
+from logbus.wire.encoder_runtime import EncodeError
+from logbus.wire.version_range import VersionRange
+from logbus.wire.wire_types import (
     ZERO_UUID,
     Bool,
     Bytes,
@@ -113,8 +113,8 @@ class Decoder(Protocol[M_co]):
     Reads one version of one message.
 
     Called with a buffer, the position of the message in it, and how many elements may be built (default: as
-    :func:`~logbus.wire.budget.element_budget` allows for the rest of the buffer). Returns the message and the position
-    after it; whether bytes may follow there is the caller's affair. Records are memoryviews into the buffer.
+    :func:`~logbus.wire.element_budget.element_budget` allows for the rest of the buffer). Returns the message and the
+    position after it; whether bytes may follow there is the caller's affair. Records are memoryviews into the buffer.
 
     Raises :class:`~logbus.errors.DecodeError`, whatever the bytes are, and nothing else.
     """

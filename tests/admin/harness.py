@@ -20,13 +20,13 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 
-from logbus.admin.lags import Lags
-from logbus.admin.limits import HttpLimits
+from logbus.admin.group_lags import GroupLags
+from logbus.admin.http_limits import HttpLimits
 from logbus.admin.site import AdminSite
-from logbus.cluster.metadata import BrokerImage, ClusterMetadata, PartitionImage
-from logbus.config.view import ConfigView
-from logbus.coordination.offsets import CommittedOffset
-from logbus.coordination.transactions.transaction import Transaction
+from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
+from logbus.config.config_view import ConfigView
+from logbus.coordination.group_offsets import CommittedOffset
+from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import IAdminResource
 from logbus.metrics import Registry
@@ -243,7 +243,7 @@ class MadeUpTransactions:
     :ivar problem: why it cannot say.
     """
 
-    known: dict[str, Transaction] = field(factory=dict)
+    known: dict[str, TransactionMetadata] = field(factory=dict)
     loading: bool = False
     problem: ApiError | None = None
     shards: dict[int, Any] = field(factory=dict)
@@ -255,16 +255,16 @@ class MadeUpTransactions:
     )
     config: ConfigView = field(factory=ConfigView.load)
 
-    def add(self, transaction: Transaction) -> None:
+    def add(self, transaction: TransactionMetadata) -> None:
         self.known[transaction.transactional_id] = transaction
 
     def wall_ms(self) -> int:
         return int(NOW * 1000)
 
-    def transactions(self) -> list[Transaction]:
+    def transactions(self) -> list[TransactionMetadata]:
         return list(self.known.values())
 
-    def describe(self, transactional_id: str) -> Transaction:
+    def describe(self, transactional_id: str) -> TransactionMetadata:
         if self.problem is not None:
             raise self.problem
         if transactional_id not in self.known:
@@ -314,7 +314,7 @@ class World:
             metadata=self.metadata,
             replicas=cast(Any, self.replicas),
             topics=cast(Any, self.topics),
-            lags=Lags(cast(Any, self.groups), cast(Any, self.replicas)),
+            lags=GroupLags(cast(Any, self.groups), cast(Any, self.replicas)),
             transactions=cast(Any, self.transactions),
             replication=cast(Any, SimpleNamespace(partition_families=lambda: iter(()))),
             config=self.view,

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.admin.gate import SECURITY_HEADERS
-from logbus.admin.limits import HttpLimits
-from logbus.admin.routing import Answer, Call, route
+from logbus.admin.http_limits import HttpLimits
+from logbus.admin.request_guard import SECURITY_HEADERS
+from logbus.admin.routing import ViewRequest, ViewResponse, route
 from tests.admin.harness import Answered, Connection, World, request
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -27,20 +27,20 @@ class Odd:
     pieces: list[bytes]
 
     @route("GET", "/odd/bug", "A bug", content_types=())
-    def bug(self, call: Call) -> Any:
+    def bug(self, call: ViewRequest) -> Any:
         raise KeyError("hunter2")
 
     @route("GET", "/odd/stream", "Pieces", content_types=("text/plain",))
-    def stream(self, call: Call) -> Answer:
-        return Answer(HTTPStatus.OK, "text/plain", lambda: iter(self.pieces))
+    def stream(self, call: ViewRequest) -> ViewResponse:
+        return ViewResponse(HTTPStatus.OK, "text/plain", lambda: iter(self.pieces))
 
     @route("GET", "/odd/broken", "Pieces, then a bug", content_types=("text/plain",))
-    def broken(self, call: Call) -> Answer:
+    def broken(self, call: ViewRequest) -> ViewResponse:
         def pieces() -> Iterator[bytes]:
             yield b"one"
             raise KeyError("two")
 
-        return Answer(HTTPStatus.OK, "text/plain", pieces)
+        return ViewResponse(HTTPStatus.OK, "text/plain", pieces)
 
 
 class ChannelCase(SynchronousTestCase):

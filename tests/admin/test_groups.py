@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.admin.lags import Lags
-from logbus.admin.pieces import ROWS_A_TURN, streamed
-from logbus.admin.shapes import faults
-from logbus.coordination.consumer.group import ConsumerGroup
-from logbus.coordination.group import ClassicGroup
-from logbus.coordination.offsets import CommittedOffset
-from logbus.coordination.requests import GroupSettings
+from logbus.admin.group_lags import GroupLags
+from logbus.admin.json_chunks import ROWS_A_TURN, json_stream
+from logbus.admin.json_schema import schema_errors
+from logbus.coordination.classic.classic_group import ClassicGroup
+from logbus.coordination.classic.requests import ClassicGroupSettings
+from logbus.coordination.consumer.consumer_group import ConsumerGroup
+from logbus.coordination.group_offsets import CommittedOffset
 from logbus.errors import ApiError, ErrorCode
 from logbus.exposition import render
 from logbus.metrics import Sample
@@ -55,7 +55,7 @@ def classic(group_id: str, *members: tuple[str, list[int]], protocol_type: str =
             for name, partitions in members
         ],
     )
-    settings = GroupSettings(0, 0, 100_000, 100)
+    settings = ClassicGroupSettings(0, 0, 100_000, 100)
     zero = partial(int, 0)
     group = ClassicGroup(group_id, lambda: settings, lambda change, done: done(None), lambda name: name, zero, zero)
     group.load(0.0, value)
@@ -108,7 +108,7 @@ class GroupViewTests(SynchronousTestCase):
         if status == 200:
             route = self.world.site._router.find(target.partition("?")[0])[0]["GET"]
             assert route.answer is not None
-            self.assertEqual(list(faults(route.answer, answered.json)), [])
+            self.assertEqual(list(schema_errors(route.answer, answered.json)), [])
             self.assertEqual(answered.headers["Content-Type"], "application/json")
         return answered.json
 
@@ -247,7 +247,7 @@ class PieceTests(SynchronousTestCase):
                 made.append(number)
                 yield number if number % 2 else None
 
-        body = streamed({"a": "x", "items": items, "b": None}).body
+        body = json_stream({"a": "x", "items": items, "b": None}).body
         assert callable(body)
         pieces = body()
         text = next(pieces)
@@ -261,7 +261,7 @@ class PieceTests(SynchronousTestCase):
         """
         A list without rows is one.
         """
-        body = streamed({"items": lambda: iter([None])}).body
+        body = json_stream({"items": lambda: iter([None])}).body
         assert callable(body)
         self.assertEqual(b"".join(body()), b'{"items":[]}\n')
 
@@ -269,7 +269,7 @@ class PieceTests(SynchronousTestCase):
 class GroupMetricsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.world = World()
-        self.lags = Lags(self.world.groups, self.world.replicas)  # type: ignore[arg-type]
+        self.lags = GroupLags(self.world.groups, self.world.replicas)  # type: ignore[arg-type]
 
     def samples(self, families: Any) -> dict[tuple[str, ...], float]:
         found = {}

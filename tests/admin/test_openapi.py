@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.admin.shapes import WORDS
+from logbus.admin.json_schema import KEYWORDS
 from tests.admin.harness import World
 
 METHODS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
@@ -86,7 +86,7 @@ class OpenApiTests(SynchronousTestCase):
         def walk(schema: dict[str, Any]) -> None:
             if "$ref" in schema:
                 return
-            self.assertLessEqual(set(schema), WORDS)
+            self.assertLessEqual(set(schema), KEYWORDS)
             self.assertLessEqual(set(schema.get("required", [])), set(schema.get("properties", {})))
             for inner in schema.get("properties", {}).values():
                 walk(inner)

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.admin.shapes import faults
-from logbus.admin.transaction_metrics import GRACE_MS, PAUSE_IDS, PAUSE_PARTITIONS, TransactionSeries
-from logbus.coordination.transactions.states import TransactionState
-from logbus.coordination.transactions.transaction import Transaction
+from logbus.admin.json_schema import schema_errors
+from logbus.admin.transaction_metrics import GRACE_MS, PAUSE_IDS, PAUSE_PARTITIONS, TransactionStateMetrics
+from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
+from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import ApiError, ErrorCode
 from logbus.metrics import Registry, Sample
 from logbus.model import TopicPartition
-from logbus.storage.producers import ProducerEntry, Producers
+from logbus.storage.producers.producer_state_manager import ProducerStateEntry, ProducerStateManager
 from tests.admin.harness import NOW, Answered, MadeUpReplicas, MadeUpTransactions, World, replica
 
 NOW_MS = int(NOW * 1000)
@@ -24,8 +24,8 @@ LONGEST_MS = 900_000
 """The default of transaction.max.timeout.ms."""
 
 
-def transaction(name: str, state: TransactionState = TransactionState.EMPTY, **given: Any) -> Transaction:
-    return Transaction(
+def transaction(name: str, state: TransactionState = TransactionState.EMPTY, **given: Any) -> TransactionMetadata:
+    return TransactionMetadata(
         **{
             "transactional_id": name,
             "producer_id": 7,
@@ -47,7 +47,7 @@ class TransactionViewTests(SynchronousTestCase):
         if status == 200:
             route = self.world.site._router.find(target.partition("?")[0])[0]["GET"]
             assert route.answer is not None
-            self.assertEqual(list(faults(route.answer, answered.json)), [])
+            self.assertEqual(list(schema_errors(route.answer, answered.json)), [])
         return answered.json
 
     def test_transactional_ids(self) -> None:
@@ -131,7 +131,7 @@ class TransactionSeriesTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.coordinator = MadeUpTransactions()
         self.replicas = MadeUpReplicas()
-        self.series = TransactionSeries(cast(Any, self.coordinator), cast(Any, self.replicas))
+        self.series = TransactionStateMetrics(cast(Any, self.coordinator), cast(Any, self.replicas))
 
     def values(self) -> dict[tuple[str, ...], float]:
         """By name and label."""
@@ -144,10 +144,10 @@ class TransactionSeriesTests(SynchronousTestCase):
 
     def partition(self, number: int, *open_since: int, wrote_ms: int = NOW_MS, leads: bool = True) -> Any:
         """One whose high watermark is 9, with transactions open since some offsets."""
-        producers = Producers(
+        producers = ProducerStateManager(
             10,
             [
-                ProducerEntry(producer_id, 0, last_timestamp=wrote_ms, open_since=first)
+                ProducerStateEntry(producer_id, 0, last_timestamp=wrote_ms, open_since=first)
                 for producer_id, first in enumerate(open_since)
             ],
         )

@@ -8,8 +8,8 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.admin.shapes import faults
-from logbus.cluster.metadata import PartitionImage
+from logbus.admin.json_schema import schema_errors
+from logbus.cluster.cluster_metadata import PartitionImage
 from logbus.model import LeaderAndIsr
 from tests.admin.harness import ORDERS, Answered, World, add_topic
 
@@ -35,7 +35,7 @@ class ViewTests(SynchronousTestCase):
         """The answer has the shape its route declares."""
         route = self.world.site._router.find(target.partition("?")[0])[0][method]
         assert route.answer is not None
-        self.assertEqual(list(faults(route.answer, answered.json)), [])
+        self.assertEqual(list(schema_errors(route.answer, answered.json)), [])
         self.assertEqual(answered.headers["Content-Type"], "application/json")
 
     def test_cluster(self) -> None:

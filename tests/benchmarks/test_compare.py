@@ -16,7 +16,7 @@ from unittest import skipUnless
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from benchmarks.compare import native, wire
+from benchmarks.compare import native_programs, wire
 from benchmarks.compare.cells import CELLS, Cell
 from benchmarks.compare.report import CellResult, Report, Section, ratios
 from benchmarks.compare.rounds import Figures, Round
@@ -124,11 +124,11 @@ class ReportTests(SynchronousTestCase):
 
 
 @functools.cache
-def compiled() -> native.Programs:
+def compiled() -> native_programs.Programs:
     """The programs, compiled once for all tests."""
     directory = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, directory)
-    return native.build(Path(directory))
+    return native_programs.build(Path(directory))
 
 
 @skipUnless(shutil.which("cc"), "no C compiler")

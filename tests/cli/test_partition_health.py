@@ -9,22 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.partition_health import Health, Load, is_unavailable, is_under_min_isr, is_under_replicated, loads
-from logbus.cli.topics import replicas_of
-from logbus.client.cluster import Partition, Topic
+from logbus.cli.commands.topics import replicas_of
+from logbus.cli.partition_health import (
+    BrokerLoad,
+    HealthFilter,
+    broker_loads,
+    is_unavailable,
+    is_under_min_isr,
+    is_under_replicated,
+)
+from logbus.client.cluster.cluster import PartitionMetadata, TopicMetadata
 
 brokers = st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True)
 
 
 @st.composite
-def partitions(draw: st.DrawFn) -> Partition:
+def partitions(draw: st.DrawFn) -> PartitionMetadata:
     replicas = tuple(draw(brokers))
     isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True)))
-    return Partition(0, draw(st.sampled_from((-1, *replicas))), 1, replicas, isr)
+    return PartitionMetadata(0, draw(st.sampled_from((-1, *replicas))), 1, replicas, isr)
 
 
-def topic(name: str, *found: Partition) -> Topic:
-    return Topic(name, uuid.UUID(int=1), False, dict(enumerate(found)))
+def topic(name: str, *found: PartitionMetadata) -> TopicMetadata:
+    return TopicMetadata(name, uuid.UUID(int=1), False, dict(enumerate(found)))
 
 
 class HealthTests(SynchronousTestCase):
@@ -32,26 +39,26 @@ class HealthTests(SynchronousTestCase):
 
     def test_each(self) -> None:
         """Too few in sync, fewer than the minimum, nobody to lead: a broker that is gone leads nothing."""
-        good = Partition(0, 1, 5, (1, 2, 3), (1, 2, 3))
-        short = Partition(0, 1, 5, (1, 2, 3), (1,))
+        good = PartitionMetadata(0, 1, 5, (1, 2, 3), (1, 2, 3))
+        short = PartitionMetadata(0, 1, 5, (1, 2, 3), (1,))
         self.assertEqual([is_under_replicated(each) for each in (good, short)], [False, True])
         self.assertEqual([is_under_min_isr(short, least) for least in (1, 2)], [False, True])
-        self.assertFalse(is_under_min_isr(Partition(0, 1, 5, (1,), (1,)), 2))
+        self.assertFalse(is_under_min_isr(PartitionMetadata(0, 1, 5, (1,), (1,)), 2))
         self.assertEqual([is_unavailable(good, alive) for alive in ({1}, {2, 3})], [False, True])
-        self.assertTrue(is_unavailable(Partition(0, -1, 5, (1,), ()), {1}))
+        self.assertTrue(is_unavailable(PartitionMetadata(0, -1, 5, (1,), ()), {1}))
 
     @given(st.lists(partitions(), max_size=6))
-    def test_counts(self, found: list[Partition]) -> None:
+    def test_counts(self, found: list[PartitionMetadata]) -> None:
         """Counts are what one gets by looking at each."""
-        counts = Health({0, 1}, {"t": 2}).counts([topic("t", *found)])
+        counts = HealthFilter({0, 1}, {"t": 2}).counts([topic("t", *found)])
         self.assertEqual(counts["under_replicated"], sum(map(is_under_replicated, found)))
         self.assertEqual(counts["under_min_isr"], sum(is_under_min_isr(each, 2) for each in found))
         self.assertEqual(counts["unavailable"], sum(each.leader not in (0, 1) for each in found))
 
     @given(st.lists(partitions(), max_size=6))
-    def test_loads(self, found: list[Partition]) -> None:
+    def test_loads(self, found: list[PartitionMetadata]) -> None:
         """What brokers have adds up to all there is."""
-        by_broker = loads([topic("t", *found)])
+        by_broker = broker_loads([topic("t", *found)])
         self.assertEqual(sum(each.replicas for each in by_broker.values()), sum(len(each.replicas) for each in found))
         self.assertEqual(sum(each.leaders for each in by_broker.values()), sum(each.leader >= 0 for each in found))
         self.assertEqual(sum(each.preferred for each in by_broker.values()), len(found))
@@ -60,7 +67,9 @@ class HealthTests(SynchronousTestCase):
 
     def test_load_of_one(self) -> None:
         """A follower that is not in sync."""
-        self.assertEqual(loads([topic("t", Partition(0, 1, 5, (1, 2), (1,)))])[2], Load(1, 0, 0, 1))
+        self.assertEqual(
+            broker_loads([topic("t", PartitionMetadata(0, 1, 5, (1, 2), (1,)))])[2], BrokerLoad(1, 0, 0, 1)
+        )
 
 
 class AssignmentTests(SynchronousTestCase):

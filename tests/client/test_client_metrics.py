@@ -6,7 +6,7 @@ from attrs import define, field
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.client_metrics import ClientMetrics, ConsumerCounts
-from logbus.client.fetched import ConsumerRecord
+from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.model import TopicPartition
 
 

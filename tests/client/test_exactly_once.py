@@ -18,8 +18,8 @@ from logbus.client import Consumer, OutcomeUnknown, Producer, TransactionAborted
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches
-from logbus.records.committed import committed_records
-from tests.client.membershipkit import CLIENTS, MembershipCase
+from logbus.records.read_committed import committed_records
+from tests.client.membership_kit import CLIENTS, MembershipCase
 from tests.handlers.kit import a_batch, content
 
 EACH = 150

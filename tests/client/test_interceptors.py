@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.fetched import ConsumerRecord
+from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.client.interceptors import (
     ConsumerInterceptor,
     ConsumerInterceptors,
@@ -15,7 +15,7 @@ from logbus.client.interceptors import (
     ProducerRecord,
     RecordDropped,
 )
-from logbus.client.producer import RecordMetadata
+from logbus.client.producer.producer import RecordMetadata
 
 RECORD = ProducerRecord("t", b"v")
 METADATA = RecordMetadata("t", 0, 7, 1000)

@@ -9,11 +9,11 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.forwarding import Forwarder
-from logbus.cluster.metadata import ClusterMetadata
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.cluster.peers import Peers
 from logbus.net.time_slices import SliceScheduler, TimeSlice
-from logbus.records.slices import joined
+from logbus.records.file_slice import joined
 from logbus.wire.messages.cluster import ForwardRequest, ForwardResponse
 from logbus.wire.messages.topics import DeleteTopicsRequest
 from logbus.wire.schema import encode
@@ -38,7 +38,7 @@ class ForwarderTests(SynchronousTestCase):
         scheduler = SliceScheduler(clock)
         controller = Controller()
         metadata = SimpleNamespace(controller_id=1, brokers={1: object()})
-        forwarder = Forwarder(0, cast(ClusterMetadata, metadata), cast(Peers, controller))
+        forwarder = ForwardingManager(0, cast(ClusterMetadata, metadata), cast(Peers, controller))
         message = DeleteTopicsRequest(topic_names=[f"t{number}" for number in range(20_000)], timeout_ms=5000)
         answer = forwarder.send(message, 3, time_slice=TimeSlice(scheduler))
         self.assertNoResult(answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
+from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.errors import ErrorCode
 from logbus.wire.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.cluster.test_transaction_coordinators import CoordinatorCase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.logger import capturedLogs
 
 from logbus.model import TopicPartition
-from logbus.storage.manager import LogManager
+from logbus.storage.log_manager import LogManager
 from tests.cluster.test_replication import ReplicationCase
 
 NAME = TopicPartition("t", 0)

@@ -16,7 +16,7 @@ from logbus.cluster.membership import (
 )
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import SessionLost
-from logbus.metastore.memory import MemoryEnsemble, MemoryStore
+from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
 from logbus.metastore.znodes import BrokerIdZnode, Registration
 from logbus.model import Endpoint
 

@@ -7,12 +7,12 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import CancelledError
 
-from logbus.cluster.icluster import IControllerLink, IsrChange
+from logbus.cluster.icluster import IControllerChannel, IsrChange
 from logbus.cluster.peers import CONNECT_SECONDS, CONTROL, FETCH
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.cluster import ShutDownRequest
-from tests.cluster.several import ClusterCase
+from tests.cluster.memory_cluster import ClusterCase
 
 
 class PeersTests(ClusterCase):
@@ -132,7 +132,7 @@ class PeersTests(ClusterCase):
 class LinkTests(ClusterCase):
     """The controller, as brokers see it."""
 
-    def link(self, broker_id: int) -> IControllerLink:
+    def link(self, broker_id: int) -> IControllerChannel:
         return self.cluster[broker_id].broker.link
 
     def test_in_sync_replicas(self) -> None:

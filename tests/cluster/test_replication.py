@@ -8,11 +8,11 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches
 from logbus.storage.log import Log
-from logbus.testing.simulation.disk import broken
-from logbus.testing.simulation.inodes import Choice
+from logbus.testing.simulation.environment.inodes import PowerCutOutcome
+from logbus.testing.simulation.environment.memory_disk import broken
 from logbus.wire.messages.records import PartitionProduceResponse
 from logbus.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
-from tests.cluster.several import ClusterCase
+from tests.cluster.memory_cluster import ClusterCase
 from tests.handlers.kit import Client, a_batch, produce_request
 from tests.storage.builders import data_of
 
@@ -199,7 +199,7 @@ class ThreeBrokersTests(ReplicationCase):
         followers = [broker_id for broker_id in range(3) if broker_id != old]
         for follower in followers:
             self.cluster.stop(follower)
-        self.cluster.kill(old, power=Choice("lose"))
+        self.cluster.kill(old, power=PowerCutOutcome("lose"))
         self.cluster.boot(old)
         self.cluster.settle(1)
         self.assertEqual((self.leader(), self.log(old).log_end_offset), (old, 0))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from logbus.coordination.transactions.coordinator import TRANSACTIONS_TOPIC
-from logbus.coordination.transactions.machine import ENDING, IDLE
-from logbus.coordination.transactions.states import TransactionState
-from logbus.coordination.transactions.transaction import ProducerIdAndEpoch
+from logbus.coordination.transactions.state_machine import ENDING, IDLE
+from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
+from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
+from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.batch import decode_batch, iter_batches
-from logbus.records.control import ControlType, decode_control_key
+from logbus.records.control_records import ControlType, decode_control_key
 from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from logbus.wire.messages.transactions import (
@@ -21,7 +21,7 @@ from logbus.wire.messages.transactions import (
     EndTxnRequest,
     InitProducerIdRequest,
 )
-from tests.cluster.test_leading import LeaderCase
+from tests.cluster.test_leader import LeaderCase
 from tests.handlers.kit import a_batch, produce_request
 
 TRY_AGAIN = frozenset(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from logbus.coordination.groups import OFFSETS_TOPIC
+from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.errors import ErrorCode
 from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.offsets import OffsetFetchResponse
 from logbus.wire.messages.transactions import TxnOffsetCommitRequest
-from tests.cluster.several import ClusterCase
+from tests.cluster.memory_cluster import ClusterCase
 from tests.handlers.kit import Client
-from tests.handlers.txnkit import OffsetProducer, commit_request, fetch_request
+from tests.handlers.transaction_kit import OffsetProducer, commit_request, fetch_request
 
 T0, T1 = ("t", 0), ("t", 1)
 GROUP, TRANSACTION = 0, 1

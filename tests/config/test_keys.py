@@ -1,4 +1,6 @@
-"""Tests of the declarations themselves: :mod:`logbus.config.keys`, :mod:`~logbus.config.table`, the reference page."""
+"""
+Tests of the declarations themselves: :mod:`logbus.config.keys`, :mod:`~logbus.config.key_table`, the reference page.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,19 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import logbus
 from logbus.config import TopicConfig, keys
-from logbus.config.key import Dynamic, Key, Scope
-from logbus.config.keys.foreign import FOREIGN_BROKER_KEYS, FOREIGN_TOPIC_KEYS
-from logbus.config.kinds import LONG_MAX
-from logbus.config.reference import reference_rst
-from logbus.config.table import (
+from logbus.config.config_key import ConfigKey, Dynamic, Scope
+from logbus.config.key_table import (
     BROKER_KEYS,
     TOPIC_KEYS,
     broker_key,
-    foreign_broker_key,
-    foreign_topic_key,
+    ignored_broker_key,
+    ignored_topic_key,
     unknown_broker_key,
     unknown_topic_key,
 )
+from logbus.config.keys.ignored import FOREIGN_TOPIC_KEYS, IGNORED_BROKER_KEYS
+from logbus.config.kinds import LONG_MAX
+from logbus.config.reference import reference_rst
 from logbus.errors import ConfigError
 
 SEARCHED = [str(Path(logbus.__file__).parent.parent), *filter(None, sys.path)]
@@ -68,16 +70,16 @@ class DeclarationTests(SynchronousTestCase):
 
     def test_names_are_unique(self) -> None:
         """No name is declared twice, or both ours and foreign."""
-        declared = [value for value in vars(keys).values() if isinstance(value, Key)]
+        declared = [value for value in vars(keys).values() if isinstance(value, ConfigKey)]
         names = [key.name for key in declared]
         self.assertEqual(len(names), len(set(names)))
-        self.assertEqual(set(names) & set(FOREIGN_BROKER_KEYS), set())
+        self.assertEqual(set(names) & set(IGNORED_BROKER_KEYS), set())
         self.assertEqual(set(TOPIC_KEYS) & set(FOREIGN_TOPIC_KEYS), set())
 
     def test_constants_are_called_as_the_keys(self) -> None:
         """keys.NUM_PARTITIONS is num.partitions, and so for all."""
         for constant, key in vars(keys).items():
-            if isinstance(key, Key):
+            if isinstance(key, ConfigKey):
                 self.assertEqual(constant, key.name.upper().replace(".", "_"))
 
     def test_topic_config_has_all_topic_keys(self) -> None:
@@ -91,13 +93,13 @@ class DeclarationTests(SynchronousTestCase):
     def test_kafkas_own_server_properties(self) -> None:
         """All keys of the file that ships with Kafka 3.9 are known, or accepted with a warning."""
         for name in KAFKAS_FILE.split():
-            self.assertTrue(broker_key(name) or foreign_broker_key(name, "1"), name)
+            self.assertTrue(broker_key(name) or ignored_broker_key(name, "1"), name)
 
     def test_kafkas_topic_keys(self) -> None:
         """All topic keys of Kafka 3.9 are known, or accepted with a warning."""
         for name in KAFKAS_TOPIC_KEYS.split():
             accepted = str(LONG_MAX) if name == "message.timestamp.difference.max.ms" else "false"
-            self.assertTrue(name in TOPIC_KEYS or foreign_topic_key(name, accepted), name)
+            self.assertTrue(name in TOPIC_KEYS or ignored_topic_key(name, accepted), name)
 
     def test_topic_only_keys_are_no_broker_keys(self) -> None:
         """A key of topics only is not found among the brokers'."""
@@ -122,12 +124,14 @@ class DeclarationTests(SynchronousTestCase):
         lines = reference_rst().splitlines()
         for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]:
             self.assertEqual(lines.count(f"``{key.name}``"), 1, key.name)
-        for name in FOREIGN_BROKER_KEYS:
+        for name in IGNORED_BROKER_KEYS:
             self.assertTrue(any(line.startswith(f"``{name}``") for line in lines), name)
 
     def test_import_needs_nothing_heavy(self) -> None:
         """Importing the configuration imports neither Twisted nor asyncio."""
-        script = "import sys, logbus.config.describe; print([m for m in sys.modules if m in ('twisted', 'asyncio')])"
+        script = (
+            "import sys, logbus.config.describe_configs; print([m for m in sys.modules if m in ('twisted', 'asyncio')])"
+        )
         # A runner may have changed the directory since this module was found.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in SEARCHED)}
         done = subprocess.run(
@@ -169,19 +173,19 @@ class NamesTests(SynchronousTestCase):
 
     def test_foreign_keys(self) -> None:
         """Kafka's keys that mean nothing here give a warning that names them and says why."""
-        self.assertIn("num.io.threads is ignored: ", foreign_broker_key("num.io.threads", "8") or "")
-        self.assertIn("quorum", foreign_broker_key("controller.quorum.voters", "1@h:1") or "")
-        self.assertTrue(foreign_broker_key("listener.name.secure.ssl.provider", "x"))
-        self.assertIsNone(foreign_broker_key("num.partitions", "1"))
-        self.assertTrue(foreign_topic_key("message.format.version", "3.0"))
-        self.assertIsNone(foreign_topic_key("retention.ms", "1"))
+        self.assertIn("num.io.threads is ignored: ", ignored_broker_key("num.io.threads", "8") or "")
+        self.assertIn("quorum", ignored_broker_key("controller.quorum.voters", "1@h:1") or "")
+        self.assertTrue(ignored_broker_key("listener.name.secure.ssl.provider", "x"))
+        self.assertIsNone(ignored_broker_key("num.partitions", "1"))
+        self.assertTrue(ignored_topic_key("message.format.version", "3.0"))
+        self.assertIsNone(ignored_topic_key("retention.ms", "1"))
 
     def test_foreign_values_that_promise_too_much(self) -> None:
         """Tiered storage cannot be turned on by a key that is ignored."""
-        self.assertTrue(foreign_topic_key("remote.storage.enable", "false"))
-        error = self.assertRaises(ConfigError, foreign_topic_key, "remote.storage.enable", "true")
+        self.assertTrue(ignored_topic_key("remote.storage.enable", "false"))
+        error = self.assertRaises(ConfigError, ignored_topic_key, "remote.storage.enable", "true")
         self.assertIn("accepted: false", str(error))
-        self.assertRaises(ConfigError, foreign_broker_key, "remote.log.storage.system.enable", "true")
+        self.assertRaises(ConfigError, ignored_broker_key, "remote.log.storage.system.enable", "true")
 
     def test_error_names_key_value_and_what_is_accepted(self) -> None:
         """A wrong value's error has all three; that of a secret hides the value."""

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.config.kinds` and :mod:`logbus.config.listeners`."""
+"""Tests of :mod:`logbus.config.kinds` and :mod:`logbus.config.listener_address`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config import kinds
 from logbus.config.kinds import ConfigType, Kind
-from logbus.config.listeners import ListenerAddress, listener_list
+from logbus.config.listener_address import ListenerAddress, listener_list
 
 
 class KindsTests(SynchronousTestCase):

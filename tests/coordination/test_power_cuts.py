@@ -16,11 +16,25 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.testing.simulation.disk import Choice, Crashed, Directory, Inode, Lane, MemoryDisk
+from logbus.testing.simulation.environment.memory_disk import (
+    Crashed,
+    Directory,
+    Inode,
+    IOPool,
+    MemoryDisk,
+    PowerCutOutcome,
+)
 from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from logbus.wire.messages.groups import FindCoordinatorRequest
-from tests.coordination.crowd import PARTITIONS, Actor, ClassicMember, ConsumerMember, Promises, TransactionalActor
-from tests.handlers.groupkit import fetch_committed
+from tests.coordination.group_clients import (
+    PARTITIONS,
+    Actor,
+    ClassicMember,
+    ConsumerMember,
+    Promises,
+    TransactionalActor,
+)
+from tests.handlers.group_kit import fetch_committed
 from tests.handlers.kit import Client, MemoryBroker
 from tests.handlers.test_consumer_groups import ConsumerGroupCase
 
@@ -96,7 +110,7 @@ class Story:
         elif what < 0.88:
             self.advance(self.rng.choice([0, 0.1, 0.5, 1, 3]))
         elif what < 0.91:
-            self.disk.held.add(Lane.SYNC)
+            self.disk.held.add(IOPool.SYNC)
         elif what < 0.955:
             self.release()
         elif what < 0.985:
@@ -133,8 +147,8 @@ class Story:
         self.reactor.advance(0)
 
     def release(self) -> None:
-        self.disk.held.discard(Lane.SYNC)
-        self.disk.release(Lane.SYNC)
+        self.disk.held.discard(IOPool.SYNC)
+        self.disk.release(IOPool.SYNC)
 
     def listen(self) -> None:
         """Hear what clients are told, and see that no two read the same."""
@@ -181,7 +195,7 @@ class Story:
             # A dead process hears nothing; its session ends all the same.
             ensemble.clients.remove(client)
             ensemble.end(client.session_id)
-        self.begin([self.disk.after_power_cut(Choice(mode, self.rng))])
+        self.begin([self.disk.after_power_cut(PowerCutOutcome(mode, self.rng))])
         self.promises.count("cuts")
 
     def ended(self) -> None:
@@ -294,7 +308,7 @@ class RepeatedHeartbeatTests(ConsumerGroupCase):
     def test_what_is_not_durable_is_not_told(self) -> None:
         """The second answer, too, waits for what the first would have said"""
         self.consumer("a").beat()
-        self.disk.held.add(Lane.SYNC)
+        self.disk.held.add(IOPool.SYNC)
         joining = ConsumerGroupHeartbeatRequest(
             group_id="g", member_id="b", member_epoch=0, rebalance_timeout_ms=60_000,
             subscribed_topic_names=["t"], topic_partitions=[],
@@ -306,7 +320,7 @@ class RepeatedHeartbeatTests(ConsumerGroupCase):
             self.assertEqual(client.answers(), [])
             client.turn()
         self.disk.held.clear()
-        self.disk.release(Lane.SYNC)
+        self.disk.release(IOPool.SYNC)
         for client in clients:
             client.turn()
             (answer,) = client.answers()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from docutils.core import publish_doctree
 
-from tests.docs.pages import examples_of
-from tests.docs.session import default_ports_are_free, has_own_network, session
+from tests.docs.page_examples import examples_of
+from tests.docs.shell_session import default_ports_are_free, has_own_network, session
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.rst", *sorted((ROOT / "docs").rglob("*.rst"))]

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from logbus.coordination.states import MOVES, Event, GroupState
+from logbus.coordination.classic.classic_group_state import MOVES, ClassicGroupEvent, ClassicGroupState
 
 EXTENSION = Path(__file__).parent.parent.parent / "docs" / "ext" / "moves.py"
 
@@ -28,7 +28,7 @@ def test_the_drawing_has_every_state_and_every_arrow(moves: ModuleType) -> None:
     """As many arrows as there are ways from one state to another; each state once."""
     drawing = ElementTree.fromstring(moves.svg(MOVES))
     texts = [element.text for element in drawing.iter() if element.tag.endswith("text")]
-    assert texts == [state.value for state in GroupState]
+    assert texts == [state.value for state in ClassicGroupState]
     arrows = [element for element in drawing.iter() if element.get("marker-end")]
     assert len(arrows) == len(moves.arcs(MOVES)) == 11
 
@@ -37,7 +37,7 @@ def test_the_table_has_every_move(moves: ModuleType) -> None:
     """Each with the words of its event."""
     lines = "\n".join(moves.table(MOVES))
     assert lines.count("   * - ") == 1 + sum(len(events) for events in MOVES.values())
-    assert all(event.value in lines for event in Event)
+    assert all(event.value in lines for event in ClassicGroupEvent)
 
 
 def test_an_arrow_stays_inside_the_drawing(moves: ModuleType) -> None:

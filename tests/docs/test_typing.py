@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mypy import api
 
-from tests.docs.pages import examples_of
+from tests.docs.page_examples import examples_of
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ("howto/twisted-client.rst", "howto/serializers.rst")

@@ -10,13 +10,13 @@ from uuid import uuid4
 import pytest
 
 from logbus.testing.cluster import Cluster
-from tests.faults.logs import wait_same
 from tests.faults.nemesis import Nemesis
+from tests.faults.partition_logs import wait_same
 from tests.faults.traffic import Traffic, create
 
 FAULTY_CONFIG = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "2000"}
 
-USUAL = re.compile("ing factory|VersionHandlers")
+USUAL = re.compile("ing factory|ApiVersionsHandlers")
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def logs_of_brokers(request: pytest.FixtureRequest) -> Iterator[None]:
             said = [
                 line
                 for line in broker.output.splitlines()
-                if "ing factory" not in line and "VersionHandlers" not in line
+                if "ing factory" not in line and "ApiVersionsHandlers" not in line
             ]
             print(f"-- {broker}", *said, sep="\n")
 

@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from logbus.testing import Broker, Cluster
-from tests.faults.copier import changed
+from tests.faults.copy_stage import changed
 from tests.faults.traffic import CONSUMER, PRODUCER
 
 PARTITIONS = 3
@@ -42,7 +42,7 @@ class Stage:
     """The process that copies; it is started again whenever it ends."""
 
     def __init__(self, bootstrap: str, source: str, target: str) -> None:
-        self._command = [sys.executable, "-m", "tests.faults.copier", bootstrap, source, target]
+        self._command = [sys.executable, "-m", "tests.faults.copy_stage", bootstrap, source, target]
         self._ending = False
         self.starts = 0
         self.said = tempfile.TemporaryFile()  # noqa: SIM115

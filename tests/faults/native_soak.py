@@ -29,8 +29,8 @@ from logbus.model import TopicPartition
 from logbus.testing.broker import close_reactor, private_reactor
 from logbus.testing.cluster import Cluster
 from tests.faults.conftest import FAULTY_CONFIG
-from tests.faults.logs import wait_same
 from tests.faults.nemesis import Nemesis
+from tests.faults.partition_logs import wait_same
 from tests.faults.soak import FAULTS, PARTITIONS, TOPIC, Fault, chosen
 from tests.faults.traffic import create
 

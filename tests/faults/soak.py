@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 from logbus.testing.cluster import Cluster, ClusterBroker
 from tests.faults.conftest import FAULTY_CONFIG
-from tests.faults.logs import wait_same
 from tests.faults.nemesis import Nemesis
+from tests.faults.partition_logs import wait_same
 from tests.faults.traffic import Traffic, create
 
 TOPIC = "soak"

@@ -17,8 +17,8 @@ import pytest
 from logbus.records.batch import HEADER_SIZE, Record, encode_batch, iter_batches
 from logbus.testing.cluster import Cluster, ClusterBroker
 from tests.faults.conftest import load
-from tests.faults.logs import batches, directory_of, end_of
 from tests.faults.nemesis import Nemesis, outside_isr
+from tests.faults.partition_logs import batches, directory_of, end_of
 from tests.faults.traffic import Traffic
 
 Damage = Callable[[Path], None]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from logbus.testing.broker import BrokerFailed
+from logbus.testing.broker_process import BrokerProcess
 from logbus.testing.cluster import Cluster, ClusterBroker
-from logbus.testing.process import BrokerProcess
 from tests.faults.conftest import load
 from tests.faults.nemesis import Nemesis
 

@@ -24,8 +24,8 @@ from logbus.testing.cluster import Cluster, ClusterBroker
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.faults.conftest import load
-from tests.faults.logs import batches
 from tests.faults.nemesis import Nemesis, outside_isr
+from tests.faults.partition_logs import batches
 
 SECONDS = 60.0
 ALL = -1

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from logbus.testing.cluster import Cluster, ClusterBroker, known_brokers
-from logbus.testing.simulation.history import INFO, OK, Anomaly, History, Poll, Send
+from logbus.testing.simulation.checks.history import INFO, OK, Anomaly, History, Poll, Send
 
 SECONDS = 60.0
 IN_FLIGHT = 400

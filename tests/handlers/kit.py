@@ -22,16 +22,16 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.broker import Broker
-from logbus.cluster.controller import topicwork
+from logbus.cluster.controller import topic_changes
 from logbus.cluster.peers import ConnectTo
 from logbus.config import ConfigView
 from logbus.ilogbus import Listener
-from logbus.metastore.memory import MemoryEnsemble, MemoryStore
-from logbus.net.protocol import KafkaServerFactory
-from logbus.net.serving import KafkaServerProtocol
+from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
+from logbus.net.factory import KafkaServerFactory
+from logbus.net.protocol import KafkaServerProtocol
 from logbus.records.batch import Record, encode_batch
-from logbus.records.slices import FileSlice, joined
-from logbus.testing.simulation.disk import Directory, MemoryDisk
+from logbus.records.file_slice import FileSlice, joined
+from logbus.testing.simulation.environment.memory_disk import Directory, MemoryDisk
 from logbus.wire.connection import ClientConnection, Request, ServerConnection, api_key_of
 from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from logbus.wire.messages.records import (
@@ -216,7 +216,7 @@ class MemoryBroker:
         """Delete an internal topic, as only somebody at the metadata store could."""
 
         async def delete() -> None:
-            begun = await self.broker.controller.submit(lambda tenure: topicwork.begin_deletion(tenure, [name]))
+            begun = await self.broker.controller.submit(lambda tenure: topic_changes.begin_deletion(tenure, [name]))
             await self.broker.controller.end_deletion([name], begun)
 
         self.now(Deferred.fromCoroutine(delete()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
-from logbus.storage.istorage import Lane
-from logbus.testing.simulation.disk import broken
+from logbus.storage.istorage import IOPool
+from logbus.testing.simulation.environment.memory_disk import broken
 from tests.handlers.kit import Client, HandlerCase, a_batch, content, fetch_request
 
 OLD = "t-0/00000000000000000000.log"
@@ -24,7 +24,7 @@ class ColdReadTests(HandlerCase):
         log = self.server.broker.logs.get(TopicPartition("t", 0))
         assert log is not None and len(log.segments) > 1
         self.disk.evict(OLD)
-        self.disk.held.add(Lane.READ)
+        self.disk.held.add(IOPool.READ)
         self.cold = self.server.connect()
         self.cold.send(fetch_request([("t", 0, 0)]), 12)
 
@@ -37,7 +37,7 @@ class ColdReadTests(HandlerCase):
         self.assertEqual(len(content(hot.fetch(8))), len(self.sent[0]))
         self.assertFalse(self.answered(self.cold))
         self.assertEqual(self.server.broker.net_metrics.cold_reads, 1)
-        self.disk.release(Lane.READ)
+        self.disk.release(IOPool.READ)
         (answer,) = self.cold.answers()
         records = content(answer.responses[0].partitions[0])
         self.assertEqual(len(records) % len(self.sent[0]), 0)
@@ -53,7 +53,7 @@ class ColdReadTests(HandlerCase):
         One that goes while its data is read leaves nothing behind.
         """
         self.cold.transport.loseConnection()
-        self.disk.release(Lane.READ)
+        self.disk.release(IOPool.READ)
         self.assertEqual((self.disk.reads.running, len(self.disk.reads)), (0, 0))
 
     def test_a_bad_sector(self) -> None:
@@ -61,7 +61,7 @@ class ColdReadTests(HandlerCase):
         What cannot be read takes the directory offline and the connection down; the next request hears the reason.
         """
         self.disk.faults = lambda op, path: broken() if op == "read" else None
-        self.disk.release(Lane.READ)
+        self.disk.release(IOPool.READ)
         self.disk.faults = lambda op, path: None
         self.assertTrue(self.cold.closed)
         self.assertEqual(self.client.fetch(0).error_code, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -74,6 +74,6 @@ class ColdReadTests(HandlerCase):
         self.server.reactor.advance(1)
         self.assertNoResult(stopped)
         self.disk.held.clear()
-        self.disk.release(Lane.READ)
+        self.disk.release(IOPool.READ)
         self.assertEqual(len(self.cold.answers()), 1)
         self.server.now(stopped)

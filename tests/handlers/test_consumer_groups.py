@@ -25,7 +25,7 @@ from logbus.wire.messages.consumer_protocol import (
 )
 from logbus.wire.messages.groups import DeleteGroupsRequest, ListGroupsRequest
 from logbus.wire.schema import decode_versioned, encode_versioned
-from tests.handlers.groupkit import GroupCase, Member, commit
+from tests.handlers.group_kit import GroupCase, Member, commit
 from tests.handlers.kit import Client
 
 SUBSCRIPTION = encode_versioned(ConsumerProtocolSubscription(topics=["t"]), 1)

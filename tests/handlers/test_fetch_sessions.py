@@ -9,9 +9,9 @@ from unittest.mock import patch
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.replicas import Replicas
+from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.fetch_sessions import EVICTION_SECONDS, MAX_EPOCH, FetchSessions, Remembered
+from logbus.handlers.fetch_sessions import EVICTION_SECONDS, MAX_EPOCH, CachedPartition, FetchSessionCache
 from logbus.model import LeaderAndIsr
 from logbus.storage.log import Log
 from logbus.wire.messages.records import FetchResponse, ForgottenTopic
@@ -165,13 +165,16 @@ class SessionCase(SynchronousTestCase):
         self.server.create("wide", 100)
         session = self.ask(*(("wide", n, 0) for n in range(100))).session_id
         self.assertEqual(self.told(self.ask(session=(session, 1))), [])
-        found = Replicas.find
-        with patch.object(Log, "read", side_effect=AssertionError("read")), patch.object(Replicas, "find") as finds:
+        found = ReplicaManager.find
+        with (
+            patch.object(Log, "read", side_effect=AssertionError("read")),
+            patch.object(ReplicaManager, "find") as finds,
+        ):
             finds.side_effect = lambda *_: self.fail("looked at")
             for epoch in range(2, 10):
                 self.assertEqual(self.told(self.ask(session=(session, epoch))), [])
         self.client.produce(topic="wide", partition=77)
-        with patch.object(Replicas, "find", autospec=True, side_effect=found) as finds:
+        with patch.object(ReplicaManager, "find", autospec=True, side_effect=found) as finds:
             self.assertEqual(self.told(self.ask(session=(session, 10))), [("wide", 77, 0, 1)])
         self.assertEqual(finds.call_count, 1)
 
@@ -231,9 +234,9 @@ class SessionsById(SessionCase):
         self.assertEqual(self.server.watchers, 2)
 
 
-def remembered(count: int) -> list[Remembered]:
+def remembered(count: int) -> list[CachedPartition]:
     """The first partitions of a topic."""
-    return [Remembered(topic="t", partition=n, offset=0, max_bytes=100, topic_key="t") for n in range(count)]
+    return [CachedPartition(topic="t", partition=n, offset=0, max_bytes=100, topic_key="t") for n in range(count)]
 
 
 class Slots(SynchronousTestCase):
@@ -242,7 +245,7 @@ class Slots(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.server = MemoryBroker()
-        self.sessions = FetchSessions(self.server.broker.replicas, self.clock.seconds, random.Random(1), 2)
+        self.sessions = FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 2)
 
     def create(self) -> int:
         session = self.sessions.create(by_id=False)
@@ -271,14 +274,14 @@ class Slots(SynchronousTestCase):
     def test_no_slots_no_sessions(self) -> None:
         """Zero slots switch sessions off."""
         self.assertIsNone(
-            FetchSessions(self.server.broker.replicas, self.clock.seconds, random.Random(1), 0).create(by_id=True)
+            FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 0).create(by_id=True)
         )
 
     def test_partitions_are_bounded_over_all_sessions(self) -> None:
         """
         However many sessions there may be, they remember so many partitions together, and one of a consumer a tenth.
         """
-        sessions = FetchSessions(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
+        sessions = FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
         self.assertIsNone(sessions.create(by_id=False, partitions=11))
         for _ in range(10):
             session = sessions.create(by_id=False, partitions=10)
@@ -294,7 +297,7 @@ class Slots(SynchronousTestCase):
         """
         A follower may have more than a tenth, and consumers' sessions make room for it.
         """
-        sessions = FetchSessions(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
+        sessions = FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
         for _ in range(10):
             session = sessions.create(by_id=False, partitions=10)
             assert session is not None
@@ -308,7 +311,7 @@ class Slots(SynchronousTestCase):
         """
         A session that would outgrow its part is given up: its client starts a new one, or none.
         """
-        sessions = FetchSessions(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
+        sessions = FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
         session = sessions.create(by_id=False, partitions=8)
         assert session is not None
         sessions.update(session, remembered(8), [])

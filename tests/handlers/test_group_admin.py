@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from logbus.errors import ErrorCode
 from logbus.wire.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from tests.handlers.groupkit import GroupCase, commit, fetch_committed
+from tests.handlers.group_kit import GroupCase, commit, fetch_committed
 
 OPERATIONS_UNKNOWN = -(2**31)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from logbus.coordination.offsets import CommittedOffset, commit_change
+from logbus.coordination.group_offsets import CommittedOffset, offset_commit_change
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches
 from logbus.storage.log import Log
-from logbus.testing.simulation.disk import broken, no_space
+from logbus.testing.simulation.environment.memory_disk import broken, no_space
 from logbus.wire.messages.groups import DeleteGroupsRequest, FindCoordinatorRequest
 from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
@@ -25,7 +25,7 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.handlers.groupkit import GroupCase, commit, fetch_committed
+from tests.handlers.group_kit import GroupCase, commit, fetch_committed
 from tests.handlers.kit import NOW_MS, MemoryBroker
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -488,6 +488,6 @@ class TopicIdTests(GroupCase):
         t = self.server.topic_id()
         commit(self.client, {T0: 5})
         shard = self.server.broker.group_coordinator.shard_of("g")
-        shard.offsets["g"].apply(*commit_change("g", TopicPartition("gone", 0), CommittedOffset(1)))
+        shard.offsets["g"].apply(*offset_commit_change("g", TopicPartition("gone", 0), CommittedOffset(1)))
         self.assertEqual(self.fetch(everything=True), [(t, [(0, 5, 0)])])
         self.assertEqual(fetch_committed(self.client), {T0: 5, ("gone", 0): 1})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from logbus.errors import ErrorCode, StorageError
 from logbus.records.batch import iter_batches
-from logbus.storage.istorage import Lane
-from logbus.storage.space import DiskSpace
-from logbus.testing.simulation.disk import MemoryDisk
+from logbus.storage.filesystem.disk_space import DiskSpace
+from logbus.storage.istorage import IOPool
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from logbus.wire.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -108,11 +108,11 @@ class MoveTests(HandlerCase):
             self.client.ask(produce_request(a_batch(b"%d" % number)), 9)
         size = self.server.broker.replicas.get("t", 0).log.size
         disk = self.server.disks[0]
-        disk.held.add(Lane.READ)
+        disk.held.add(IOPool.READ)
         self.assertEqual(self.move("/second"), [0])
         self.assertEqual(self.where(), [("/first", size, 0, False), ("/second", 0, 3, True)])
         disk.held.clear()
-        disk.release(Lane.READ)
+        disk.release(IOPool.READ)
         self.client.turn(0.1)
         self.assertEqual(self.where(), [("/second", size, 0, False)])
         answer = self.client.ask(produce_request(a_batch(b"3")), 9)
@@ -135,11 +135,11 @@ class MoveTests(HandlerCase):
         """A topic that is deleted while it moves leaves nothing behind."""
         self.client.ask(produce_request(a_batch(b"v")), 9)
         disk = self.server.disks[0]
-        disk.held.add(Lane.READ)
+        disk.held.add(IOPool.READ)
         self.move("/second")
         self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
         disk.held.clear()
-        disk.release(Lane.READ)
+        disk.release(IOPool.READ)
         self.client.turn(61)
         self.assertEqual(self.where(), [])
         names = [name for each in self.server.disks for name in each.names("") if name.startswith("t-")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from logbus.config import TopicConfig
 from logbus.errors import ErrorCode
-from logbus.testing.simulation.disk import Lane, broken
+from logbus.testing.simulation.environment.memory_disk import IOPool, broken
 from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.handlers.kit import HandlerCase, a_batch, content, produce_request
@@ -16,11 +16,11 @@ class Durable(HandlerCase):
     config = {"log.flush.before.ack": "true"}
 
     def hold(self) -> None:
-        self.disk.held.add(Lane.SYNC)
+        self.disk.held.add(IOPool.SYNC)
 
     def release(self) -> None:
         self.disk.held.clear()
-        self.disk.release(Lane.SYNC)
+        self.disk.release(IOPool.SYNC)
         self.client.turn()
 
     def test_acks_all_waits(self) -> None:

@@ -9,10 +9,10 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logbus.coordination.transactions.coordinator import TransactionCoordinator
-from logbus.coordination.transactions.markers import MarkerSender
-from logbus.coordination.transactions.states import TransactionState
-from logbus.coordination.transactions.transaction import Transaction
+from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
+from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.transaction_admin import CHARACTERS_A_TURN, CHARACTERS_AN_ID, slices
 from logbus.model import TopicPartition
@@ -20,8 +20,8 @@ from logbus.wire.messages.txn_state import DescribeTransactionsRequest, ListTran
 from tests.handlers.kit import NOW_MS, HandlerCase
 
 
-def transaction(name: str, state: TransactionState = TransactionState.EMPTY, **given: Any) -> Transaction:
-    return Transaction(
+def transaction(name: str, state: TransactionState = TransactionState.EMPTY, **given: Any) -> TransactionMetadata:
+    return TransactionMetadata(
         **{
             "transactional_id": name,
             "producer_id": 7,
@@ -38,7 +38,7 @@ class TransactionAdminTests(HandlerCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.known: list[Transaction] = []
+        self.known: list[TransactionMetadata] = []
         self.problem: ApiError | None = None
         self.loading = False
         self.client = self.server.connect()
@@ -51,12 +51,12 @@ class TransactionAdminTests(HandlerCase):
             patcher.start()
             self.addCleanup(patcher.stop)
 
-    def transactions(self) -> Sequence[Transaction]:
+    def transactions(self) -> Sequence[TransactionMetadata]:
         if self.problem is not None:
             raise self.problem
         return self.known
 
-    def described(self, name: str) -> Transaction:
+    def described(self, name: str) -> TransactionMetadata:
         if self.problem is not None:
             raise self.problem
         for each in self.known:
@@ -92,7 +92,9 @@ class TransactionAdminTests(HandlerCase):
         """Partitions that have their marker are left out: in them it is over."""
         partitions = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
         self.known = [transaction("a", TransactionState.PREPARE_COMMIT, partitions=partitions, started_ms=5)]
-        with mock.patch.object(MarkerSender, "left", lambda sender, name: partitions - {TopicPartition("t", 0)}):
+        with mock.patch.object(
+            MarkerChannelManager, "left", lambda sender, name: partitions - {TopicPartition("t", 0)}
+        ):
             (found,) = self.describe("a")
         self.assertEqual([(each.topic, each.partitions) for each in found.topics], [("t", [1])])
 

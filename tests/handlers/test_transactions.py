@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logbus.coordination.transactions.states import TransactionState
-from logbus.coordination.transactions.transaction import ProducerIdAndEpoch, Transaction
+from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
+from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import ErrorCode
 from logbus.records.batch import decode_batch, iter_batches
-from logbus.records.control import ControlType, decode_control_key
+from logbus.records.control_records import ControlType, decode_control_key
 from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -94,7 +94,7 @@ class TransactionCase(HandlerCase):
         )
         return self.client.produce(batch, partition=partition, acks=-1, transactional_id=name).error_code
 
-    def now(self, name: str = "tx") -> Transaction:
+    def now(self, name: str = "tx") -> TransactionMetadata:
         """What the coordinator knows."""
         return self.server.broker.transactions.describe(name)
 

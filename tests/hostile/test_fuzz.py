@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.coordination.transactions.machine import IDLE
+from logbus.coordination.transactions.state_machine import IDLE
 from logbus.records.checksum import crc32c
 from logbus.records.compression import Codec
-from logbus.records.slices import joined
+from logbus.records.file_slice import joined
 from logbus.routes import INTERNAL_TOPICS
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages import api
@@ -81,9 +81,9 @@ from logbus.wire.messages.topics import (
 from logbus.wire.messages.transactions import InitProducerIdRequest
 from logbus.wire.schema import message_spec
 from tests.handlers.kit import Client, MemoryBroker, a_batch, content, fetch_request, produce_request
-from tests.hostile.brokerrequests import broker_requests
-from tests.hostile.grouprequests import GROUPS, INSTANCES, MEMBERS, SUBSCRIPTION, group_requests, with_groups
-from tests.hostile.transactionrequests import IDS, a_transactional_batch, transaction_requests, with_transactions
+from tests.hostile.group_requests import GROUPS, INSTANCES, MEMBERS, SUBSCRIPTION, group_requests, with_groups
+from tests.hostile.inter_broker_requests import broker_requests
+from tests.hostile.transaction_requests import IDS, a_transactional_batch, transaction_requests, with_transactions
 from tests.wire.instances import messages
 
 #: Frames of one example: with the 2,000 examples of the ``long`` profile, 100,000 in all.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from logbus.coordination.consumer.beats import MOST_TOPICS
-from logbus.coordination.consumer.targets import MOST_EXPRESSIONS
+from logbus.coordination.consumer.heartbeat import MAX_SUBSCRIBED_TOPICS
+from logbus.coordination.consumer.target_assignment import MAX_EXPRESSIONS
 from logbus.errors import LONGEST_MESSAGE, ErrorCode
 from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
 from logbus.wire.messages.offsets import (
@@ -14,8 +14,8 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.handlers.groupkit import GroupCase, Member, commit, fetch_committed
-from tests.hostile.logs import logged
+from tests.handlers.group_kit import GroupCase, Member, commit, fetch_committed
+from tests.hostile.log_capture import logged
 
 T0 = ("t", 0)
 
@@ -125,12 +125,12 @@ class ConsumerProtocolTests(GroupCase):
 
     def test_very_many_expressions(self) -> None:
         """A group has so many different ones, as each must be looked at when a topic is made."""
-        for n in range(MOST_EXPRESSIONS):
+        for n in range(MAX_EXPRESSIONS):
             answer = self.beat(member_id=f"m{n}", subscribed_topic_regex=f"t{n}.*", subscribed_topic_names=None)
             self.assertEqual(answer.error_code, 0)
         answer = self.beat(member_id="more", subscribed_topic_regex="x.*", subscribed_topic_names=None)
         self.assertEqual(answer.error_code, ErrorCode.INVALID_REGULAR_EXPRESSION)
-        self.assertEqual(self.members(), MOST_EXPRESSIONS)
+        self.assertEqual(self.members(), MAX_EXPRESSIONS)
         # One that is used already is not one more, and where one goes there is room for another.
         self.assertEqual(self.beat(member_id="same", subscribed_topic_regex="t1.*").error_code, 0)
         self.assertEqual(self.beat(member_id="m0", epoch=-1).error_code, 0)
@@ -233,7 +233,7 @@ class ManyTopicsTests(GroupCase):
         """
         A member may name so many topics, and not more.
         """
-        for count, code in ((MOST_TOPICS + 1, ErrorCode.INVALID_REQUEST), (MOST_TOPICS, 0)):
+        for count, code in ((MAX_SUBSCRIBED_TOPICS + 1, ErrorCode.INVALID_REQUEST), (MAX_SUBSCRIBED_TOPICS, 0)):
             beat = ConsumerGroupHeartbeatRequest(
                 group_id="g",
                 member_id="m",

@@ -65,7 +65,7 @@ from logbus.wire.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from logbus.wire.messages.txn_state import DescribeTransactionsRequest
-from tests.handlers.groupkit import GroupCase
+from tests.handlers.group_kit import GroupCase
 from tests.handlers.kit import a_batch
 from tests.net.fakes import iterate
 

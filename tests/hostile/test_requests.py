@@ -31,7 +31,7 @@ from logbus.wire.messages.topics import (
     DeleteTopicState,
 )
 from tests.handlers.kit import NOW_MS, MemoryBroker, a_batch, content, fetch_request
-from tests.hostile.logs import logged
+from tests.hostile.log_capture import logged
 
 HELLO = bytes.fromhex("16030100f8010000f40303") + bytes(64)
 

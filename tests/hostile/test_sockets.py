@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from logbus.errors import ErrorCode
-from logbus.records.slices import joined
+from logbus.records.file_slice import joined
 from logbus.testing import Broker
-from logbus.testing.process import BrokerProcess
+from logbus.testing.broker_process import BrokerProcess
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.api_versions import ApiVersionsRequest
 from logbus.wire.messages.metadata import MetadataRequest

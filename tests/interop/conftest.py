@@ -11,7 +11,7 @@ import pytest
 
 from logbus.testing import Broker, Cluster
 from tests.interop.clients import CLIENTS, Client
-from tests.interop.jvm import Java
+from tests.interop.java_client import Java
 
 #: Members of groups are told soon what to do, and missed soon.
 QUICK_GROUPS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from logbus.testing import Broker
-from tests.interop.jvm import Java, JavaFailed
-from tests.interop.twistd import running
+from tests.interop.java_client import Java, JavaFailed
+from tests.interop.twistd_broker import running
 
 
 def test_pages(broker: Broker, java: Java, topic: str) -> None:

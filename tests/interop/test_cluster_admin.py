@@ -14,10 +14,10 @@ from kafka import errors as kafka_errors
 
 from logbus.testing import Cluster
 from logbus.testing.cluster import ClusterBroker
-from tests.interop.administrators import ADMINISTRATORS, Administrator, KafkaPythonAdministrator, Partition
+from tests.interop.admin_clients import ADMINISTRATORS, Administrator, KafkaPythonAdministrator, Partition
 from tests.interop.clients import CLIENTS, SECONDS, Message, kcat
 from tests.interop.conftest import RACKS
-from tests.interop.jvm import Java, JavaFailed
+from tests.interop.java_client import Java, JavaFailed
 
 EVERYWHERE = [0, 1, 2]
 

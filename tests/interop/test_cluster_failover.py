@@ -10,10 +10,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from logbus.testing import Cluster
 from tests.interop.clients import CLIENTS
-from tests.interop.jvm import Java
-from tests.interop.members import Group
-from tests.interop.producers import Producing, all_kinds, wait_for
-from tests.interop.readers import JavaReader, KcatReader, Reader
+from tests.interop.external_members import JavaReader, KcatReader, Reader
+from tests.interop.idempotent_producers import Producing, all_kinds, wait_for
+from tests.interop.java_client import Java
+from tests.interop.member_groups import Group
 
 PARTITIONS = 3
 SECONDS = 45

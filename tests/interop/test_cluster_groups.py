@@ -11,10 +11,10 @@ from logbus.testing import Cluster
 from logbus.testing.cluster import ClusterBroker
 from tests.interop.clients import CLIENTS, SECONDS, Message
 from tests.interop.consumers import LIBRARIES
-from tests.interop.jvm import Java
-from tests.interop.members import Group
-from tests.interop.producers import wait_for
-from tests.interop.readers import JavaReader, KcatReader, Reader
+from tests.interop.external_members import JavaReader, KcatReader, Reader
+from tests.interop.idempotent_producers import wait_for
+from tests.interop.java_client import Java
+from tests.interop.member_groups import Group
 
 PARTITIONS = 3
 EACH = 20

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from logbus.testing import Cluster
 from tests.interop.clients import CLIENTS, SECONDS, Message
 from tests.interop.conftest import RACKS
-from tests.interop.jvm import Java, spelled
+from tests.interop.java_client import Java, spelled
 
 COUNT = 40
 VALUE = b"x" * 10_000

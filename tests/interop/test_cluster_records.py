@@ -9,7 +9,7 @@ from logbus.records.compression import Codec
 from logbus.testing import Cluster
 from logbus.testing.cluster import ClusterBroker
 from tests.interop.clients import CLIENTS, CODECS, Client, Message, log_files
-from tests.interop.jvm import Java
+from tests.interop.java_client import Java
 
 PARTITIONS = 3
 

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient
 
 from logbus.testing import Broker
 from tests.interop.consumers import SECONDS, Place
-from tests.interop.members import Group, Member
+from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.member_groups import Group, Member
 from tests.interop.test_admin_confluent import done, refused
 from tests.interop.test_offsets import create
-from tests.interop.work import PARTITIONS, places_of, produce
 
 TYPES = {"classic": ConsumerGroupType.CLASSIC, "consumer": ConsumerGroupType.CONSUMER}
 

@@ -13,9 +13,9 @@ from kafka import errors as py_errors
 from kafka.admin import MemberToRemove, OffsetSpec
 
 from logbus.testing import Broker
-from tests.interop.members import Group
+from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
-from tests.interop.work import PARTITIONS, places_of, produce
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import pytest
 
 from logbus.testing import Broker
 from tests.interop.consumers import KINDS
-from tests.interop.members import Group
+from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
-from tests.interop.work import PARTITIONS, places_of, produce
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,9 +9,9 @@ import pytest
 from logbus.testing import Broker
 from tests.interop.conftest import QUICK_GROUPS
 from tests.interop.consumers import LIBRARIES
-from tests.interop.members import Group
+from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
-from tests.interop.work import PARTITIONS, places_of, produce
 
 SESSION_MS = int(QUICK_GROUPS["group.consumer.session.timeout.ms"])
 

@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient
 
 from logbus.testing import Broker
 from tests.interop.consumers import SECONDS
-from tests.interop.members import Group
+from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.member_groups import Group
 from tests.interop.test_admin_confluent import done
 from tests.interop.test_offsets import create
-from tests.interop.work import PARTITIONS, places_of, produce
 
 CONSUMER = "confluent-consumer-uniform"
 

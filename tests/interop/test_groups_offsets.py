@@ -10,10 +10,10 @@ import pytest
 from logbus.testing import Broker
 from tests.interop.conftest import MakeBroker
 from tests.interop.consumers import KINDS, LIBRARIES, SECONDS, Consumer, Place, Record, Settings
-from tests.interop.members import Group
+from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
 from tests.interop.test_restart import STOPS
-from tests.interop.work import PARTITIONS, places_of, produce
 
 #: aiokafka keeps the note to itself.
 NOTES = [kind for kind in LIBRARIES if not kind.startswith("aiokafka")]

@@ -7,9 +7,9 @@ from confluent_kafka.admin import AdminClient
 
 from logbus.testing import Broker
 from tests.interop.consumers import LIBRARIES, SECONDS
-from tests.interop.members import Group
+from tests.interop.group_workload import places_of, produce
+from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
-from tests.interop.work import places_of, produce
 
 #: kafka-python forgets the answer to a join when a poll ends before it comes, if topics changed meanwhile.
 LONG_POLL = {"poll_seconds": 3.0}

@@ -10,10 +10,10 @@ import pytest
 from logbus.testing import Broker
 from tests.interop.conftest import QUICK_GROUPS, MakeBroker
 from tests.interop.consumers import LIBRARIES
-from tests.interop.members import Group
+from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
 from tests.interop.test_restart import STOPS
-from tests.interop.work import PARTITIONS, places_of, produce
 
 #: Longer than any restart takes: no member is missed.
 SESSION_MS = 30_000

@@ -17,15 +17,15 @@ from twisted.internet.defer import Deferred, gatherResults
 from benchmarks.compare.jars import KAFKA_VERSION, kafka_jars
 from benchmarks.compare.systems import Kafka, start
 from logbus.client import AdminClient, Cluster, CommittedOffset, Consumer, NewTopic
-from logbus.client.admin import ConfigEntry, Resource, ResourceType
-from logbus.client.topics import Topic
-from logbus.client.transactional import Fenced
+from logbus.client.admin.admin_client import ConfigEntry, Resource, ResourceType
+from logbus.client.cluster.topic_metadata import TopicMetadata
+from logbus.client.producer.transaction_manager import Fenced
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.compression import Codec
 from logbus.testing import Broker
-from tests.interop.jvm import CACHE
-from tests.interop.native import a_producer, run, take
+from tests.interop.java_client import CACHE
+from tests.interop.native_client import a_producer, run, take
 
 T = TypeVar("T")
 Scenario = Callable[[Cluster, str], Coroutine[Deferred[Any], Any, None]]
@@ -290,7 +290,7 @@ async def administration(cluster: Cluster, topic: str) -> None:
     async def partitions() -> list[int]:
         cluster.forget(topic)
         described = (await admin.describe_topics([topic]))[topic]
-        return list(described.partitions) if isinstance(described, Topic) else []
+        return list(described.partitions) if isinstance(described, TopicMetadata) else []
 
     await becomes(partitions, [0, 1, 2])
     assert topic in [each.name for each in await admin.list_topics()]

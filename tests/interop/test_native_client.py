@@ -15,7 +15,7 @@ from logbus.records.batch import iter_batches
 from logbus.records.compression import Codec
 from logbus.testing import Broker
 from tests.interop.clients import CLIENTS, CODECS, SECONDS, Client, Message, log_files
-from tests.interop.native import NATIVE, a_producer, run, take
+from tests.interop.native_client import NATIVE, a_producer, run, take
 
 LIBRARIES: tuple[Client, ...] = (NATIVE, *CLIENTS[:3])
 PARTITIONS = 7

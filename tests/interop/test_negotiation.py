@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from logbus.testing import Broker
 from tests.interop.clients import CLIENTS, Client, Message, kcat
-from tests.interop.twistd import running
+from tests.interop.twistd_broker import running
 
 
 @pytest.mark.parametrize("kind", [KafkaProducer, KafkaConsumer])

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from benchmarks.compare.jars import KAFKA_VERSION, kafka_jars
 from benchmarks.compare.systems import free_port, start
 from logbus.model import TopicPartition
-from logbus.pipeline.blocking import EARLIEST, LATEST, Brokers, Settings
-from logbus.pipeline.blocking.fetching import read_range
+from logbus.pipeline.blocking import EARLIEST, LATEST, Brokers, ConnectionSettings
+from logbus.pipeline.blocking.range_reader import read_range
 from logbus.pipeline.errors import AuthenticationFailed, OptionError, Unreachable
-from tests.interop.jvm import CACHE
+from tests.interop.java_client import CACHE
 from tests.interop.test_native_against_kafka import QuickKafka
 
 SECONDS = 60
@@ -113,7 +113,9 @@ def client(port: int, protocol: str, **options: object) -> Brokers:
     """As ``kafka.*`` options say; a double underscore is a dot."""
     given = {name.replace("__", "."): str(value) for name, value in options.items()}
     return Brokers(
-        Settings.from_options({"bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": protocol, **given})
+        ConnectionSettings.from_options(
+            {"bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": protocol, **given}
+        )
     )
 
 

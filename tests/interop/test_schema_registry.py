@@ -23,12 +23,12 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSe
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
 from logbus.client import Cluster as NativeCluster
-from logbus.client.avro import AvroDeserializer as OurDeserializer
-from logbus.client.avro import AvroSerializer as OurSerializer
-from logbus.client.schema_registry import RegistryError, SchemaRegistry
+from logbus.client.schema.avro import AvroDeserializer as OurDeserializer
+from logbus.client.schema.avro import AvroSerializer as OurSerializer
+from logbus.client.schema.schema_registry import RegistryError, SchemaRegistry
 from logbus.testing import Broker, Cluster
 from tests.interop.conftest import MakeBroker
-from tests.interop.native import run
+from tests.interop.native_client import run
 from tests.registry.kit import GIFT, ORDER, PRICE
 
 AN_ORDER = {"what": "tea"}

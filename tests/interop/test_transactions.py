@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, TopicPartition
 from logbus.records.batch import BatchHeader, iter_batches
 from logbus.testing import Broker, Cluster
 from tests.interop.clients import SECONDS, log_files
-from tests.interop.jvm import Java
-from tests.interop.producers import wait_for
+from tests.interop.idempotent_producers import wait_for
+from tests.interop.java_client import Java
 from tests.interop.test_cluster_records import led_by_each
 from tests.interop.test_offsets import create
-from tests.interop.transactional import END, PRODUCERS, Fenced, Make, Read, Transactional, producers, readers
+from tests.interop.transactional_clients import END, PRODUCERS, Fenced, Make, Read, Transactional, producers, readers
 
 COMMITTED, ALL = "read_committed", "read_uncommitted"
 

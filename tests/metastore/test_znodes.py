@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metastore.clusterznodes import (
+from logbus.metastore.cluster_znodes import (
     ClusterIdZnode,
     ControllerEpochZnode,
     ControllerNode,
@@ -17,7 +17,7 @@ from logbus.metastore.clusterznodes import (
     ProducerIdBlock,
     ProducerIdBlockZnode,
 )
-from logbus.metastore.znodejson import BadZnode, uuid_from_text, uuid_text
+from logbus.metastore.znode_json import BadZnode, uuid_from_text, uuid_text
 from logbus.metastore.znodes import Assignment, BrokerIdZnode, ConfigZnode, Registration, StateZnode, TopicZnode
 from logbus.model import Endpoint, LeaderAndIsr
 

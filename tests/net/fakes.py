@@ -18,12 +18,12 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from logbus.net.context import RequestContext
-from logbus.net.limits import ConnectionLimits
-from logbus.net.protocol import KafkaServerFactory
+from logbus.net.connection_limits import ConnectionLimits
+from logbus.net.factory import KafkaServerFactory
+from logbus.net.protocol import KafkaServerProtocol
 from logbus.net.reactor import BrokerReactor
-from logbus.net.serving import KafkaServerProtocol
-from logbus.records.slices import FileSlice, joined
+from logbus.net.request_context import RequestContext
+from logbus.records.file_slice import FileSlice, joined
 from logbus.wire.connection import ClientConnection, Request
 from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.messages.metadata import MetadataRequest, MetadataResponse

@@ -20,13 +20,13 @@ from zope.interface import implementer
 
 from logbus.errors import ApiError, ErrorCode
 from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
-from logbus.testing.ports import HeldPorts
+from logbus.testing.held_ports import HeldPorts
 from logbus.timers import Timers
-from logbus.wire.encoding import EncodeError
+from logbus.wire.encoder_runtime import EncodeError
 from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.records import TopicProduceData
-from logbus.wire.versions import VersionRange
+from logbus.wire.version_range import VersionRange
 from tests.net.fakes import SERVED, Handler, Loop, Server, TemporaryFile, fetch, metadata, produce, taken
 from tests.net.test_transport import RealCase
 

@@ -9,7 +9,7 @@ from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.protocol import Factory, Protocol
 
-from logbus.testing.ports import HeldPorts
+from logbus.testing.held_ports import HeldPorts
 from tests.net.fakes import metadata
 from tests.net.test_transport import RealCase
 

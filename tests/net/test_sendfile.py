@@ -14,8 +14,8 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.net.metrics import NetMetrics
-from logbus.net.sendfile import TURN, Outbox, SliceTruncated, StreamCarrier
-from logbus.records.slices import Part, joined
+from logbus.net.sendfile import TURN, SendQueue, SliceTruncated, StreamTransport
+from logbus.records.file_slice import Part, joined
 from tests.net.fakes import TemporaryFile
 
 CONTENT = os.urandom(1 << 20)
@@ -41,7 +41,7 @@ class OutboxTests(SynchronousTestCase):
         self.addCleanup(self.near.close)
         self.addCleanup(self.far.close)
         self.metrics = NetMetrics()
-        self.outbox = Outbox(self.metrics, lambda: None)
+        self.outbox = SendQueue(self.metrics, lambda: None)
         self.file = TemporaryFile(CONTENT)
 
     def take(self, most: int = 1 << 20) -> bytes:
@@ -247,7 +247,7 @@ class StreamCarrierTests(SynchronousTestCase):
         self.transport = StringTransport()
         self.told = Told()
         self.metrics = NetMetrics()
-        self.carrier = StreamCarrier(self.transport, self.told, self.metrics)
+        self.carrier = StreamTransport(self.transport, self.told, self.metrics)
         self.file = TemporaryFile(CONTENT)
 
     def test_a_transport_that_pauses(self) -> None:

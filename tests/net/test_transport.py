@@ -17,9 +17,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import serverFromString
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from logbus.net.limits import ConnectionLimits
-from logbus.net.listener import ListeningReactor
-from logbus.net.protocol import KafkaServerFactory
+from logbus.net.connection_limits import ConnectionLimits
+from logbus.net.factory import KafkaServerFactory
+from logbus.net.listening_reactor import ListeningReactor
 from logbus.net.transport import ServerPort, ServerTransport
 from tests.net.fakes import SERVED, Client, Handler, Loop, Peer, TemporaryFile, fetch, metadata, produce
 
@@ -414,8 +414,8 @@ class DescriptorTests(SynchronousTestCase):
 import resource, socket, sys
 sys.path[:0] = {path!r}
 from twisted.internet.endpoints import serverFromString
-from logbus.net.listener import ListeningReactor
-from logbus.net.protocol import KafkaServerFactory
+from logbus.net.listening_reactor import ListeningReactor
+from logbus.net.factory import KafkaServerFactory
 from tests.net.fakes import SERVED, Client, Handler, Loop, Peer, metadata
 loop = Loop()
 factory = KafkaServerFactory(SERVED, Handler(), loop.reactor)

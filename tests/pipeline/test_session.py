@@ -14,8 +14,8 @@ from unittest import TestCase
 import pytest
 
 from logbus.pipeline import Missing
-from logbus.pipeline.errors import OptionError, gist
-from logbus.pipeline.session import MIN_JAVA, check_java, check_master, how_java_ended
+from logbus.pipeline.errors import OptionError, short_message
+from logbus.pipeline.session import MIN_JAVA, check_java, check_master, describe_java_exit
 
 
 class JavaTests(TestCase):
@@ -119,7 +119,7 @@ class StartTests(TestCase):
     def test_java_dies(self) -> None:
         """A job whose Java is killed says so, and not that a connection was refused."""
         done = self.run_code(
-            "from logbus.cli.pipeline import Job\n"
+            "from logbus.cli.pipeline_job import Job\n"
             "from logbus.errors import LogbusError\n"
             "def work(spark, watch):\n"
             "    spark.sparkContext._gateway.proc.kill()\n"
@@ -140,11 +140,11 @@ class EndTests(TestCase):
         """Memory may be the reason if nobody has ended it."""
         for status in (-signal.SIGTERM, 128 + signal.SIGTERM):
             self.assertEqual(
-                how_java_ended(status),
+                describe_java_exit(status),
                 "Spark's Java process was ended by SIGTERM, from outside; the job can be run again",
             )
-        self.assertRegex(how_java_ended(-signal.SIGKILL), "ended by signal 9; was there enough memory")
-        self.assertRegex(how_java_ended(1), "ended with status 1; was there enough memory")
+        self.assertRegex(describe_java_exit(-signal.SIGKILL), "ended by signal 9; was there enough memory")
+        self.assertRegex(describe_java_exit(1), "ended with status 1; was there enough memory")
 
 
 class GistTests(TestCase):
@@ -153,7 +153,7 @@ class GistTests(TestCase):
     def test_ours(self) -> None:
         """An error of ours, wherever it is, and however deep."""
         deep = "[X] Failed: Traceback\n File\nlogbus.pipeline.errors.OptionError: option 'x' is wrong\n SQLSTATE: 1"
-        self.assertEqual(gist(deep), "option 'x' is wrong")
+        self.assertEqual(short_message(deep), "option 'x' is wrong")
 
     def test_sparks(self) -> None:
         """The first line, and behind it what was the cause of all."""
@@ -164,9 +164,9 @@ class GistTests(TestCase):
             "Caused by: java.io.IOException: No space left on device\n\tat java\n"
         )
         words = "org.apache.spark.SparkException: Task failed: java.io.IOException: No space left on device"
-        self.assertEqual(gist(java), words)
-        self.assertEqual(gist("[A] b\n\nJVM stacktrace:\n  at c\nCaused by: [A] b"), "[A] b")
-        self.assertEqual(gist(" \n"), "Spark failed without a word")
+        self.assertEqual(short_message(java), words)
+        self.assertEqual(short_message("[A] b\n\nJVM stacktrace:\n  at c\nCaused by: [A] b"), "[A] b")
+        self.assertEqual(short_message(" \n"), "Spark failed without a word")
 
 
 class ExtraTests(TestCase):
@@ -178,7 +178,7 @@ class ExtraTests(TestCase):
             with self.subTest(missing):
                 code = (
                     f"import sys; sys.modules['{missing}'] = None\n"
-                    "from logbus.cli.pipeline import Job\n"
+                    "from logbus.cli.pipeline_job import Job\n"
                     "from logbus.errors import LogbusError\n"
                     "try:\n"
                     "    Job('x').run(lambda s, w: None)\n"

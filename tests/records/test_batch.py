@@ -1,5 +1,5 @@
 """
-Tests of :mod:`logbus.records.batch` and :mod:`logbus.records.control`.
+Tests of :mod:`logbus.records.batch` and :mod:`logbus.records.control_records`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from logbus.records.batch import (
     read_header,
     rewrite_batch,
 )
+from logbus.records.batch_validation import validate_produced
 from logbus.records.compression import Codec
-from logbus.records.validation import validate_produced
 from tests.records.golden import COMMIT_MARKER, TWO_RECORDS
 
 NOW = 1700000000000

@@ -16,11 +16,11 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from logbus.errors import DecodeError
 from logbus.records import columnar
-from logbus.records.binary import encode_varint
 from logbus.records.columnar import COLUMN_LIMIT, ColumnData
-from logbus.records.encoding import COLUMNS_ARE_COMPILED, Columns, decode_records, encode_record
+from logbus.records.implementations import COLUMNS_ARE_COMPILED, Columns, decode_records, encode_record
 from logbus.records.record import Record
-from tests.records.columnkit import MAX_MS, CompiledTwin, PlainTwin, Row, row_of, rows_of
+from logbus.records.varint import encode_varint
+from tests.records.column_kit import MAX_MS, CompiledTwin, PlainTwin, Row, row_of, rows_of
 from tests.records.golden import TWO_RECORDS
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -342,7 +342,7 @@ class CompiledColumnsTests(ColumnsTests, CompiledTwin):
 GUARDED = """
 import ctypes, mmap, random, sys
 from logbus.errors import DecodeError
-from logbus.records.encoding import COLUMNS_ARE_COMPILED, Columns, encode_record
+from logbus.records.implementations import COLUMNS_ARE_COMPILED, Columns, encode_record
 assert COLUMNS_ARE_COMPILED
 page = mmap.PAGESIZE
 area = mmap.mmap(-1, 2 * page)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from logbus.records import encoding, gathering, kernel
+from logbus.records import gathering, implementations, kernel
 from logbus.records.header import HEADER_SIZE
 from tests.records.test_kernel import HEADERS, INT64, MAYBE_BYTES
 
@@ -35,7 +35,7 @@ class RecordBufferTests(SynchronousTestCase):
         """
         The contents are the records, encoded one after the other, and the size and timestamps are theirs.
         """
-        buffer = encoding.RecordBuffer()
+        buffer = implementations.RecordBuffer()
         self.assertEqual([buffer.append(*each) for each in records], list(range(len(records))))
         base = records[0][0]
         parts = [kernel.encode_record(each[0] - base, n, *each[1:]) for n, each in enumerate(records)]
@@ -47,7 +47,7 @@ class RecordBufferTests(SynchronousTestCase):
         """
         Lengths and deltas of several bytes, and many records.
         """
-        buffer = encoding.RecordBuffer()
+        buffer = implementations.RecordBuffer()
         parts = []
         for n, size in enumerate((0, 63, 64, 8191, 8192, 1 << 21, *range(9000))):
             value = b"x" * min(size, 1 << 21)
@@ -59,7 +59,7 @@ class RecordBufferTests(SynchronousTestCase):
         """
         A record that does not fit is not taken, unless it is the first.
         """
-        buffer = encoding.RecordBuffer()
+        buffer = implementations.RecordBuffer()
         self.assertEqual(buffer.append_within(10, 1, None, b"x" * 100), 0)
         before = seen(buffer)
         self.assertEqual(buffer.append_within(buffer.size + 108, 7, None, b"x" * 100), -1)
@@ -70,7 +70,7 @@ class RecordBufferTests(SynchronousTestCase):
         """
         Numbers beyond 64 bits, names that are no text, keys that are no bytes: an error, and all is as it was.
         """
-        buffer = encoding.RecordBuffer()
+        buffer = implementations.RecordBuffer()
         buffer.append(-(1 << 62), None, b"x")
         before = seen(buffer)
         for timestamp in (1 << 63, -(1 << 63) - 1, 1 << 62):
@@ -85,14 +85,14 @@ class RecordBufferTests(SynchronousTestCase):
         """
         Without records there are no bytes.
         """
-        self.assertEqual(seen(encoding.RecordBuffer()), (0, HEADER_SIZE, -1, -1, b""))
+        self.assertEqual(seen(implementations.RecordBuffer()), (0, HEADER_SIZE, -1, -1, b""))
 
 
 class TwinsTests(SynchronousTestCase):
     """Both, side by side."""
 
     def setUp(self) -> None:
-        if not encoding.GATHERING_IS_COMPILED:
+        if not implementations.GATHERING_IS_COMPILED:
             why = "LOGBUS_PURE is set" if os.environ.get("LOGBUS_PURE") else "the installation found no C compiler"
             raise SkipTest(why)
 
@@ -101,7 +101,7 @@ class TwinsTests(SynchronousTestCase):
         """
         Each record has the same outcome, or an error, and leaves the same behind.
         """
-        twins = encoding.RecordBuffer(), gathering.RecordBuffer()
+        twins = implementations.RecordBuffer(), gathering.RecordBuffer()
         for each in records:
             mine, others = (outcome_of(twin, limit, each) for twin in twins)
             self.assertEqual(mine, others)

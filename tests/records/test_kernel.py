@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from logbus.errors import DecodeError
-from logbus.records import encoding, kernel
+from logbus.records import implementations, kernel
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 MAYBE_BYTES = st.none() | st.binary(max_size=200)
@@ -33,7 +33,7 @@ class TwinsTests(SynchronousTestCase):
     """Both, side by side."""
 
     def setUp(self) -> None:
-        if not encoding.IS_COMPILED:
+        if not implementations.IS_COMPILED:
             why = "LOGBUS_PURE is set" if os.environ.get("LOGBUS_PURE") else "the installation found no C compiler"
             raise SkipTest(why)
 
@@ -41,7 +41,7 @@ class TwinsTests(SynchronousTestCase):
     def test_encode(self, timestamp_delta: int, offset_delta: int, key: Any, value: Any, headers: Any) -> None:
         """The same bytes, or the same error."""
         args = timestamp_delta, offset_delta, key, value, headers
-        self.assertEqual(outcome(encoding.encode_record, *args), outcome(kernel.encode_record, *args))
+        self.assertEqual(outcome(implementations.encode_record, *args), outcome(kernel.encode_record, *args))
 
     @given(RECORDS, INT64, INT64, st.none() | INT64, st.data())
     def test_decode(self, records: Any, base_offset: int, base_timestamp: int, append_time: Any, data: Any) -> None:
@@ -57,10 +57,10 @@ class TwinsTests(SynchronousTestCase):
         del encoded[len(encoded) - data.draw(st.integers(0, min(3, len(encoded)))) :]
         count = len(records) + data.draw(st.integers(-1, 1))
         args = bytes(encoded), count, base_offset, delta + 1, base_timestamp, append_time
-        self.assertEqual(outcome(encoding.decode_records, *args), outcome(kernel.decode_records, *args))
+        self.assertEqual(outcome(implementations.decode_records, *args), outcome(kernel.decode_records, *args))
 
     @given(st.binary(max_size=60), st.integers(0, 8))
     def test_noise(self, noise: bytes, count: int) -> None:
         """Of bytes that are no records, the same error."""
         args = noise, count, 0, 100, 0, None
-        self.assertEqual(outcome(encoding.decode_records, *args), outcome(kernel.decode_records, *args))
+        self.assertEqual(outcome(implementations.decode_records, *args), outcome(kernel.decode_records, *args))

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from logbus.records import encoding, packing
+from logbus.records import implementations, packing
 from logbus.records.batch import HEADER_SIZE, BatchBuilder, decode_batch
-from logbus.records.columns import ColumnData, Columns
-from logbus.records.encoding import encode_columns, encode_record, partitions_of_keys
+from logbus.records.batch_columns import ColumnData, Columns
+from logbus.records.implementations import encode_columns, encode_record, partitions_of_keys
 from logbus.records.murmur import partition_for_key
 from logbus.records.record import Record
 from tests.records.golden import TWO_RECORDS
@@ -141,7 +141,7 @@ class CompiledTests(PlainTests):
     partitions_of_keys = staticmethod(partitions_of_keys)
 
     def setUp(self) -> None:
-        if not encoding.PACKING_IS_COMPILED:
+        if not implementations.PACKING_IS_COMPILED:
             raise SkipTest("LOGBUS_PURE is set, or the installation found no C compiler")
 
 
@@ -154,7 +154,7 @@ class PropertiesTests(SynchronousTestCase):
         args = columns_of(rows), start, stop, room, start, base, now
         self.assertEqual(outcome(encode_columns, *args), outcome(packing.encode_columns, *args))
         if 0 <= start <= stop <= len(rows):
-            found = encoding.partitions_of_keys(args[0], start, stop, 5)
+            found = implementations.partitions_of_keys(args[0], start, stop, 5)
             self.assertEqual(bytes(found), packing.partitions_of_keys(args[0], start, stop, 5))
 
     @given(ROWS, st.data())
@@ -212,8 +212,8 @@ class PropertiesTests(SynchronousTestCase):
 GUARDED = """
 import random, struct, sys
 from attrs import evolve
-from logbus.records.columns import ColumnData, HeaderData
-from logbus.records.encoding import PACKING_IS_COMPILED, encode_columns, partitions_of_keys
+from logbus.records.batch_columns import ColumnData, HeaderData
+from logbus.records.implementations import PACKING_IS_COMPILED, encode_columns, partitions_of_keys
 assert PACKING_IS_COMPILED
 random = random.Random(int(sys.argv[1]))
 done = refused = 0
@@ -245,7 +245,7 @@ class GuardedTests(SynchronousTestCase):
 
     def test_wrong_offsets(self) -> None:
         """Offsets that are anything: nothing is written beside what was set aside."""
-        if not encoding.PACKING_IS_COMPILED:
+        if not implementations.PACKING_IS_COMPILED:
             raise SkipTest("LOGBUS_PURE is set, or the installation found no C compiler")
         rounds = "200000" if os.environ.get("LOGBUS_HYPOTHESIS_PROFILE") == "long" else "10000"
         done = subprocess.run(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import DecodeError
-from logbus.records.binary import encode_varint
-from logbus.records.encoding import decode_records, encode_record
+from logbus.records.implementations import decode_records, encode_record
 from logbus.records.record import Record, max_record_size
+from logbus.records.varint import encode_varint
 from tests.records.golden import TWO_RECORDS
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -8,11 +8,11 @@ from typing import Any
 from attrs import define, field
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.registry.calls import Answer, Request, run
 from logbus.registry.entries import decode, encode
-from logbus.registry.limits import Limits
+from logbus.registry.limits import RegistryLimits
+from logbus.registry.requests import RegistryRequest, RegistryResponse, run
 from logbus.registry.routes import answer
-from logbus.registry.state import State
+from logbus.registry.state import RegistryState
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "what", "type": "string"}]}
 GIFT = {
@@ -29,20 +29,20 @@ class Registry:
     :ivar log: keys and values, as they would be in the topic.
     """
 
-    limits: Limits = field(factory=Limits)
-    state: State = field(factory=State)
+    limits: RegistryLimits = field(factory=RegistryLimits)
+    state: RegistryState = field(factory=RegistryState)
     log: list[tuple[bytes, bytes | None]] = field(factory=list)
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
         """The status and the JSON of an answer."""
         told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in query.items()}
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        request = Request(method, tuple(part for part in path.split("/") if part), told, data)
-        outcome = run(answer(Request.from_bytes(request.as_bytes()), self.state, self.limits, "cluster"))
+        request = RegistryRequest(method, tuple(part for part in path.split("/") if part), told, data)
+        outcome = run(answer(RegistryRequest.from_bytes(request.as_bytes()), self.state, self.limits, "cluster"))
         for entry in outcome.entries:
             self.log.append(encode(entry))
             self.take(self.log[-1])
-        back = Answer.from_bytes(outcome.answer.as_bytes())
+        back = RegistryResponse.from_bytes(outcome.answer.as_bytes())
         return back.status, json.loads(back.body)
 
     def take(self, record: tuple[bytes, bytes | None]) -> None:

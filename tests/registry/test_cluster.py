@@ -7,11 +7,11 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from logbus.registry.calls import Answer, Request
+from logbus.registry.requests import RegistryRequest, RegistryResponse
 from logbus.registry.resource import RegistryPlugin
 from logbus.registry.service import RegistryService
 from logbus.registry.store import TOPIC
-from tests.cluster.several import ClusterCase
+from tests.cluster.memory_cluster import ClusterCase
 from tests.registry.kit import GIFT, ORDER, PRICE
 from tests.registry.test_service import registration, request
 
@@ -30,14 +30,14 @@ class RegistriesCase(ClusterCase):
         resource: Any = RegistryPlugin().resource(self.cluster[broker_id].broker)
         self.services[broker_id] = resource.service
 
-    def begin(self, broker_id: int, what: Request) -> list[Answer]:
+    def begin(self, broker_id: int, what: RegistryRequest) -> list[RegistryResponse]:
         """Ask a broker; the answer will be in the list."""
-        answers: list[Answer] = []
-        asked: Deferred[Answer] = self.services[broker_id].answer(what)
+        answers: list[RegistryResponse] = []
+        asked: Deferred[RegistryResponse] = self.services[broker_id].answer(what)
         asked.addCallback(answers.append)
         return answers
 
-    def asked(self, broker_id: int, what: Request, seconds: float = 32) -> tuple[int, Any]:
+    def asked(self, broker_id: int, what: RegistryRequest, seconds: float = 32) -> tuple[int, Any]:
         """What a broker answers."""
         answers = self.begin(broker_id, what)
         for _ in range(int(seconds / 0.05)):

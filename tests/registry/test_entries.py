@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.registry.entries import ConfigEntry, DeleteSubjectEntry, SchemaEntry, decode, encode
-from logbus.registry.limits import Limits
+from logbus.registry.limits import RegistryLimits
 from logbus.registry.model import Schema
-from logbus.registry.state import State
+from logbus.registry.state import RegistryState
 from tests.registry.kit import GIFT, ORDER, PRICE, Registry
 
 
@@ -65,7 +65,7 @@ class EntryTests(SynchronousTestCase):
             except ValueError:
                 continue
             if entry is not None:
-                State().apply(entry)
+                RegistryState().apply(entry)
         for strange in (None, b"", b"\xff", b"[" * 5000):
             self.assertRaises(ValueError, decode, strange, None)
 
@@ -88,7 +88,7 @@ class StateTests(SynchronousTestCase):
     @given(st.lists(steps(), max_size=30))
     def test_history(self, history: list[tuple[Any, ...]]) -> None:
         """Whatever happens: who reads the log, compacted or not, knows the same; an id means one schema for ever."""
-        registry = Registry(evolve(Limits(), versions=5))
+        registry = Registry(evolve(RegistryLimits(), versions=5))
         meant: dict[int, str] = {}
         for step in history:
             match step:

@@ -14,23 +14,23 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import Fetched, Leadership
 from logbus.records.batch import Record, encode_batch
-from logbus.registry.calls import Answer, Request
 from logbus.registry.entries import decode
-from logbus.registry.limits import Limits
+from logbus.registry.limits import RegistryLimits
+from logbus.registry.requests import RegistryRequest, RegistryResponse
 from logbus.registry.resource import RegistryPlugin
 from logbus.registry.service import RegistryService
-from logbus.registry.store import TOPIC, Store
+from logbus.registry.store import TOPIC, RegistryStore
 from tests.handlers.kit import MemoryBroker
 from tests.registry.kit import GIFT, ORDER, PRICE
 
 
-def request(method: str, path: str, body: Any = None) -> Request:
+def request(method: str, path: str, body: Any = None) -> RegistryRequest:
     """Something asked."""
     data = b"" if body is None else json.dumps(body).encode()
-    return Request(method, tuple(part for part in path.split("/") if part), {}, data)
+    return RegistryRequest(method, tuple(part for part in path.split("/") if part), {}, data)
 
 
-def registration(subject: str, schema: Any) -> Request:
+def registration(subject: str, schema: Any) -> RegistryRequest:
     """A schema to register."""
     return request("POST", f"/subjects/{subject}/versions", {"schema": json.dumps(schema)})
 
@@ -43,9 +43,9 @@ class ServiceCase(SynchronousTestCase):
         self.addCleanup(self.close)
         self.service = RegistryService(self.server.broker)
 
-    def asked(self, what: Request) -> tuple[int, Any]:
+    def asked(self, what: RegistryRequest) -> tuple[int, Any]:
         """What is answered, without more than a second passing."""
-        answers: list[Answer] = []
+        answers: list[RegistryResponse] = []
         self.service.answer(what).addCallback(answers.append)
         for _ in range(40):
             if answers:
@@ -101,7 +101,7 @@ class ServiceTests(ServiceCase):
     def test_at_once(self) -> None:
         """Whoever comes at the same time with the same schema gets the same id; others get others."""
         schemas = [ORDER, "int", ORDER, "int", "long", ORDER]
-        answers: list[Answer] = []
+        answers: list[RegistryResponse] = []
         for index, schema in enumerate(schemas):
             self.service.answer(registration(f"s{index}", schema)).addCallback(answers.append)
         self.server.reactor.pump([0.025] * 80)
@@ -171,7 +171,7 @@ class ServiceTests(ServiceCase):
     def test_too_many(self) -> None:
         """Requests that wait are bounded."""
         self.register("s", ORDER)
-        self.service = RegistryService(self.server.broker, evolve(Limits(), requests=2))
+        self.service = RegistryService(self.server.broker, evolve(RegistryLimits(), requests=2))
         self.register("s", ORDER)
         append, held = self.server.broker.append, list[Deferred[Any]]()
 
@@ -184,7 +184,7 @@ class ServiceTests(ServiceCase):
         self.server.reactor.advance(0.1)
         self.assertEqual(self.asked(request("GET", "/subjects"))[0], 503)
         self.server.broker.append = append  # type: ignore[method-assign]
-        late: list[Answer] = []
+        late: list[RegistryResponse] = []
         for each in waiting:
             each.addCallback(late.append)
         self.server.reactor.pump([1.0] * 31)
@@ -256,7 +256,7 @@ class DoubtTests(SynchronousTestCase):
     def test_committed_later(self) -> None:
         """What failed and is committed later has taken its id: the next write waits until that is known."""
         broker = LateBroker()
-        store = Store(broker, Limits())  # type: ignore[arg-type]
+        store = RegistryStore(broker, RegistryLimits())  # type: ignore[arg-type]
 
         def register(subject: str, schema: Any) -> Any:
             answered = Deferred.fromCoroutine(store.perform(registration(subject, schema), 30.0))

@@ -7,11 +7,11 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore.imetastore import Create, Set
-from logbus.metastore.memory import MemoryEnsemble
+from logbus.metastore.memory_store import MemoryEnsemble
 from logbus.metastore.znodes import StateZnode
 from logbus.model import LeaderAndIsr
-from logbus.testing.simulation.history import FAIL, INFO, OK, History, Poll, Send
-from logbus.testing.simulation.losses import Losses
+from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
+from logbus.testing.simulation.checks.history import FAIL, INFO, OK, History, Poll, Send
 
 
 def send(values: Any, offset: int | None = None, outcome: str = OK, at: float = 1.0, **given: Any) -> Send:
@@ -153,7 +153,7 @@ class LossesTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.time = 0.0
         self.ensemble = MemoryEnsemble()
-        self.losses = Losses("t", self.ensemble.tree, lambda: self.time)
+        self.losses = DurabilityOracle("t", self.ensemble.tree, lambda: self.time)
         self.ensemble.clients.append(self.losses)
         session = self.ensemble.begin()
         self.apply: Any = lambda op: self.ensemble.apply([op], session)
@@ -171,7 +171,7 @@ class LossesTests(SynchronousTestCase):
     def lose(self, *brokers: int) -> dict[int, list[float]]:
         for broker in brokers:
             self.time += 1
-            self.losses.power_went(broker)
+            self.losses.power_lost(broker)
         return self.losses.at
 
     def test_all_of_them(self) -> None:

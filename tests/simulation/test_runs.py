@@ -14,9 +14,9 @@ from collections import Counter
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.partition import Partition
-from logbus.cluster.repairs import ReplicaRepairs
-from logbus.storage import flush
+from logbus.cluster.replication.partition import Partition
+from logbus.cluster.replication.replica_repair import ReplicaRepair
+from logbus.storage import log_flusher
 from logbus.testing.simulation.run import Outcome, Run
 from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, Fault
 from logbus.testing.simulation.settings import TRANSACTIONS, WORKLOADS, Settings, kinds_for
@@ -131,7 +131,7 @@ class RunTests(SynchronousTestCase):
         async def nothing(*_: object) -> None:
             pass
 
-        self.patch(ReplicaRepairs, "_repair_one", nothing)
+        self.patch(ReplicaRepair, "_repair_one", nothing)
         faults = [Fault(12.0, "bit-flip", {"broker": 1, "at": 0.3, "bit": 0})]
         outcome = self.run_one(evolve(THREE, seconds=15), 1, faults)
         self.assertIn("not-repaired", {each.kind for each in outcome.anomalies})
@@ -139,7 +139,7 @@ class RunTests(SynchronousTestCase):
     def test_a_disk_that_syncs_nothing_is_found(self) -> None:
         """It loses what was acknowledged."""
         fault = Fault(15.0, "power-cut", {"broker": 1, "down": 2.0, "mode": "lose"})
-        self.patch(flush, "sync_all", lambda *_: None)
+        self.patch(log_flusher, "sync_all", lambda *_: None)
         outcome = self.run_one(evolve(ALONE, seconds=20), 1, [fault])
         self.assertTrue({"unseen", "lost-write"} & {each.kind for each in outcome.anomalies})
 

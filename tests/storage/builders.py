@@ -8,18 +8,18 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from logbus.config.topic import TopicConfig
+from logbus.config.topic_config import TopicConfig
 from logbus.model import TopicPartition
 from logbus.records.batch import encode_batch, iter_batches, iter_records
 from logbus.records.compression import Codec
+from logbus.records.file_slice import FileSlice
 from logbus.records.record import Record
-from logbus.records.slices import FileSlice
-from logbus.storage.files import FileCache
+from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.istorage import IDisk
 from logbus.storage.log import Log
-from logbus.storage.manager import LogManager
+from logbus.storage.log_manager import LogManager
 from logbus.storage.settings import StorageSettings
-from logbus.testing.simulation.disk import MemoryDisk
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 
 NOW_S = 1_700_000_000.0
 NOW_MS = int(NOW_S * 1000)

@@ -10,8 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ConfigError
 from logbus.model import TopicPartition
-from logbus.storage import checkpoints, names
-from logbus.storage.checkpoints import Meta
+from logbus.storage import checkpoints, file_names
+from logbus.storage.checkpoints import MetaProperties
 
 
 class CheckpointTests(SynchronousTestCase):
@@ -37,14 +37,14 @@ class CheckpointTests(SynchronousTestCase):
 
     def test_meta(self) -> None:
         """Whose directory it is; another program's, a newer one's and a damaged one are told apart."""
-        meta = Meta(3, "abc")
-        self.assertEqual(Meta.decode(meta.encode(), "/x"), meta)
+        meta = MetaProperties(3, "abc")
+        self.assertEqual(MetaProperties.decode(meta.encode(), "/x"), meta)
         kafka = b"#Sat\nversion=0\nbroker.id=0\ncluster.id=abc\n"
-        self.assertIn("Apache Kafka", str(self.assertRaises(ConfigError, Meta.decode, kafka, "/x")))
+        self.assertIn("Apache Kafka", str(self.assertRaises(ConfigError, MetaProperties.decode, kafka, "/x")))
         newer = meta.encode().replace(b"format=1", b"format=2")
-        self.assertIn("newer", str(self.assertRaises(ConfigError, Meta.decode, newer, "/x")))
+        self.assertIn("newer", str(self.assertRaises(ConfigError, MetaProperties.decode, newer, "/x")))
         damaged = meta.encode().replace(b"broker.id=3", b"broker.id=three")
-        self.assertIn("damaged", str(self.assertRaises(ConfigError, Meta.decode, damaged, "/x")))
+        self.assertIn("damaged", str(self.assertRaises(ConfigError, MetaProperties.decode, damaged, "/x")))
 
     @given(st.integers(0), st.integers(0, 7))
     def test_marker(self, at: int, bit: int) -> None:
@@ -65,22 +65,22 @@ class NameTests(SynchronousTestCase):
 
     def test_segment_files(self) -> None:
         """Twenty digits and a suffix."""
-        self.assertEqual(names.segment_file(42, names.LOG), "00000000000000000042.log")
-        self.assertEqual(names.base_offset_of("00000000000000000042.log", names.LOG), 42)
+        self.assertEqual(file_names.segment_file(42, file_names.LOG), "00000000000000000042.log")
+        self.assertEqual(file_names.base_offset_of("00000000000000000042.log", file_names.LOG), 42)
         for other in ("42.log", "00000000000000000042.index", "0000000000000000004x.log", "00000000000000000042"):
-            self.assertIsNone(names.base_offset_of(other, names.LOG))
+            self.assertIsNone(file_names.base_offset_of(other, file_names.LOG))
 
     def test_partitions(self) -> None:
         """A directory's name is a legal topic's, a dash, and a number; everything else is not a log."""
-        self.assertEqual(names.partition_of("a-b-3"), TopicPartition("a-b", 3))
+        self.assertEqual(file_names.partition_of("a-b-3"), TopicPartition("a-b", 3))
         for other in ("a", "a-", "a-03", "-1", "..-1", "a-1.deadbeef-delete", "metadata.db", "a b-1", "a-99999999999"):
-            self.assertIsNone(names.partition_of(other), other)
+            self.assertIsNone(file_names.partition_of(other), other)
         for bad in (TopicPartition("..", 0), TopicPartition("a/b", 0), TopicPartition("", 1), TopicPartition("a", -1)):
-            self.assertRaises(ValueError, names.partition_directory, bad)
+            self.assertRaises(ValueError, file_names.partition_directory, bad)
 
     def test_deleted(self) -> None:
         """The longest topic's directory still has a name when it is deleted."""
         unique = uuid.UUID(int=1)
-        name = names.deleted_directory(TopicPartition("t" * 249, 10**9), unique)
+        name = file_names.deleted_directory(TopicPartition("t" * 249, 10**9), unique)
         self.assertEqual(len(name), 255)
         self.assertTrue(name.endswith(f"-1000000000.{unique.hex}-delete"))

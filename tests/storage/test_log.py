@@ -5,12 +5,12 @@ from __future__ import annotations
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.config.topic import TopicConfig
+from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.records.batch import check_crc, iter_records, read_header
 from logbus.records.compression import Codec
-from logbus.storage.log import Appended
-from logbus.testing.simulation.disk import MemoryDisk, broken, no_space
+from logbus.storage.log import LogAppendInfo
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
 from tests.storage.builders import NOW_MS, a_log, batch, data_of, offsets_of, read_all
 
 
@@ -29,8 +29,8 @@ class AppendTests(SynchronousTestCase):
         """Batches get consecutive offsets, and come back with them, byte for byte apart from offset and epoch."""
         log = a_log()
         first, second = batch(b"a", b"b"), batch(b"c")
-        self.assertEqual(log.append_as_leader(first, 4), Appended(0, 1, -1, 0, len(first)))
-        self.assertEqual(log.append_as_leader(memoryview(second), 4), Appended(2, 2, -1, 0, len(second)))
+        self.assertEqual(log.append_as_leader(first, 4), LogAppendInfo(0, 1, -1, 0, len(first)))
+        self.assertEqual(log.append_as_leader(memoryview(second), 4), LogAppendInfo(2, 2, -1, 0, len(second)))
         data = data_of(log.read(0, 1 << 20).data)
         self.assertEqual([read_header(data).leader_epoch, *offsets_of(data)], [4, 0, 2])
         self.assertEqual(data[16 : len(first)], first[16:])

@@ -10,14 +10,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from logbus.config.topic import TopicConfig
+from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError
 from logbus.records.batch import iter_batches, iter_records
 from logbus.records.compression import Codec
 from logbus.storage.log import Log
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import StorageSettings
-from logbus.testing.simulation.disk import MemoryDisk
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of
 
 CONFIG = TopicConfig(segment_bytes=600, index_interval_bytes=130, retention_ms=-1, retention_bytes=900)

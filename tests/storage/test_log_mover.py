@@ -8,15 +8,15 @@ from collections.abc import Callable
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.config.topic import TopicConfig
+from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.storage.istorage import Lane
+from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
-from logbus.storage.manager import LogManager
-from logbus.testing.simulation.disk import Choice, Crashed, MemoryDisk, no_space
+from logbus.storage.log_manager import LogManager
+from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome, no_space
 from tests.storage.builders import PARTITION, a_manager, batch, read_all
-from tests.storage.test_crashes import result
+from tests.storage.test_log_crashes import result
 
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100)
 
@@ -124,14 +124,14 @@ class MoveTests(SynchronousTestCase):
         """What is appended while the log is copied comes along, and what was truncated does not."""
         machine = Machine().open()
         log = machine.create(40)
-        machine.disks[0].held.add(Lane.READ)
+        machine.disks[0].held.add(IOPool.READ)
         machine.move()
         append(log, 5)
-        machine.disks[0].release(Lane.READ, 1)  # Bytes of offsets that are cut now.
+        machine.disks[0].release(IOPool.READ, 1)  # Bytes of offsets that are cut now.
         result(machine.manager.truncate({PARTITION: 20}))
         append(log, 30, 2)
         machine.disks[0].held.clear()
-        machine.disks[0].release(Lane.READ)
+        machine.disks[0].release(IOPool.READ)
         moved = machine.moved()
         self.assertEqual(moved.disk.root, "/b")
         self.assertEqual([value for _, value in read_all(moved)], [b"%d in %d" % (i, 1 + (i >= 20)) for i in range(50)])
@@ -140,11 +140,11 @@ class MoveTests(SynchronousTestCase):
         """Records that are given up behind what was copied need not be copied."""
         machine = Machine().open()
         log = machine.create(40)
-        machine.disks[0].held.add(Lane.READ)
+        machine.disks[0].held.add(IOPool.READ)
         machine.move()
         self.assertEqual(result(machine.manager.delete_records(PARTITION, 30)), 30)
         machine.disks[0].held.clear()
-        machine.disks[0].release(Lane.READ)
+        machine.disks[0].release(IOPool.READ)
         moved = machine.moved()
         self.assertEqual((moved.disk.root, moved.log_start_offset), ("/b", 30))
         self.assertEqual(read_all(moved), read_all(log))
@@ -156,13 +156,13 @@ class MoveTests(SynchronousTestCase):
         result(log.flush())
         append(log, 1)
         for disk in machine.disks:
-            disk.held.add(Lane.SYNC)
+            disk.held.add(IOPool.SYNC)
         running, waiting = log.flush(), log.flush()
         machine.move()
         machine.clock.advance(1)
         for disk in machine.disks:
             disk.held.clear()
-            disk.release(Lane.SYNC)
+            disk.release(IOPool.SYNC)
         self.assertIsNone(self.successResultOf(running))
         error = self.failureResultOf(waiting, ApiError).value
         self.assertEqual(error.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -189,12 +189,12 @@ class MoveTests(SynchronousTestCase):
         """To where it is: the move under way ends, and nothing is left of it."""
         machine = Machine().open()
         log = machine.create()
-        machine.disks[0].held.add(Lane.READ)
+        machine.disks[0].held.add(IOPool.READ)
         machine.move()
         self.assertEqual(len(machine.names(1)), 1)
         machine.move(0)
         machine.disks[0].held.clear()
-        machine.disks[0].release(Lane.READ)
+        machine.disks[0].release(IOPool.READ)
         self.assertIs(machine.moved(), log)
         machine.clock.advance(1)
         self.assertEqual((machine.names(1), machine.manager.directories[1].futures), ([], {}))
@@ -204,11 +204,11 @@ class MoveTests(SynchronousTestCase):
         """A partition that is deleted is not moved."""
         machine = Machine().open()
         machine.create()
-        machine.disks[0].held.add(Lane.READ)
+        machine.disks[0].held.add(IOPool.READ)
         machine.move()
         result(machine.manager.delete(PARTITION))
         machine.disks[0].held.clear()
-        machine.disks[0].release(Lane.READ)
+        machine.disks[0].release(IOPool.READ)
         machine.clock.advance(61)
         self.assertIsNone(machine.manager.get(PARTITION))
         self.assertEqual((machine.names(0), machine.names(1)), ([], []))
@@ -240,11 +240,11 @@ class MoveTests(SynchronousTestCase):
         """A move that a stop interrupted begins anew with the next start."""
         machine = Machine().open()
         before = read_all(machine.create())
-        machine.disks[0].held.add(Lane.READ)
+        machine.disks[0].held.add(IOPool.READ)
         machine.move()
         closing = machine.manager.close()
         machine.disks[0].held.clear()
-        machine.disks[0].release(Lane.READ)
+        machine.disks[0].release(IOPool.READ)
         result(closing)
         again = machine.restarted(MemoryDisk.after_kill)
         moved = again.moved()
@@ -320,5 +320,5 @@ class CrashTests(SynchronousTestCase):
         for which in (0, 1):
             for mode in ("lose", "keep", "tear"):
                 rng = random.Random(which)
-                steps = self.each_crash(lambda disk: disk.after_power_cut(Choice(mode, rng)), which)  # noqa: B023
+                steps = self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome(mode, rng)), which)  # noqa: B023
                 self.assertGreater(steps, 5)

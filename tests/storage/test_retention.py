@@ -10,12 +10,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from logbus.config.topic import TopicConfig
+from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
 from logbus.storage.retention import TimeAndSize
-from logbus.testing.simulation.disk import MemoryDisk, no_space
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_log, a_manager, batch, read_all
 
 SIZE = len(batch(b"x"))

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.testing import Cluster
 from logbus.testing.cluster import known_brokers
-from logbus.testing.treeview import NotInTime
 from logbus.testing.zookeeper import ZooKeeperFailed
+from logbus.testing.zookeeper_view import WaitTimedOut
 
 SECONDS = 30
 
@@ -101,9 +101,9 @@ def test_a_session_expires(cluster: Cluster) -> None:
 
 def test_what_does_not_come_about(cluster: Cluster) -> None:
     """A wait ends in time, and says for what it was."""
-    with pytest.raises(NotInTime, match=r"all replicas in sync did not come about within 0\.1 s"):
+    with pytest.raises(WaitTimedOut, match=r"all replicas in sync did not come about within 0\.1 s"):
         cluster.wait_in_sync("nothing", timeout=0.1)
-    with pytest.raises(NotInTime, match="pigs"):
+    with pytest.raises(WaitTimedOut, match="pigs"):
         cluster.wait_until(lambda: None, "pigs", 0.05)
     assert cluster.state("nothing") is None
     with pytest.raises(ValueError, match="expected both, from or to"):

@@ -1,8 +1,8 @@
 """
 Transactional clients on a cluster in memory, whose requests get lost, come twice, or come late.
 
-Producers and readers are those of the simulation (:mod:`logbus.testing.simulation.transactor`); what becomes of each
-request is for the test to say.
+Producers and readers are those of the simulation (:mod:`logbus.testing.simulation.workloads.transactional_producer`);
+what becomes of each request is for the test to say.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from twisted.logger import LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 
 from logbus.net.channel import Channel, Disconnected
-from logbus.testing.simulation.client import View
-from logbus.testing.simulation.garbage import Garbage
-from logbus.testing.simulation.history import Anomaly, History
-from logbus.testing.simulation.ledger import Ledger, OffsetRead
-from logbus.testing.simulation.readers import CommittedConsumer, stable_offset
-from logbus.testing.simulation.transactor import Transactor
-from logbus.testing.simulation.way import Way
-from logbus.testing.simulation.workload import Consumer, Job
+from logbus.testing.simulation.checks.history import Anomaly, History
+from logbus.testing.simulation.checks.transaction_history import OffsetRead, TransactionHistory
+from logbus.testing.simulation.environment.garbage_collection import GarbageCollection
+from logbus.testing.simulation.workloads.client_router import ClientRouter
+from logbus.testing.simulation.workloads.cluster_client import ClusterClient
+from logbus.testing.simulation.workloads.committed_consumer import CommittedConsumer, stable_offset
+from logbus.testing.simulation.workloads.consumer import Consumer, WorkloadContext
+from logbus.testing.simulation.workloads.transactional_producer import TransactionalProducer
 from logbus.wire.connection import api_key_of
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
-from tests.cluster.several import PORT, Several, host_of
+from tests.cluster.memory_cluster import PORT, Several, host_of
 from tests.handlers.kit import NOW_S
 
 TOPIC = "t"
@@ -53,7 +53,7 @@ class _Host:
         return getattr(self._clock, name)
 
 
-class KitView(View):
+class KitView(ClusterClient):
     """A client's view of a cluster in memory."""
 
     def __init__(self, cluster: Several, number: int, topic: str = TOPIC) -> None:
@@ -79,7 +79,7 @@ class Held:
 
 
 @define(eq=False)
-class UnreliableWay(Way):
+class UnreliableWay(ClientRouter):
     """
     :ivar fates: of the next requests.
     :ivar held: what is to come late.
@@ -136,23 +136,23 @@ class Bank:
 
     cluster: Several
     partitions: int = 2
-    ledger: Ledger = field(factory=Ledger)
+    ledger: TransactionHistory = field(factory=TransactionHistory)
     held: list[Held] = field(factory=list)
-    job: Job = field(init=False)
+    job: WorkloadContext = field(init=False)
     readers: list[CommittedConsumer] = field(factory=list, init=False)
     failed: list[Failure] = field(factory=list, init=False)
     _clients: int = field(default=100, init=False)
-    _garbage: Garbage = field(factory=Garbage, init=False)
+    _garbage: GarbageCollection = field(factory=GarbageCollection, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.job = Job(History(), lambda: NOW_S + self.cluster.clock.seconds())
+        self.job = WorkloadContext(History(), lambda: NOW_S + self.cluster.clock.seconds())
         gc.callbacks.append(self._garbage.taking)
         globalLogPublisher.addObserver(self._hear)
 
     def _hear(self, event: Any) -> None:
         """What brokers log, but for what those say that are dead."""
         failure = event.get("log_failure")
-        if failure is not None and event["log_level"] is LogLevel.critical and not self._garbage.is_taken:
+        if failure is not None and event["log_level"] is LogLevel.critical and not self._garbage.is_running:
             self.failed.append(failure)
 
     def close(self) -> None:
@@ -203,10 +203,12 @@ class Bank:
         """How another client gets to brokers."""
         return UnreliableWay(self.view(), "client", self.held, by_v2)
 
-    def producer(self, transactional_id: str = "x", *, by_v2: bool = True, **given: Any) -> Transactor:
+    def producer(self, transactional_id: str = "x", *, by_v2: bool = True, **given: Any) -> TransactionalProducer:
         """Another process with this id."""
         given = {"timeout_ms": TIMEOUT_MS, "patience": 4.0, **given}
-        return Transactor(self.way(by_v2=by_v2), transactional_id, self.ledger, self.job, by_v2=by_v2, **given)
+        return TransactionalProducer(
+            self.way(by_v2=by_v2), transactional_id, self.ledger, self.job, by_v2=by_v2, **given
+        )
 
     def reader(self, name: str, partition: int, *, committed: bool = True) -> Any:
         """Who reads a partition from the beginning, once :meth:`start` was told of its ``run()``."""

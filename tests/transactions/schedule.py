@@ -14,11 +14,15 @@ from typing import TypeAlias
 from attrs import define, field, frozen
 from hypothesis import strategies as st
 
-from logbus.testing.simulation.history import Anomaly
-from logbus.testing.simulation.inodes import Choice
-from logbus.testing.simulation.ledger import OffsetRead
-from logbus.testing.simulation.readers import stable_offset
-from logbus.testing.simulation.transactor import Broken, Fenced, Transactor
+from logbus.testing.simulation.checks.history import Anomaly
+from logbus.testing.simulation.checks.transaction_history import OffsetRead
+from logbus.testing.simulation.environment.inodes import PowerCutOutcome
+from logbus.testing.simulation.workloads.committed_consumer import stable_offset
+from logbus.testing.simulation.workloads.transactional_producer import (
+    SessionFenced,
+    TransactionalProducer,
+    TransactionBroken,
+)
 from tests.transactions.kit import FATES, TOPIC, Bank
 
 ACTS = (
@@ -122,7 +126,7 @@ class Player:
     transactional_id: str
     by_v2: bool
     patience: float
-    transactor: Transactor = field(init=False)
+    transactor: TransactionalProducer = field(init=False)
     _todo: deque[Do] = field(factory=deque, init=False)
     _busy: bool = field(default=False, init=False)
     _in_session: bool = field(default=False, init=False)
@@ -155,17 +159,17 @@ class Player:
         transactor.way.fates.extend(step.fates)  # type: ignore[attr-defined]
         try:
             await self._act(transactor, step)
-        except Broken:
+        except TransactionBroken:
             try:
                 await transactor.end(commit=False)
-            except Fenced:
+            except SessionFenced:
                 self._in_session = False
-        except Fenced:
+        except SessionFenced:
             self._in_session = False
         self._busy = False
         self._go_on()
 
-    async def _act(self, transactor: Transactor, step: Do) -> None:
+    async def _act(self, transactor: TransactionalProducer, step: Do) -> None:
         if not self._in_session or step.act == "new session":
             await transactor.begin_session()
             self._in_session = True
@@ -224,7 +228,7 @@ class Play:
                     bank.held.pop(step.which % len(bank.held)).arrive()
             case Kill():
                 if step.broker in cluster.alive:
-                    choice = None if step.power is None else Choice(step.power, Random(step.broker))
+                    choice = None if step.power is None else PowerCutOutcome(step.power, Random(step.broker))
                     cluster.kill(step.broker, power=choice)
             case Boot():
                 self._boot()

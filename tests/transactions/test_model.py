@@ -2,7 +2,7 @@
 What readers of committed records see is exactly what was committed, in order, whatever happens.
 
 A schedule says what producers do, what becomes of their requests, and when brokers die. The model is the ledger of what
-producers were told: :mod:`logbus.testing.simulation.ledger`.
+producers were told: :mod:`logbus.testing.simulation.checks.transaction_history`.
 """
 
 from __future__ import annotations

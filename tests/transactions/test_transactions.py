@@ -6,10 +6,14 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.coordination.placement import partition_for
-from logbus.testing.simulation.history import FAIL, INFO, OK
-from logbus.testing.simulation.inodes import Choice
-from logbus.testing.simulation.transactor import Broken, Fenced, Transactor
+from logbus.coordination.coordinator_partition import partition_for
+from logbus.testing.simulation.checks.history import FAIL, INFO, OK
+from logbus.testing.simulation.environment.inodes import PowerCutOutcome
+from logbus.testing.simulation.workloads.transactional_producer import (
+    SessionFenced,
+    TransactionalProducer,
+    TransactionBroken,
+)
 from logbus.wire.messages.transactions import EndTxnRequest
 from tests.transactions.kit import TIMEOUT_MS, Bank
 
@@ -32,14 +36,14 @@ class TransactionCase(SynchronousTestCase):
     def now(self, work: Any) -> Any:
         return self.bank.now(work)
 
-    def begun(self, transactional_id: str = "x", *, by_v2: bool = True, **given: Any) -> Transactor:
+    def begun(self, transactional_id: str = "x", *, by_v2: bool = True, **given: Any) -> TransactionalProducer:
         """A producer whose transaction is open."""
         producer = self.bank.producer(transactional_id, by_v2=by_v2, **given)
         self.now(producer.begin_session())
         producer.begin()
         return producer
 
-    def write(self, producer: Transactor, *partitions: int) -> list[int]:
+    def write(self, producer: TransactionalProducer, *partitions: int) -> list[int]:
         """A value into each of these partitions."""
         values = []
         for partition in partitions:
@@ -113,7 +117,7 @@ class TransactionTests(TransactionCase):
                     "commit": lambda z=zombie: z.end(commit=True),
                     "abort": lambda z=zombie: z.end(commit=False),
                 }[act]
-                with self.assertRaises((Fenced, Broken)):
+                with self.assertRaises((SessionFenced, TransactionBroken)):
                     self.now(work())
                 self.now(successor.end(commit=True))
                 self.bank.read_all(name=act)
@@ -130,7 +134,7 @@ class TransactionTests(TransactionCase):
             self.bank.start(reader.run())
             self.bank.cluster.settle(1)
             self.assertTrue(reader.is_stable)
-            with self.assertRaises((Fenced, Broken)):
+            with self.assertRaises((SessionFenced, TransactionBroken)):
                 self.now(producer.produce(0, self.bank.job.values(1)))
             self.assertFine("x")
 
@@ -167,7 +171,7 @@ class TransactionTests(TransactionCase):
             # Those that add the partition arrive; those that write to it do not, one of them until later.
             producer.way.fates.extend([] if by_v2 else ["ok"])
             producer.way.fates.extend(["late", *["lost"] * 9])
-            with self.assertRaises(Broken):
+            with self.assertRaises(TransactionBroken):
                 self.now(producer.produce(0, self.bank.job.values(1)))
             producer.way.fates.clear()
             self.now(producer.end(commit=False))
@@ -199,7 +203,7 @@ class StepTests(TransactionCase):
         bank.start(producer.end(commit=True)).addCallback(answered.append)
         bank.turns(turns)
         was_answered = bool(answered)
-        cluster.kill(coordinator, power=None if power is None else Choice(power))
+        cluster.kill(coordinator, power=None if power is None else PowerCutOutcome(power))
         cluster.settle(1)
         cluster.boot(coordinator)
         bank.until(lambda: answered, 30)

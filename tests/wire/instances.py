@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from logbus.wire.declaration import MessageSpec
 from logbus.wire.layout import Array, FieldLayout, StructLayout, message_layout
-from logbus.wire.wiretypes import RECORDS, STRING, UUID, WireType
+from logbus.wire.wire_types import RECORDS, STRING, UUID, WireType
 
 INTEGERS = {
     "int8": (-(2**7), 2**7 - 1),

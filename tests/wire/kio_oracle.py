@@ -23,7 +23,7 @@ from kio.static.constants import EntityType
 from logbus.wire.declaration import MessageSpec
 from logbus.wire.layout import Array, FieldLayout, StructLayout, all_fields
 from logbus.wire.messages import API_NAMES
-from logbus.wire.wiretypes import ZERO_UUID
+from logbus.wire.wire_types import ZERO_UUID
 from tests.wire.instances import Chooser
 
 _ERROR_CODES = [code.value for code in ErrorCode]

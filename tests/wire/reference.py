@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 from logbus.wire.layout import Array, FieldLayout, StructLayout
-from logbus.wire.wiretypes import STRING, WireType
+from logbus.wire.wire_types import STRING, WireType
 
 
 def varint(value: int) -> bytes:

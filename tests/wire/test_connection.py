@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import BudgetExceeded, DecodeError, ProtocolError
-from logbus.records.slices import FileSlice, joined
+from logbus.records.file_slice import FileSlice, joined
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import ClientConnection, ServerConnection, api_key_of
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

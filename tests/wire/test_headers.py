@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import DecodeError
 from logbus.wire import headers
-from logbus.wire.encoding import EncodeError
+from logbus.wire.encoder_runtime import EncodeError
 from logbus.wire.headers import RequestHeader
 from tests.wire import kio_oracle
 from tests.wire.golden import octets

@@ -37,7 +37,7 @@ REVEALED = [
     "str | None",
     "logbus.wire.messages.records.FetchRequest",
     "list[logbus.wire.messages.records.FetchTopic]",
-    "list[bytes | memoryview[int] | logbus.records.slices.FileSlice]",
+    "list[bytes | memoryview[int] | logbus.records.file_slice.FileSlice]",
 ]
 
 # Each line is wrong in its own way.

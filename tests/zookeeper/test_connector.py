@@ -24,16 +24,16 @@ from logbus.client import (
     WhiteList,
     zookeeper_store,
 )
-from logbus.client.fetched import ConsumerRecord
+from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.errors import LogbusError
 from logbus.metastore.imetastore import SessionState
-from logbus.metastore.zookeeper import ZooKeeperStore
+from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.model import TopicPartition
 from logbus.testing.broker import Broker
 from logbus.testing.cluster import CHROOT
 from logbus.testing.cluster import Cluster as KafkaCluster
 from logbus.testing.zookeeper import ZooKeeper
-from tests.zookeeper.pumped import PumpedTestCase
+from tests.zookeeper.reactor_case import PumpedTestCase
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
-from logbus.cluster.controller.fence import Deposed
-from logbus.cluster.topics import NewTopic
+from logbus.cluster.controller.fence import ControllerMoved
+from logbus.cluster.controller.topic_admin import NewTopic
 from logbus.errors import ApiError
 from logbus.metastore.imetastore import Create, SessionState
-from tests.cluster.control import Cluster, Node
-from tests.zookeeper.pumped import PumpedTestCase
+from tests.cluster.control_plane import Cluster, Node
+from tests.zookeeper.reactor_case import PumpedTestCase
 
 PARTITIONS = 1000
 
@@ -44,4 +44,4 @@ class TakingOverTests(PumpedTestCase):
         # The first one may hear of the end of its session after the second one did.
         store = one.store
         self.wait_until(lambda: store.session_id != session and store.state is SessionState.CONNECTED, "a new session")
-        self.failureResultOf(Deferred.fromCoroutine(tenure.fence.write([[Create("/zombie")]])), Deposed)
+        self.failureResultOf(Deferred.fromCoroutine(tenure.fence.write([[Create("/zombie")]])), ControllerMoved)

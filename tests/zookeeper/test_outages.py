@@ -20,9 +20,9 @@ from logbus.metastore.imetastore import (
     StoreUnusable,
     WatchedEvent,
 )
-from logbus.metastore.zookeeper import ZooKeeperStore
+from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.testing.zookeeper import ZooKeeper
-from tests.zookeeper.pumped import PumpedTestCase
+from tests.zookeeper.reactor_case import PumpedTestCase
 
 
 class LoggedTestCase(PumpedTestCase):
@@ -130,7 +130,7 @@ class OutageTests(LoggedTestCase):
         store = self.opened(own.connect, 60)
         own.freeze()
         asked = store.get("/")
-        with patch("logbus.metastore.zookeeper.CLOSE_SECONDS", 0.5):
+        with patch("logbus.metastore.zookeeper_store.CLOSE_SECONDS", 0.5):
             closed = store.close()
         self.failureResultOf(asked, SessionLost)
         self.successResultOf(closed)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from logbus.metastore.imetastore import SessionState
-from logbus.metastore.zookeeper import ZooKeeperStore
+from logbus.metastore.zookeeper_store import ZooKeeperStore
 from tests.metastore.conformance import SharedStoreConformance
-from tests.zookeeper.pumped import PumpedTestCase
+from tests.zookeeper.reactor_case import PumpedTestCase
 
 
 class ZooKeeperStoreTests(SharedStoreConformance, PumpedTestCase):

@@ -17,10 +17,10 @@ Pure: znodes.py (where nodes are and how they are spelled), filters.py, assignme
 let go and take, and when to look again), positions.py (how far each partition is done).
 """
 
-from logbus.client.connector.connector import ConsumerConnector
-from logbus.client.connector.filters import BlackList, TopicFilter, WhiteList
+from logbus.client.connector.consumer_connector import ConsumerConnector
+from logbus.client.connector.message_stream import MessageStream
 from logbus.client.connector.rebalance import RebalanceFailed
-from logbus.client.connector.streams import MessageStream
+from logbus.client.connector.topic_filter import BlackList, TopicFilter, WhiteList
 from logbus.client.connector.zookeeper import zookeeper_store
 
 __all__ = [

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from logbus.client.connector.filters import INTERNAL
-from logbus.client.connector.znodes import Subscription, thread_id
+from logbus.client.connector.topic_filter import INTERNAL
+from logbus.client.connector.znodes import TopicCount, thread_id
 from logbus.model import TopicPartition
 
 
@@ -33,7 +33,7 @@ def ranges(partitions: Collection[int], threads: Collection[str]) -> dict[int, s
 
 
 def assign(
-    topics: Mapping[str, Collection[int]], members: Mapping[str, Subscription]
+    topics: Mapping[str, Collection[int]], members: Mapping[str, TopicCount]
 ) -> dict[TopicPartition, tuple[str, int]]:
     """
     The consumer of each partition, and which of its streams, from 0.
@@ -58,7 +58,7 @@ def share(assigned: Mapping[TopicPartition, tuple[str, int]], consumer_id: str) 
     return {partition: stream for partition, (owner, stream) in assigned.items() if owner == consumer_id}
 
 
-def wanted_topics(subscription: Subscription, there: Iterable[str], *, internal: bool) -> list[str]:
+def wanted_topics(subscription: TopicCount, there: Iterable[str], *, internal: bool) -> list[str]:
     """
     The topics a consumer asks for, in order; of those it names also such as are not there yet.
 

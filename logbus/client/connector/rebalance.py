@@ -28,7 +28,7 @@ class RebalanceFailed(LogbusError):
 
 
 @frozen
-class Plan:
+class RebalancePlan:
     """
     :ivar release: what others are to read, or another stream of ours, by the stream that has it now.
     :ivar take: what is ours now, by stream; also what we have already: that is looked after.
@@ -38,7 +38,7 @@ class Plan:
     take: Mapping[TopicPartition, int]
 
 
-def plan(claimed: Mapping[TopicPartition, int], share: Mapping[TopicPartition, int]) -> Plan:
+def plan(claimed: Mapping[TopicPartition, int], share: Mapping[TopicPartition, int]) -> RebalancePlan:
     """
     What to do, in this order, to have one's share and nothing else.
 
@@ -46,10 +46,10 @@ def plan(claimed: Mapping[TopicPartition, int], share: Mapping[TopicPartition, i
     :param share: what we should own, by stream.
     """
     released = {each: stream for each, stream in claimed.items() if share.get(each) != stream}
-    return Plan(released, dict(share))
+    return RebalancePlan(released, dict(share))
 
 
-class Phase(Enum):
+class RebalancePhase(Enum):
     """See the module."""
 
     AWAY = "away"
@@ -60,7 +60,7 @@ class Phase(Enum):
 
 
 @define(eq=False)
-class Rounds:
+class RebalanceRounds:
     """
     When to look, and how often it was in vain.
 
@@ -69,42 +69,42 @@ class Rounds:
     """
 
     max_retries: int
-    phase: Phase = field(default=Phase.AWAY, init=False)
+    phase: RebalancePhase = field(default=RebalancePhase.AWAY, init=False)
     failures: int = field(default=0, init=False)
     _again: bool = field(default=False, init=False)
 
-    def is_in(self, phase: Phase) -> bool:
+    def is_in(self, phase: RebalancePhase) -> bool:
         """Whether this is the phase."""
         return self.phase is phase
 
     def connected(self) -> None:
         """The store can be asked."""
-        if self.phase is Phase.AWAY:
-            self.phase = Phase.DUE
+        if self.phase is RebalancePhase.AWAY:
+            self.phase = RebalancePhase.DUE
 
     def away(self) -> None:
         """The store cannot be asked."""
-        self.phase = Phase.AWAY
+        self.phase = RebalancePhase.AWAY
         self.failures = 0
         self._again = False
 
     def changed(self) -> None:
         """Something is not as it was when we looked."""
-        if self.phase is Phase.LOOKING:
+        if self.phase is RebalancePhase.LOOKING:
             self._again = True
-        elif self.phase in (Phase.WAITING, Phase.SETTLED):
-            self.phase = Phase.DUE
+        elif self.phase in (RebalancePhase.WAITING, RebalancePhase.SETTLED):
+            self.phase = RebalancePhase.DUE
             self.failures = 0
 
     def time_is_up(self) -> None:
         """The pause after a round in vain is over."""
-        if self.phase is Phase.WAITING:
-            self.phase = Phase.DUE
+        if self.phase is RebalancePhase.WAITING:
+            self.phase = RebalancePhase.DUE
 
     def begin(self) -> None:
         """A round begins."""
-        if self.phase is Phase.DUE:
-            self.phase = Phase.LOOKING
+        if self.phase is RebalancePhase.DUE:
+            self.phase = RebalancePhase.LOOKING
 
     def ended(self, missing: bool) -> bool:
         """
@@ -112,10 +112,10 @@ class Rounds:
 
         :return: whether it is time to call it a failure: once for every ``max_retries`` rounds after the first.
         """
-        if self.phase is not Phase.LOOKING:
+        if self.phase is not RebalancePhase.LOOKING:
             return False
         again, self._again = self._again, False
         self.failures = self.failures + 1 if missing and not again else 0
         failed = self.failures > 0 and self.failures % (self.max_retries + 1) == 0
-        self.phase = Phase.DUE if again else Phase.WAITING if missing else Phase.SETTLED
+        self.phase = RebalancePhase.DUE if again else RebalancePhase.WAITING if missing else RebalancePhase.SETTLED
         return failed

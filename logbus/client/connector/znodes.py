@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from logbus.client.connector.filters import BlackList, TopicFilter, WhiteList
-from logbus.metastore.znodejson import BadZnode, Reading
+from logbus.client.connector.topic_filter import BlackList, TopicFilter, WhiteList
+from logbus.metastore.znode_json import BadZnode, ZnodeReader
 from logbus.metastore.znodes import TopicZnode
 from logbus.model import TopicPartition
 
@@ -31,7 +31,7 @@ _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 
 
 @frozen
-class Subscription:
+class TopicCount:
     """
     What a consumer reads.
 
@@ -84,13 +84,13 @@ class GroupPaths:
         return f"{CONSUMERS}/{self.group_id}/offsets/{partition.topic}/{partition.partition}"
 
 
-class SubscriptionZnode:
+class TopicCountZnode:
     """``/consumers/G/ids/C``."""
 
     VERSION = 1
 
     @classmethod
-    def encode(cls, subscription: Subscription, now_ms: int) -> bytes:
+    def encode(cls, subscription: TopicCount, now_ms: int) -> bytes:
         """
         :param now_ms: milliseconds since 1970.
         """
@@ -107,22 +107,22 @@ class SubscriptionZnode:
         ).encode()
 
     @classmethod
-    def decode(cls, path: str, data: bytes) -> Subscription:
+    def decode(cls, path: str, data: bytes) -> TopicCount:
         """
         :raise BadZnode: it cannot be read.
         :raise ConfigError: its filter is not a regular expression that we know.
         """
-        with Reading(path, data, cls.VERSION) as node:
+        with ZnodeReader(path, data, cls.VERSION) as node:
             counts = {str(name): int(count) for name, count in node["subscription"].items()}
             if any(not 0 <= count <= MOST_STREAMS for count in counts.values()):
                 raise ValueError(f"a consumer has 0 to {MOST_STREAMS} streams")
             pattern = str(node.get("pattern", STATIC))
             if pattern == STATIC:
-                return Subscription(counts)
+                return TopicCount(counts)
             if pattern not in _FILTERS or len(counts) != 1:
                 raise ValueError(f"the pattern {pattern!r} with {len(counts)} expressions is not known")
         ((expression, streams),) = counts.items()
-        return Subscription({}, _FILTERS[pattern](expression), streams)
+        return TopicCount({}, _FILTERS[pattern](expression), streams)
 
 
 class OffsetZnode:
@@ -148,5 +148,5 @@ def partitions_of(topic: str, data: bytes) -> tuple[int, ...]:
 
     :raise BadZnode: it cannot be read.
     """
-    with Reading(TopicZnode.path(topic), data, TopicZnode.VERSION) as node:
+    with ZnodeReader(TopicZnode.path(topic), data, TopicZnode.VERSION) as node:
         return tuple(sorted(int(number) for number in node["partitions"]))

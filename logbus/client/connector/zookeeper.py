@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from logbus.metastore.connectstring import ConnectString
-from logbus.metastore.zookeeper import ZooKeeperStore, require_kazoo
+from logbus.metastore.connect_string import ConnectString
+from logbus.metastore.zookeeper_store import ZooKeeperStore, require_kazoo
 
 
 def zookeeper_store(reactor: Any, connect: str, *, session_timeout: float = 6.0) -> ZooKeeperStore:

@@ -29,6 +29,7 @@ Members of consumer groups.
 
 from __future__ import annotations
 
+from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import (
     CommitFailed,
     GroupListener,
@@ -37,8 +38,7 @@ from logbus.client.membership.interface import (
     Membership,
     MembershipFailed,
 )
-from logbus.client.membership.making import membership_of
-from logbus.client.membership.offsets import GroupOffsets
+from logbus.client.membership.protocol_choice import membership_of
 from logbus.client.membership.subscription import Subscription
 
 __all__ = [

@@ -10,7 +10,7 @@ from logbus.client.membership.interface import MembershipFailed
 from logbus.model import TopicPartition
 
 
-class Told(Enum):
+class ListenerEvent(Enum):
     """What a listener can be told of partitions."""
 
     ASSIGNED = "assigned"
@@ -22,7 +22,7 @@ class Told(Enum):
 class Tell:
     """Tell the listener, and say when it is done."""
 
-    what: Told
+    what: ListenerEvent
     partitions: frozenset[TopicPartition]
 
 

@@ -3,7 +3,7 @@ Who reads what in the classic protocol: pure functions that the leader of a grou
 
 All clients of a group must agree on the name and on what members tell each other; the results are those of Kafka's own
 assignors of the same names, as long as racks play no part. See :mod:`~logbus.client.membership.range_assignor`, and
-:mod:`~logbus.client.membership.sticky` for those that look at what members had before.
+:mod:`~logbus.client.membership.sticky_assignor` for those that look at what members had before.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
-from logbus.client.membership.memberdata import MemberSubscription
+from logbus.client.membership.classic_codec import MemberSubscription
 from logbus.client.membership.racks import Assignment, ReplicaRacks
 from logbus.client.membership.range_assignor import assign_range, in_order
-from logbus.client.membership.sticky import assign_cooperatively, assign_sticky, cooperative_data, sticky_data
+from logbus.client.membership.sticky_assignor import assign_cooperatively, assign_sticky, cooperative_data, sticky_data
 from logbus.errors import ConfigError
 from logbus.model import TopicPartition
 
@@ -79,7 +79,7 @@ ASSIGNORS: Mapping[str, Assignor] = {
 """By name."""
 
 
-def assignors_of(names: Sequence[str]) -> tuple[Assignor, ...]:
+def assignors_by_name(names: Sequence[str]) -> tuple[Assignor, ...]:
     """
     The assignors of these names.
 

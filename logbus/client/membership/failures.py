@@ -24,7 +24,7 @@ _ADVICE = {
 }
 
 
-def failure_of(
+def membership_failure(
     code: ErrorCode, group_id: str, group_instance_id: str | None = None, said: str | None = None
 ) -> MembershipFailed:
     """

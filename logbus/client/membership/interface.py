@@ -13,9 +13,9 @@ from typing import Any, Literal, Protocol
 from attrs import field, frozen
 from twisted.internet.defer import Deferred
 
-from logbus.client.groups import CommittedOffset, GroupMetadata
+from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata
 from logbus.client.membership.subscription import Subscription
-from logbus.client.options import InvalidOption, checked, choice, flag, seconds, shown, text
+from logbus.client.validators import InvalidOption, checked, choice, flag, seconds, shown, text
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
@@ -26,12 +26,12 @@ __all__ = [
     "GroupOptions",
     "Membership",
     "MembershipFailed",
-    "Told",
+    "ListenerResult",
 ]
 
 _SENT = checked(seconds, positive=True, is_sent=True)
 
-Told = Awaitable[Any] | None
+ListenerResult = Awaitable[Any] | None
 """What a listener returns: something to wait for, or None."""
 
 
@@ -94,19 +94,19 @@ class GroupListener:
     takes longer than ``max_poll_interval`` costs the membership. One that fails is logged, and the membership goes on.
     """
 
-    def on_assigned(self, partitions: frozenset[TopicPartition]) -> Told:
+    def on_assigned(self, partitions: frozenset[TopicPartition]) -> ListenerResult:
         """These are new. In the classic protocol it is also called with none, when a rebalance brought nothing."""
         return None
 
-    def on_revoked(self, partitions: frozenset[TopicPartition]) -> Told:
+    def on_revoked(self, partitions: frozenset[TopicPartition]) -> ListenerResult:
         """These are given up after this call; what was processed of them can still be committed."""
         return None
 
-    def on_lost(self, partitions: frozenset[TopicPartition]) -> Told:
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> ListenerResult:
         """These may be another's already: nothing can be committed any more. Default: as ``on_revoked``."""
         return self.on_revoked(partitions)
 
-    def on_failed(self, error: LogbusError) -> Told:
+    def on_failed(self, error: LogbusError) -> ListenerResult:
         """
         The membership has ended for a reason that trying again does not help: a :class:`MembershipFailed`.
 

@@ -9,7 +9,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.client.cluster import Cluster
+from logbus.client.cluster.cluster import Cluster
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ErrorCode, LogbusError
 
@@ -74,7 +74,7 @@ class MissingTopics:
     async def _ask(self) -> None:
         topics = self._topics
         try:
-            errors = await self._cluster.ask_about(topics)
+            errors = await self._cluster.refresh_topics(topics)
         except LogbusError as e:
             self._log.debug("group {group}: {error}", group=self._group_id, error=e)
             errors = None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import field, frozen
 
-from logbus.client.membership.memberdata import MemberSubscription
+from logbus.client.membership.classic_codec import MemberSubscription
 from logbus.model import TopicPartition
 
 ReplicaRacks = Mapping[TopicPartition, frozenset[str]]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import define, field
 
-from logbus.client.membership.memberdata import MemberSubscription
+from logbus.client.membership.classic_codec import MemberSubscription
 from logbus.client.membership.racks import Assignment, Racks, ReplicaRacks, racks_of
 from logbus.model import TopicPartition
 

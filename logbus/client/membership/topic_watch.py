@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from twisted.internet.interfaces import IDelayedCall
 
-from logbus.client.cluster import Cluster
+from logbus.client.cluster.cluster import Cluster
 from logbus.client.membership.subscription import Subscription
 from logbus.model import TopicPartition
 
@@ -40,7 +40,7 @@ class TopicWatch:
     async def count(self, topics: Iterable[str]) -> dict[str, int]:
         """How many partitions topics have; 0: there is no such topic."""
         names = sorted(set(topics))
-        errors = await self._cluster.ask_about(names) if names else {}
+        errors = await self._cluster.refresh_topics(names) if names else {}
         known = {name: self._cluster.known(name) for name in names if errors.get(name) is None}
         return {name: 0 if (topic := known.get(name)) is None else len(topic.partitions) for name in names}
 
@@ -75,7 +75,7 @@ class TopicWatch:
             return "partitions have replicas in other racks"
         return None
 
-    def look_later(self) -> None:
+    def schedule_check(self) -> None:
         """Look again after a while, sooner if something is missing."""
         self.stop()
         seconds = self._max_age if all(self.counts.values()) else min(MISSING_AGE, self._max_age)

@@ -17,7 +17,7 @@ BATCH_OPERATIONS = 1200
 """Of one transaction, unless one group has more: an embedded store applies them all in one turn of the reactor."""
 
 
-class Deposed(LogbusError):
+class ControllerMoved(LogbusError):
     """Another broker is the controller now: nothing was written (Kafka: ControllerMovedException)."""
 
 
@@ -58,7 +58,7 @@ class Fence:
             await self.store.multi([Check(CONTROLLER_EPOCH, self.token), *ops])
         except MultiFailed as failed:
             if failed.index == 0:
-                raise Deposed(f"the controller epoch is another one: {failed.error}") from None
+                raise ControllerMoved(f"the controller epoch is another one: {failed.error}") from None
             raise
 
 

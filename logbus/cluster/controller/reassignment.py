@@ -17,8 +17,8 @@ from collections.abc import Collection, Sequence
 
 from attrs import evolve, frozen
 
-from logbus.cluster.controller.election import NO_LEADER, Election, Situation, narrowed
-from logbus.cluster.controller.state import PartitionRecord
+from logbus.cluster.controller.controller_context import PartitionRecord
+from logbus.cluster.controller.leader_election import NO_LEADER, ElectionResult, Situation, restricted_to
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
@@ -34,7 +34,7 @@ class Move:
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
-    election: Election | None = None
+    election: ElectionResult | None = None
 
 
 def move_to(
@@ -59,11 +59,11 @@ def move_to(
         replicas,
         tuple(one for one in replicas if one not in origin),
         tuple(one for one in replicas if one not in target),
-        narrowed(now, replicas),
+        restricted_to(now, replicas),
     )
 
 
-def moved_back(name: TopicPartition, record: PartitionRecord, now: Situation) -> Move:
+def cancelled_move(name: TopicPartition, record: PartitionRecord, now: Situation) -> Move:
     """
     Cancel a move.
 
@@ -71,7 +71,7 @@ def moved_back(name: TopicPartition, record: PartitionRecord, now: Situation) ->
     """
     if not record.reassigning:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned")
-    return Move(record.origin, election=narrowed(now, record.origin))
+    return Move(record.origin, election=restricted_to(now, record.origin))
 
 
 def finished(record: PartitionRecord, now: Situation) -> Move | None:
@@ -82,7 +82,7 @@ def finished(record: PartitionRecord, now: Situation) -> Move | None:
         return None
     if len(staying) < now.rules.enough(len(target)) or not staying:
         return None
-    election = narrowed(now, target)
+    election = restricted_to(now, target)
     if election is not None and election.result.leader == NO_LEADER:
         return None
     return Move(target, election=election)

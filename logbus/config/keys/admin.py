@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logbus.config.keys.declare import CLUSTER, boolean, key, texts
-from logbus.config.listeners import HTTP, ListenerAddress, http_listener_list
+from logbus.config.listener_address import HTTP, ListenerAddress, http_listener_list
 
 ADMIN_LISTENERS = key(
     http_listener_list(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logbus.config import kinds
-from logbus.config.key import Fallback
+from logbus.config.config_key import Fallback
 from logbus.config.keys.declare import boolean, int32, int64, key, optional_text, same, secret, text
 
 NODE_ID = int32("node.id", 0, "Another name for ``broker.id``.", at_least=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from logbus.config import kinds
 from logbus.config.keys.declare import CLUSTER, int32, int64, key, optional_text, same
 from logbus.config.kinds import INT_MAX
-from logbus.config.listeners import ListenerAddress, listener_list
+from logbus.config.listener_address import ListenerAddress, listener_list
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from logbus.config.key import Key
+from logbus.config.config_key import ConfigKey
 from logbus.config.keys.declare import CLUSTER, boolean, choice, decimal, int32, int64, same, text, times
 from logbus.config.kinds import INT_MAX, LONG_MAX, ConfigType, integer, optional
 
@@ -74,7 +74,7 @@ LOG_SEGMENT_DELETE_DELAY_MS = int64(
 LOG_RETENTION_HOURS = int32(
     "log.retention.hours", 168, "Like ``log.retention.ms``, in hours; −1: no limit.", at_least=-1
 )
-LOG_RETENTION_MINUTES: Key[int | None] = Key(
+LOG_RETENTION_MINUTES: ConfigKey[int | None] = ConfigKey(
     "log.retention.minutes",
     optional(integer(ConfigType.INT, -1, INT_MAX)),
     None,

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from logbus.coordination.consumer.partitions import NOTHING, Partitions, TopicId, from_pairs
-from logbus.coordination.consumer.uniform import Shares, share_by_wish, share_equally
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, from_pairs
+from logbus.coordination.consumer.uniform_assignor import Shares, share_by_wish, share_equally
 
-Wishes = Mapping[str, frozenset[TopicId]]
+MemberSubscriptions = Mapping[str, frozenset[TopicId]]
 """The topics that each member is subscribed to, all of which exist. The order of the members is part of the input."""
 
-Assignor = Callable[[Wishes, Mapping[TopicId, int], Mapping[str, Partitions]], dict[str, Partitions]]
+Assignor = Callable[[MemberSubscriptions, Mapping[TopicId, int], Mapping[str, Partitions]], dict[str, Partitions]]
 """Takes subscriptions, the number of partitions of each topic, and the present targets; returns the new targets."""
 
 
-def uniform(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str, Partitions]) -> dict[str, Partitions]:
-    """Assign equal shares, and move few partitions: see :mod:`logbus.coordination.consumer.uniform`."""
+def uniform(
+    wishes: MemberSubscriptions, topics: Mapping[TopicId, int], targets: Mapping[str, Partitions]
+) -> dict[str, Partitions]:
+    """Assign equal shares, and move few partitions: see :mod:`logbus.coordination.consumer.uniform_assignor`."""
     order = list(wishes)
     wanted_by = _wanted_by(wishes)
     kept: Shares = {member: [] for member in order}
     taken: set[tuple[TopicId, int]] = set()
     for member in order:
-        for topic_id, numbers in sorted(targets.get(member, NOTHING).items()):
+        for topic_id, numbers in sorted(targets.get(member, NO_PARTITIONS).items()):
             if topic_id in wishes[member]:
                 for number in sorted(numbers):
                     partition = (topic_id, number)
@@ -44,7 +46,9 @@ def uniform(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str,
     return {member: from_pairs(partitions) for member, partitions in kept.items()}
 
 
-def ranges(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str, Partitions]) -> dict[str, Partitions]:
+def range_assignor(
+    wishes: MemberSubscriptions, topics: Mapping[TopicId, int], targets: Mapping[str, Partitions]
+) -> dict[str, Partitions]:
     """
     Assign a contiguous range of each topic's partitions to each of its members; if uneven, the first get one more.
 
@@ -64,7 +68,7 @@ def ranges(wishes: Wishes, topics: Mapping[TopicId, int], targets: Mapping[str, 
     return dict(shares)
 
 
-def _wanted_by(wishes: Wishes) -> dict[TopicId, Sequence[str]]:
+def _wanted_by(wishes: MemberSubscriptions) -> dict[TopicId, Sequence[str]]:
     different = set(wishes.values())
     if len(different) == 1:
         order = list(wishes)
@@ -76,7 +80,7 @@ def _wanted_by(wishes: Wishes) -> dict[TopicId, Sequence[str]]:
     return dict(wanted_by)
 
 
-ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": ranges}
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": range_assignor}
 """By the names that clients use (``group.remote.assignor``); the first one is the default."""
 
 DEFAULT_ASSIGNOR = next(iter(ASSIGNORS))

@@ -10,19 +10,24 @@ from __future__ import annotations
 
 from enum import Enum
 
-from logbus.coordination.consumer.embedded import read_assignment, read_subscription, version_of, write_assignment
-from logbus.coordination.consumer.group import ConsumerGroup
-from logbus.coordination.consumer.member import ClassicProtocols, Member, Position
-from logbus.coordination.consumer.partitions import from_pairs, pairs
-from logbus.coordination.group import ClassicGroup
-from logbus.coordination.igroup import Change
-from logbus.coordination.members import Member as ClassicMember
+from logbus.coordination.classic.classic_group import ClassicGroup
+from logbus.coordination.classic.members import ClassicGroupMember as ClassicMember
+from logbus.coordination.consumer.consumer_group import ConsumerGroup
+from logbus.coordination.consumer.consumer_group_member import ClassicProtocols, ConsumerGroupMember, MemberPosition
+from logbus.coordination.consumer.consumer_protocol import (
+    read_assignment,
+    read_subscription,
+    usable_version,
+    write_assignment,
+)
+from logbus.coordination.consumer.partition_sets import from_pairs, pairs
+from logbus.coordination.group import Change
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from logbus.wire.messages.group_log import GroupMemberMetadata, GroupMetadataKey, GroupMetadataValue
 
 
-class MigrationPolicy(Enum):
+class ConsumerGroupMigrationPolicy(Enum):
     """The values of ``group.consumer.migration.policy`` (Kafka: ConsumerGroupMigrationPolicy)."""
 
     DISABLED = "disabled"
@@ -33,12 +38,12 @@ class MigrationPolicy(Enum):
     @property
     def up(self) -> bool:
         """Whether classic groups may become consumer groups."""
-        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+        return self in (ConsumerGroupMigrationPolicy.UPGRADE, ConsumerGroupMigrationPolicy.BIDIRECTIONAL)
 
     @property
     def down(self) -> bool:
         """Whether consumer groups may become classic groups."""
-        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+        return self in (ConsumerGroupMigrationPolicy.DOWNGRADE, ConsumerGroupMigrationPolicy.BIDIRECTIONAL)
 
 
 def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Change]:
@@ -63,18 +68,18 @@ def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Cha
         assigned = from_pairs(partition for partition in pairs(had) if ledger.is_free(*partition))
         ledger.set_member(member.member_id, member)
         ledger.set_target(member.member_id, assigned)
-        ledger.set_position(member.member_id, Position(classic.generation, classic.generation, assigned=assigned))
+        ledger.set_position(member.member_id, MemberPosition(classic.generation, classic.generation, assigned=assigned))
     ledger.set_target_epoch(classic.generation)
     group.activate(now)
     return [*classic.tombstones(), *ledger.written()]
 
 
-def _upgraded(one: ClassicMember) -> Member:
+def _upgraded(one: ClassicMember) -> ConsumerGroupMember:
     """:raise DecodeError: the member is not a consumer."""
     if not one.protocols:
         raise DecodeError("it supports no protocol")
     subscription = read_subscription(one.protocols[0][1])
-    return Member(
+    return ConsumerGroupMember(
         member_id=one.member_id,
         instance_id=one.instance_id,
         rack_id=subscription.rack_id,
@@ -86,7 +91,7 @@ def _upgraded(one: ClassicMember) -> Member:
     )
 
 
-def downgraded(group: ConsumerGroup, now_ms: int) -> tuple[list[Change], GroupMetadataValue]:
+def downgrade(group: ConsumerGroup, now_ms: int) -> tuple[list[Change], GroupMetadataValue]:
     """
     The records that turn a group whose members all use the classic protocol into a classic group, and the last value.
     """
@@ -113,7 +118,7 @@ def downgraded(group: ConsumerGroup, now_ms: int) -> tuple[list[Change], GroupMe
                 session_timeout=classic.session_timeout_ms,
                 subscription=dict(classic.protocols).get(protocol, b""),
                 assignment=write_assignment(
-                    ledger.position(member.member_id).assigned, group.topics, version_of(classic.protocols[0][1])
+                    ledger.position(member.member_id).assigned, group.topics, usable_version(classic.protocols[0][1])
                 ),
             )
             for member, classic in classics

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from logbus.coordination.consumer.member import MemberState, Position
-from logbus.coordination.consumer.partitions import (
-    NOTHING,
+from logbus.coordination.consumer.consumer_group_member import MemberPosition, MemberState
+from logbus.coordination.consumer.partition_sets import (
+    NO_PARTITIONS,
     Partitions,
     TopicId,
     difference,
@@ -35,8 +35,8 @@ IsFree = Callable[[TopicId, int], bool]
 
 
 def reconcile(
-    position: Position, target_epoch: int, target: Partitions, owned: Partitions | None, is_free: IsFree
-) -> Position:
+    position: MemberPosition, target_epoch: int, target: Partitions, owned: Partitions | None, is_free: IsFree
+) -> MemberPosition:
     """
     The position after a heartbeat.
 
@@ -71,15 +71,22 @@ def still_owned(partitions: Partitions, owned: Partitions | None) -> bool:
 
 
 def _advance(
-    position: Position, epoch: int, target_epoch: int, target: Partitions, owned: Partitions | None, is_free: IsFree
-) -> Position:
+    position: MemberPosition,
+    epoch: int,
+    target_epoch: int,
+    target: Partitions,
+    owned: Partitions | None,
+    is_free: IsFree,
+) -> MemberPosition:
     kept = intersection(position.assigned, target)
     revoking = difference(position.assigned, kept)
     if still_owned(revoking, owned):
-        return Position(epoch, position.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        return MemberPosition(epoch, position.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     missing = difference(target, kept)
-    available = from_pairs(partition for partition in pairs(missing) if is_free(*partition)) if missing else NOTHING
+    available = (
+        from_pairs(partition for partition in pairs(missing) if is_free(*partition)) if missing else NO_PARTITIONS
+    )
     state = MemberState.STABLE if available == missing else MemberState.UNRELEASED_PARTITIONS
     if not available and (state, target_epoch, kept) == (position.state, position.epoch, position.assigned):
         return position
-    return Position(target_epoch, position.epoch, state, union(kept, available))
+    return MemberPosition(target_epoch, position.epoch, state, union(kept, available))

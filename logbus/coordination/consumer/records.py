@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from logbus.coordination.consumer.member import ClassicProtocols, Member, MemberState, Position
-from logbus.coordination.consumer.partitions import Partitions, from_wire
-from logbus.coordination.igroup import Change
+from logbus.coordination.consumer.consumer_group_member import (
+    ClassicProtocols,
+    ConsumerGroupMember,
+    MemberPosition,
+    MemberState,
+)
+from logbus.coordination.consumer.partition_sets import Partitions, from_wire
+from logbus.coordination.group import Change
 from logbus.wire.messages.group_log import (
     AssignedTopicPartitions,
     ClassicMemberMetadata,
@@ -44,7 +49,7 @@ def target(group_id: str, member_id: str, partitions: Partitions | None) -> Chan
     return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value
 
 
-def position(group_id: str, member_id: str, where: Position | None) -> Change:
+def position(group_id: str, member_id: str, where: MemberPosition | None) -> Change:
     """The record of a member's position."""
     value = None
     if where is not None:
@@ -58,10 +63,10 @@ def position(group_id: str, member_id: str, where: Position | None) -> Change:
     return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value
 
 
-def read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position:
+def read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> MemberPosition:
     """The position in a record; an unknown state becomes UNKNOWN."""
     known = value.state in MemberState.__members__.values()
-    return Position(
+    return MemberPosition(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState(value.state) if known else MemberState.UNKNOWN,
@@ -70,7 +75,7 @@ def read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Position:
     )
 
 
-def member(group_id: str, member_id: str, wants: Member | None) -> Change:
+def member(group_id: str, member_id: str, wants: ConsumerGroupMember | None) -> Change:
     """The record of a member."""
     value = None
     if wants is not None:
@@ -88,10 +93,10 @@ def member(group_id: str, member_id: str, wants: Member | None) -> Change:
     return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value
 
 
-def read_member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Member:
+def read_member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> ConsumerGroupMember:
     """The member in a record."""
     classic = value.classic_member_metadata
-    return Member(
+    return ConsumerGroupMember(
         member_id=member_id,
         instance_id=value.instance_id,
         rack_id=value.rack_id,

@@ -16,7 +16,7 @@ A small client that blocks, for Spark's drivers and workers: no reactor, no sock
 
 from logbus.pipeline.blocking.brokers import Brokers, brokers_for
 from logbus.pipeline.blocking.connection import Connection
-from logbus.pipeline.blocking.offsets import EARLIEST, LATEST, OffsetAt
-from logbus.pipeline.blocking.settings import Settings
+from logbus.pipeline.blocking.connection_settings import ConnectionSettings
+from logbus.pipeline.blocking.list_offsets import EARLIEST, LATEST, OffsetAndTimestamp
 
-__all__ = ["EARLIEST", "LATEST", "Brokers", "Connection", "OffsetAt", "Settings", "brokers_for"]
+__all__ = ["EARLIEST", "LATEST", "Brokers", "Connection", "OffsetAndTimestamp", "ConnectionSettings", "brokers_for"]

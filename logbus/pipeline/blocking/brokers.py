@@ -12,20 +12,20 @@ from collections.abc import Iterable, Mapping
 
 from attrs import evolve
 
-from logbus.client.topics import Node, Partition, Topic, newest, topic_of
+from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, newest
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.connection import Connection
-from logbus.pipeline.blocking.memory import Memory
-from logbus.pipeline.blocking.offsets import OffsetAt, list_offsets
-from logbus.pipeline.blocking.pool import Pool
-from logbus.pipeline.blocking.retry import api_error, until_done
-from logbus.pipeline.blocking.settings import Settings
+from logbus.pipeline.blocking.connection_pool import ConnectionPool
+from logbus.pipeline.blocking.connection_settings import ConnectionSettings
+from logbus.pipeline.blocking.list_offsets import OffsetAndTimestamp, list_offsets
+from logbus.pipeline.blocking.receive_buffers import ReceiveBuffers
+from logbus.pipeline.blocking.retry import api_error, with_retries
 from logbus.pipeline.errors import Disconnected, Unreachable
 from logbus.wire.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-__all__ = ["GROUP", "TRANSACTION", "Brokers", "Node", "Topic", "brokers_for"]
+__all__ = ["GROUP", "TRANSACTION", "Brokers", "Node", "TopicMetadata", "brokers_for"]
 
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have coordinators (FindCoordinator's key types)."""
@@ -43,19 +43,19 @@ class Brokers:
     :ivar memory: buffers that large responses are read into.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
-        self.memory = Memory()
+        self.memory = ReceiveBuffers()
         self.nodes: Mapping[int, Node] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicMetadata] = {}
         self._coordinators: dict[tuple[int, str], Node] = {}
-        self._pool = Pool(settings)
+        self._pool = ConnectionPool(settings)
 
     # Metadata.
 
-    def metadata(self, topics: Iterable[str] | None = None) -> dict[str, Topic]:
+    def metadata(self, topics: Iterable[str] | None = None) -> dict[str, TopicMetadata]:
         """
         Topics as the brokers describe them now.
 
@@ -65,9 +65,9 @@ class Brokers:
         :raises Unreachable: no broker answers.
         """
         names = None if topics is None else sorted(set(topics))
-        return until_done(self.settings, lambda: self._ask_metadata(names))
+        return with_retries(self.settings, lambda: self._ask_metadata(names))
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> TopicMetadata:
         """
         A topic, from the cached metadata or by one request.
 
@@ -80,7 +80,7 @@ class Brokers:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return known
 
-    def led(self, partition: TopicPartition) -> Partition:
+    def led(self, partition: TopicPartition) -> PartitionMetadata:
         """
         A partition with its leader and leader epoch, from the cached metadata or by one request.
 
@@ -205,9 +205,9 @@ class Brokers:
 
     def offsets(
         self, wanted: Mapping[TopicPartition, int], committed: bool = False, seconds: float | None = None
-    ) -> dict[TopicPartition, OffsetAt]:
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """
-        The first offsets at or after times: see :func:`~logbus.pipeline.blocking.offsets.list_offsets`.
+        The first offsets at or after times: see :func:`~logbus.pipeline.blocking.list_offsets.list_offsets`.
 
         :param seconds: for how long to retry; default: as the settings say.
         """
@@ -223,7 +223,7 @@ class Brokers:
 
     # Requests.
 
-    def _ask_metadata(self, names: list[str] | None) -> dict[str, Topic]:
+    def _ask_metadata(self, names: list[str] | None) -> dict[str, TopicMetadata]:
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         response: MetadataResponse = self.any().request(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         if response.error_code:
@@ -238,7 +238,7 @@ class Brokers:
                 continue
             if each.error_code:
                 raise api_error(each.error_code, f"topic {name!r}")
-            found[name] = self._topics[name] = newest(self._topics.get(name), topic_of(each))
+            found[name] = self._topics[name] = newest(self._topics.get(name), decode_topic(each))
         return found
 
     def _find_coordinator(self, kind: int, key: str) -> Node:
@@ -255,12 +255,12 @@ class Brokers:
         return Node(answer.node_id, answer.host, answer.port)
 
 
-_BROKERS: dict[Settings, Brokers] = {}
+_BROKERS: dict[ConnectionSettings, Brokers] = {}
 
 # Connections belong to the process that opened them: a forked child starts without any, and closes its copies.
 os.register_at_fork(after_in_child=_BROKERS.clear)
 
 
-def brokers_for(settings: Settings) -> Brokers:
+def brokers_for(settings: ConnectionSettings) -> Brokers:
     """This process's :class:`Brokers` for ``settings``; kept, since a Spark worker runs many tasks."""
     return _BROKERS.get(settings) or _BROKERS.setdefault(settings, Brokers(settings))

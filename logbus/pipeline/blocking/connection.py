@@ -15,18 +15,18 @@ from typing import Any
 
 from logbus import __version__
 from logbus.errors import ApiError, ErrorCode, ProtocolError
-from logbus.pipeline.blocking import sasl, security
-from logbus.pipeline.blocking.memory import Memory
+from logbus.pipeline.blocking import sasl, tls
+from logbus.pipeline.blocking.connection_settings import ConnectionSettings, SaslSettings
+from logbus.pipeline.blocking.receive_buffers import ReceiveBuffers
 from logbus.pipeline.blocking.retry import api_error
-from logbus.pipeline.blocking.settings import Sasl, Settings
 from logbus.pipeline.errors import AuthenticationFailed, Disconnected, RequestTimedOut
-from logbus.records.slices import joined
+from logbus.records.file_slice import joined
 from logbus.wire.connection import ClientConnection, api_key_of
-from logbus.wire.framing import describe_bad_length
+from logbus.wire.frame_buffer import describe_bad_length
 from logbus.wire.messages import API_NAMES, api
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from logbus.wire.versions import VersionRange
+from logbus.wire.version_range import VersionRange
 
 RESPONSE_MAX_BYTES = 256 << 20
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
@@ -47,7 +47,7 @@ class Connection:
     :raises AuthenticationFailed: the broker rejects the credentials, or its certificate is not trusted.
     """
 
-    def __init__(self, settings: Settings, host: str, port: int) -> None:
+    def __init__(self, settings: ConnectionSettings, host: str, port: int) -> None:
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.versions: Mapping[int, VersionRange] = {}
         self.features: Mapping[str, int] = {}
@@ -103,7 +103,7 @@ class Connection:
         timeout: float | None = None,
         *,
         version: int | None = None,
-        memory: Memory | None = None,
+        memory: ReceiveBuffers | None = None,
     ) -> Any:
         """
         Send a request, and wait for the response.
@@ -146,7 +146,7 @@ class Connection:
             self._write(joined(parts), deadline)
         self.used = time.monotonic()
 
-    def receive(self, timeout: float | None = None, memory: Memory | None = None) -> Any:
+    def receive(self, timeout: float | None = None, memory: ReceiveBuffers | None = None) -> Any:
         """
         The response to the oldest request that has none yet.
 
@@ -195,7 +195,7 @@ class Connection:
 
     # Connecting, ApiVersions, SASL.
 
-    def _connected(self, settings: Settings, host: str, port: int, deadline: float) -> socket.socket:
+    def _connected(self, settings: ConnectionSettings, host: str, port: int, deadline: float) -> socket.socket:
         raw = None
         try:
             raw = socket.create_connection((host, port), timeout=_left(deadline))
@@ -208,7 +208,7 @@ class Connection:
             if settings.tls is None:
                 return raw
             raw.settimeout(_left(deadline))
-            return security.context(settings.tls).wrap_socket(raw, server_hostname=host)
+            return tls.ssl_context(settings.tls).wrap_socket(raw, server_hostname=host)
         except BaseException as e:
             if raw is not None:
                 raw.close()
@@ -239,7 +239,7 @@ class Connection:
         response: ApiVersionsResponse = self.request(request, _left(deadline), version=version)
         return response
 
-    def _authenticate(self, who: Sasl, deadline: float) -> None:
+    def _authenticate(self, who: SaslSettings, deadline: float) -> None:
         answer = self.request(SaslHandshakeRequest(mechanism=who.mechanism), _left(deadline), version=1)
         if answer.error_code:
             enabled = ", ".join(answer.mechanisms) or "none"

@@ -10,7 +10,7 @@ from typing import TypeVar
 from attrs import define, field
 
 from logbus.errors import ApiError, error_of
-from logbus.pipeline.blocking.settings import Settings
+from logbus.pipeline.blocking.connection_settings import ConnectionSettings
 from logbus.pipeline.errors import Disconnected, Unreachable
 
 T = TypeVar("T")
@@ -36,20 +36,20 @@ def api_error(code: int, what: str, message: str | None = None) -> ApiError:
 
 
 @define
-class Patience:
+class RetryTimer:
     """
     Counts failed attempts and waits between them, with exponential backoff and jitter, until a deadline.
 
     :ivar attempt: failed attempts so far.
     """
 
-    settings: Settings
+    settings: ConnectionSettings
     deadline: float
     sleep: Callable[[float], None] = time.sleep
     attempt: int = field(default=0, init=False)
 
     @classmethod
-    def of(cls, settings: Settings, seconds: float | None = None) -> Patience:
+    def of(cls, settings: ConnectionSettings, seconds: float | None = None) -> RetryTimer:
         """
         A timer that starts now.
 
@@ -76,13 +76,13 @@ class Patience:
         self.deadline = time.monotonic() + self.settings.patience
 
 
-def until_done(settings: Settings, ask: Callable[[], T], seconds: float | None = None) -> T:
+def with_retries(settings: ConnectionSettings, ask: Callable[[], T], seconds: float | None = None) -> T:
     """
     Call ``ask`` until it succeeds or raises an error that is not retriable.
 
     :param seconds: for how long; default: as the settings say.
     """
-    patience = Patience.of(settings, seconds)
+    patience = RetryTimer.of(settings, seconds)
     while True:
         try:
             return ask()

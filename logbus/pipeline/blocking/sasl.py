@@ -26,7 +26,7 @@ def conversation(mechanism: str, username: str, password: str, nonce: str) -> Co
     """
     Begin an exchange.
 
-    :param mechanism: one of :data:`logbus.pipeline.blocking.settings.MECHANISMS`.
+    :param mechanism: one of :data:`logbus.pipeline.blocking.connection_settings.MECHANISMS`.
     :param nonce: random text, for SCRAM: printable, without commas.
     """
     if mechanism == "PLAIN":

@@ -1,8 +1,8 @@
 """
 A producer's requests to coordinators: InitProducerId, AddPartitionsToTxn, TxnOffsetCommit, EndTxn and OffsetFetch.
 
-All of them can be retried, since coordinators recognize a repeated request. :attr:`Identity.is_second` says whether the
-cluster uses the second transaction protocol (KIP-890, ``transaction.version`` 2).
+All of them can be retried, since coordinators recognize a repeated request. :attr:`ProducerIdentity.is_second` says
+whether the cluster uses the second transaction protocol (KIP-890, ``transaction.version`` 2).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from attrs import frozen
 
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
-from logbus.pipeline.blocking.asking import ask_coordinator, forgetting, patiently
 from logbus.pipeline.blocking.brokers import GROUP, TRANSACTION, Brokers
+from logbus.pipeline.blocking.coordinator_requests import ask_with_retries, forget_on_error, send_to_coordinator
 from logbus.pipeline.blocking.retry import api_error, is_retriable
-from logbus.pipeline.errors import Fenced, OptionError, TransactionLost
+from logbus.pipeline.errors import OptionError, ProducerFenced, TransactionLost
 from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -47,7 +47,7 @@ _GROUPS, _TOPIC_IDS = 8, 10
 
 
 @frozen
-class Identity:
+class ProducerIdentity:
     """
     A producer id with its epoch (Kafka: ProducerIdAndEpoch), and the transactional id.
 
@@ -63,7 +63,7 @@ class Identity:
 
 
 @frozen
-class Committed:
+class OffsetAndMetadata:
     """
     A committed offset of a group.
 
@@ -75,12 +75,14 @@ class Committed:
     metadata: str
 
 
-def failure_of(error: ApiError, transactional_id: str | None) -> Exception:
+def transaction_error(error: ApiError, transactional_id: str | None) -> Exception:
     """The pipeline's exception for an error of a transactional producer; other errors are returned as they are."""
     if transactional_id is None:
         return error
     if error.code in _FENCED:
-        return Fenced(f"transactional id {transactional_id!r} was taken over by a newer attempt: {error.message}")
+        return ProducerFenced(
+            f"transactional id {transactional_id!r} was taken over by a newer attempt: {error.message}"
+        )
     if error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
         return OptionError(
             f"option 'kafka.transaction.timeout.ms': {error.message}; it takes no more than the brokers' "
@@ -94,7 +96,7 @@ def failure_of(error: ApiError, transactional_id: str | None) -> Exception:
     return error
 
 
-def begin_numbering(brokers: Brokers, seconds: float | None = None) -> Identity:
+def init_producer_id(brokers: Brokers, seconds: float | None = None) -> ProducerIdentity:
     """
     Get a producer id for idempotent writes (InitProducerId without a transactional id).
 
@@ -109,11 +111,13 @@ def begin_numbering(brokers: Brokers, seconds: float | None = None) -> Identity:
             raise api_error(response.error_code, "a producer id")
         return response
 
-    answer = patiently(brokers, ask, lambda error: None, seconds)
-    return Identity(answer.producer_id, answer.producer_epoch)
+    answer = ask_with_retries(brokers, ask, lambda error: None, seconds)
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
 
-def take_over(brokers: Brokers, transactional_id: str, timeout: float, seconds: float | None = None) -> Identity:
+def init_transactions(
+    brokers: Brokers, transactional_id: str, timeout: float, seconds: float | None = None
+) -> ProducerIdentity:
     """
     Get the producer id of a transactional id (InitProducerId; Kafka: initTransactions). Earlier producers with this id
     are fenced, and their open transactions aborted.
@@ -124,11 +128,11 @@ def take_over(brokers: Brokers, transactional_id: str, timeout: float, seconds: 
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(timeout * 1000))
     answer, features = _of_coordinator(brokers, transactional_id, request, _code_of, seconds)
     is_second = features.get("transaction.version", 0) >= _SECOND
-    return Identity(answer.producer_id, answer.producer_epoch, transactional_id, is_second)
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch, transactional_id, is_second)
 
 
-def add_partitions(
-    brokers: Brokers, identity: Identity, partitions: Iterable[TopicPartition], seconds: float | None = None
+def add_partitions_to_txn(
+    brokers: Brokers, identity: ProducerIdentity, partitions: Iterable[TopicPartition], seconds: float | None = None
 ) -> None:
     """
     Add partitions to the transaction before anything is sent there; needed in the first protocol only.
@@ -147,11 +151,11 @@ def add_partitions(
     _of_coordinator(brokers, identity.transactional_id or "", request, _worst_of_partitions, seconds, _BY_CLIENTS)
 
 
-def add_offset(
+def add_offset_to_txn(
     brokers: Brokers,
-    identity: Identity,
+    identity: ProducerIdentity,
     group: str,
-    committed: Committed,
+    committed: OffsetAndMetadata,
     seconds: float | None = None,
 ) -> None:
     """
@@ -183,12 +187,12 @@ def add_offset(
     )
     highest = None if identity.is_second else 4
     try:
-        ask_coordinator(brokers, GROUP, group, request, _worst_of_offsets, seconds, highest)
+        send_to_coordinator(brokers, GROUP, group, request, _worst_of_offsets, seconds, highest)
     except ApiError as e:
-        raise failure_of(e, identity.transactional_id) from None
+        raise transaction_error(e, identity.transactional_id) from None
 
 
-def end(brokers: Brokers, identity: Identity, *, commit: bool, seconds: float | None = None) -> None:
+def end_txn(brokers: Brokers, identity: ProducerIdentity, *, commit: bool, seconds: float | None = None) -> None:
     """
     Commit or abort a transaction (EndTxn). Once this returns, the outcome is durable.
 
@@ -206,7 +210,7 @@ def end(brokers: Brokers, identity: Identity, *, commit: bool, seconds: float | 
     _of_coordinator(brokers, identity.transactional_id or "", request, _code_of, seconds, highest)
 
 
-def committed_offsets(brokers: Brokers, group: str, seconds: float | None = None) -> list[Committed]:
+def committed_offsets(brokers: Brokers, group: str, seconds: float | None = None) -> list[OffsetAndMetadata]:
     """All committed offsets of a group; offsets in open transactions are waited for (KIP-447)."""
 
     def ask() -> OffsetFetchResponse:
@@ -223,11 +227,11 @@ def committed_offsets(brokers: Brokers, group: str, seconds: float | None = None
                 raise api_error(code, f"group {group!r}")
         return response
 
-    answer = patiently(brokers, ask, forgetting(brokers, GROUP, group), seconds)
+    answer = ask_with_retries(brokers, ask, forget_on_error(brokers, GROUP, group), seconds)
     topics = [(each.name, each.partitions) for each in answer.topics]
     topics += [(each.name, each.partitions) for group in answer.groups for each in group.topics]
     return [
-        Committed(TopicPartition(name, each.partition_index), each.committed_offset, each.metadata or "")
+        OffsetAndMetadata(TopicPartition(name, each.partition_index), each.committed_offset, each.metadata or "")
         for name, partitions in topics
         for each in partitions
         if each.committed_offset >= 0
@@ -246,9 +250,9 @@ def _of_coordinator(
     highest: int | None = None,
 ) -> tuple[Any, Any]:
     try:
-        return ask_coordinator(brokers, TRANSACTION, transactional_id, request, code_of, seconds, highest)
+        return send_to_coordinator(brokers, TRANSACTION, transactional_id, request, code_of, seconds, highest)
     except ApiError as e:
-        raise failure_of(e, transactional_id) from None
+        raise transaction_error(e, transactional_id) from None
 
 
 def _code_of(answer: Any) -> int:

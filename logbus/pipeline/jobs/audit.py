@@ -2,8 +2,8 @@
 The audit job: compares the counts of producers, of consumers and of tables in the lake.
 
 Producers and consumers count records by topic and time window, and publish the counts as monitoring events
-(:mod:`logbus.client.audit_events`). This job counts the tables' rows by the same windows. Counts show how many records
-are missing, not which ones. For tables the job also counts rows with an offset that another row has.
+(:mod:`logbus.client.audit.monitoring_event`). This job counts the tables' rows by the same windows. Counts show how
+many records are missing, not which ones. For tables the job also counts rows with an offset that another row has.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, evolve, field, frozen
 
-from logbus.client.audit_check import Comparison, Ledger, Verdict
-from logbus.client.audit_events import AUDIT_TOPIC, DEFAULT_WINDOW_MS, PRODUCER, MonitoringEvent
+from logbus.client.audit.audit_comparison import AuditComparison, AuditTotals, AuditVerdict
+from logbus.client.audit.monitoring_event import AUDIT_TOPIC, DEFAULT_WINDOW_MS, PRODUCER, MonitoringEvent
 from logbus.errors import ApiError
+from logbus.pipeline.blocking.schema_registry import RegistryClient
 from logbus.pipeline.errors import OptionError, PipelineError
-from logbus.pipeline.jobs.audit_sums import added_up
+from logbus.pipeline.jobs.audit_event_sums import sum_events
 from logbus.pipeline.jobs.audit_tables import TableCount, count_table, open_table
-from logbus.pipeline.jobs.registry import Registry
-from logbus.pipeline.jobs.stopping import stoppable
-from logbus.pipeline.jobs.times import time_text
-from logbus.pipeline.jobs.watching import Watch
-from logbus.pipeline.source.lookup import Lookup
-from logbus.pipeline.source.options import read as read_options
+from logbus.pipeline.jobs.cancellation import stoppable
+from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.time_text import time_text
+from logbus.pipeline.source.offset_reader import OffsetReader
+from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ class AuditOptions:
     grace: float = 120.0
     measure: str = PRODUCER
     expected: Sequence[tuple[str, str]] = ()
-    registry: Registry | None = None
+    registry: RegistryClient | None = None
 
     def __attrs_post_init__(self) -> None:
         given = {name.lower() for name in self.source}
@@ -105,7 +105,7 @@ class AuditReport:
     :ivar unreadable: records that are no monitoring events;  ``problem``: the error of the first.
     """
 
-    comparisons: list[Comparison] = field(factory=list)
+    comparisons: list[AuditComparison] = field(factory=list)
     doubled: dict[str, dict[str, int]] = field(factory=dict)
     unknown: list[str] = field(factory=list)
     notes: dict[str, list[str]] = field(factory=dict)
@@ -117,13 +117,13 @@ class AuditReport:
     @property
     def has_loss(self) -> bool:
         """Whether records are missing, or that cannot be judged."""
-        bad = (Verdict.MISSING, Verdict.UNKNOWN)
+        bad = (AuditVerdict.MISSING, AuditVerdict.UNKNOWN)
         return bool(self.unknown) or any(each.verdict in bad for each in self.comparisons)
 
     @property
     def has_duplicates(self) -> bool:
         """Whether an application counted records more than once, or a table has duplicates."""
-        return any(each.verdict is Verdict.DUPLICATED for each in self.comparisons) or any(
+        return any(each.verdict is AuditVerdict.DUPLICATED for each in self.comparisons) or any(
             count for topics in self.doubled.values() for count in topics.values()
         )
 
@@ -140,7 +140,7 @@ class AuditReport:
 
 
 def run(
-    spark: SparkSession, options: AuditOptions, watch: Watch | None = None, now_ms: Callable[[], int] = _now_ms
+    spark: SparkSession, options: AuditOptions, watch: JobControl | None = None, now_ms: Callable[[], int] = _now_ms
 ) -> AuditReport:
     """
     Read the monitoring events, count the tables, and compare.
@@ -150,7 +150,7 @@ def run(
     :raise LakeError: a table is damaged.
     :raise Stopped: it was asked to stop.
     """
-    watch = watch or Watch()
+    watch = watch or JobControl()
     with stoppable(spark, watch):
         return _Audit(options, watch).run(spark, now_ms)
 
@@ -158,15 +158,15 @@ def run(
 @define
 class _Audit:
     options: AuditOptions
-    watch: Watch
+    watch: JobControl
     report: AuditReport = field(factory=AuditReport, init=False)
-    ledger: Ledger = field(init=False)
+    ledger: AuditTotals = field(init=False)
     lengths: dict[str, int] = field(factory=dict, init=False)
     some_window: dict[str, int] = field(factory=dict, init=False)
     tables: dict[str, TableCount] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.ledger = Ledger(self.options.measure)
+        self.ledger = AuditTotals(self.options.measure)
 
     def run(self, spark: SparkSession, now_ms: Callable[[], int]) -> AuditReport:
         tables = {name: open_table(spark, url) for name, url in self.options.tables.items()}
@@ -182,10 +182,10 @@ class _Audit:
 
     def read_events(self, spark: SparkSession) -> None:
         try:
-            Lookup(read_options(self.options.source, streaming=False)).topics()
+            OffsetReader(read_options(self.options.source, streaming=False)).topics()
         except ApiError as e:
             raise PipelineError(f"the monitoring events cannot be read: {e}") from e
-        report, found = self.report, added_up(spark, self.options.source, self.options.registry, self.options.topics)
+        report, found = self.report, sum_events(spark, self.options.source, self.options.registry, self.options.topics)
         for event in found.sums:
             self.ledger.add(event)
             for topic in {*event.counts, *event.failed}:
@@ -231,7 +231,7 @@ class _Audit:
     def is_wanted(self, topic: str) -> bool:
         return not self.options.topics or topic in self.options.topics
 
-    def compare(self, settled_ms: int) -> list[Comparison]:
+    def compare(self, settled_ms: int) -> list[AuditComparison]:
         options = self.options
         expected = [each for each in options.expected if each[0] not in options.tables and self.is_wanted(each[1])]
         try:
@@ -245,7 +245,7 @@ class _Audit:
             if each.window_start >= options.since_ms and (until is None or each.window_start < until)
         ]
 
-    def with_doubled(self, found: list[Comparison]) -> list[Comparison]:
+    def with_doubled(self, found: list[AuditComparison]) -> list[AuditComparison]:
         """Change the verdict on complete windows of a table that have duplicates."""
         doubled: Counter[tuple[str, str, int]] = Counter()
         fit = found[0].window_ms if found else 1
@@ -253,9 +253,9 @@ class _Audit:
             for (topic, start), more in table.doubled.items():
                 doubled[name, topic, start - start % fit] += more
         return [
-            evolve(each, counted=each.counted + more, verdict=Verdict.DUPLICATED)
+            evolve(each, counted=each.counted + more, verdict=AuditVerdict.DUPLICATED)
             if each.role == LAKE
-            and each.verdict is Verdict.COMPLETE
+            and each.verdict is AuditVerdict.COMPLETE
             and (more := doubled[each.application, each.topic, each.window_start])
             else each
             for each in found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from logbus.client.audit_check import Comparison, Verdict
+from logbus.client.audit.audit_comparison import AuditComparison, AuditVerdict
 from logbus.pipeline.jobs.audit import AuditReport
 from logbus.pipeline.jobs.audit_plot import plot
-from logbus.pipeline.jobs.times import time_text
+from logbus.pipeline.jobs.time_text import time_text
 
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #222; }
@@ -38,7 +38,7 @@ def page(report: AuditReport, *, made_ms: int) -> str:
 
     :param made_ms: the time of the report, in milliseconds since 1970.
     """
-    topics: dict[str, list[Comparison]] = {}
+    topics: dict[str, list[AuditComparison]] = {}
     for each in report.comparisons:
         topics.setdefault(each.topic, []).append(each)
     parts = [
@@ -71,26 +71,26 @@ def page(report: AuditReport, *, made_ms: int) -> str:
 
 
 def _verdict(report: AuditReport) -> str:
-    if any(each.verdict is Verdict.MISSING for each in report.comparisons):
+    if any(each.verdict is AuditVerdict.MISSING for each in report.comparisons):
         told = "records are missing"
     elif report.has_loss:
         told = "it cannot be told whether records are missing"
-    elif all(each.verdict is Verdict.OPEN for each in report.comparisons):
+    elif all(each.verdict is AuditVerdict.OPEN for each in report.comparisons):
         told = "there is nothing to judge yet"
     else:
         told = "nothing is missing"
     return f"{told}, and some are there more than once" if report.has_duplicates else told
 
 
-def _table(found: Sequence[Comparison]) -> str:
-    good = [each for each in found if each.verdict is Verdict.COMPLETE]
+def _table(found: Sequence[AuditComparison]) -> str:
+    good = [each for each in found if each.verdict is AuditVerdict.COMPLETE]
     hidden = {id(each) for each in good[:-_MOST_ROWS]}
     rows = [_row(each) for each in found if id(each) not in hidden]
     more = f"<p>{len(hidden)} older windows that are complete are not shown.</p>" if hidden else ""
     return f"<table>{_HEAD}<tbody>{''.join(rows)}</tbody></table>{more}"
 
 
-def _row(each: Comparison) -> str:
+def _row(each: AuditComparison) -> str:
     numbers = (each.published, each.counted, each.missing, each.failed)
     return (
         f"<tr><td>{time_text(each.window_start)}</td><td>{escape(each.application)}</td><td>{escape(each.role)}</td>"

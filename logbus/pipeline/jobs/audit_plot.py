@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from logbus.client.audit_check import Comparison
-from logbus.pipeline.jobs.times import time_text
+from logbus.client.audit.audit_comparison import AuditComparison
+from logbus.pipeline.jobs.time_text import time_text
 
 _COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#805ad5", "#b83280", "#4a5568")
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _AXIS = 900, 240, 70, 10, 20, 22
@@ -17,7 +17,7 @@ _MOST_DOTS = 200
 _MOST_LINES = 24
 
 
-def plot(found: Sequence[Comparison]) -> str:
+def plot(found: Sequence[AuditComparison]) -> str:
     """
     The plot.
 

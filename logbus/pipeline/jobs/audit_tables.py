@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.lake.manifest import State
+from logbus.pipeline.lake.commit_log import TableState
 from logbus.pipeline.lake.table import QUARANTINE, Table
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ def _rows(spark: SparkSession, table: Table) -> DataFrame | None:
     return some[0] if len(some) == 1 else some[0].unionByName(some[1])
 
 
-def _topics(state: State) -> tuple[str, ...]:
+def _topics(state: TableState) -> tuple[str, ...]:
     return tuple(sorted(state.offsets))
 
 
-def notes_of(state: State) -> tuple[str, ...]:
+def notes_of(state: TableState) -> tuple[str, ...]:
     """The offsets of a table's topics that it lacks by its commits: not loaded, or lost."""
     notes = []
     for topic, held in sorted(state.offsets.items()):

@@ -14,11 +14,11 @@ _UNITS = {
     "week": 604_800_000_000,
 }
 _DIGITS = 18
-MOST = 1000 * 365 * _UNITS["day"]
+MAX_DURATION = 1000 * 365 * _UNITS["day"]
 """A limit that no sensible duration reaches, and that does not overflow in Spark."""
 
 
-def micros(option: str, text: str, *, least: int = 1) -> int:
+def duration_micros(option: str, text: str, *, least: int = 1) -> int:
     """
     Parse a duration to microseconds.
 
@@ -38,17 +38,17 @@ def micros(option: str, text: str, *, least: int = 1) -> int:
             f"in {', '.join(f'{unit}s' for unit in reversed(_UNITS))}"
         )
     found = sum(int(number) * unit for (number, _), unit in zip(pairs, units, strict=True))
-    if not least <= found <= MOST:
+    if not least <= found <= MAX_DURATION:
         raise OptionError(f"{option} is {text!r}; it must be {'longer' if found < least else 'shorter'}")
     return found
 
 
-def spelled(duration: int) -> str:
+def spark_duration(duration: int) -> str:
     """A duration for Spark, in microseconds: Spark's days are calendar days, which vary with daylight saving time."""
     return f"{duration} microseconds"
 
 
-def in_words(duration: int) -> str:
+def readable_duration(duration: int) -> str:
     """A duration for people: the largest units first."""
     parts = []
     left = duration

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from logbus.errors import ApiError
-from logbus.pipeline.errors import OptionError, PipelineError, gist
-from logbus.pipeline.jobs.durations import in_words, micros, spelled
-from logbus.pipeline.jobs.events import EVENT_TIME, Stream, expression, time_column, topics_of, with_time
+from logbus.pipeline.errors import OptionError, PipelineError, short_message
+from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
+from logbus.pipeline.jobs.event_stream import EVENT_TIME, EventStream, expression, time_column, topics_of, with_time
+from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.outputs import Output
-from logbus.pipeline.jobs.payloads import Payload, RawPayload
-from logbus.pipeline.jobs.streaming import Query, Running, StreamReport, run_query
-from logbus.pipeline.jobs.watching import Watch
-from logbus.pipeline.source.lookup import Lookup
-from logbus.pipeline.source.options import read as read_options
+from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
+from logbus.pipeline.payloads.payload import Payload, RawPayload
+from logbus.pipeline.source.offset_reader import OffsetReader
+from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,15 +89,15 @@ class JoinOptions:
     :raise OptionError: something is wrong or missing.
     """
 
-    left: Stream
-    right: Stream | TableTopic
+    left: EventStream
+    right: EventStream | TableTopic
     on: Mapping[str, str]
     select: Mapping[str, str]
     before: str = "0 seconds"
     after: str = "1 hour"
     kind: str = "inner"
     outputs: Sequence[Output]
-    running: Running
+    running: QuerySettings
 
     def __attrs_post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -110,7 +110,7 @@ class JoinOptions:
         if twice := [each for each in self.select if names.count(each.lower()) > 1]:
             raise OptionError(f"the column {twice[-1]!r} is there twice: names differ in more than case")
         for name in ("before", "after"):
-            micros(name, getattr(self, name), least=0)
+            duration_micros(name, getattr(self, name), least=0)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -125,8 +125,8 @@ class JoinOptions:
             "kind": self.kind,
             "keys": json.dumps(dict(self.on)),
             "columns": json.dumps(dict(self.select)),
-            "times": f"{in_words(micros('', self.before, least=0))} before, "
-            f"{in_words(micros('', self.after, least=0))} after",
+            "times": f"{readable_duration(duration_micros('', self.before, least=0))} before, "
+            f"{readable_duration(duration_micros('', self.after, least=0))} after",
         }
 
 
@@ -146,8 +146,10 @@ def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame
             left = left.select("*", expression(left, mine, key))
             right = right.select("*", expression(right, theirs, key))
             condition = condition & (f.col(f"{LEFT}.{key}") == f.col(f"{RIGHT}.{key}"))
-        if isinstance(options.right, Stream):
-            before, after = (spelled(micros("", each, least=0)) for each in (options.before, options.after))
+        if isinstance(options.right, EventStream):
+            before, after = (
+                spark_duration(duration_micros("", each, least=0)) for each in (options.before, options.after)
+            )
             mine, theirs = f"{LEFT}.{EVENT_TIME}", f"{RIGHT}.{EVENT_TIME}"
             condition = condition & f.expr(
                 f"{theirs} >= {mine} - INTERVAL {before} AND {theirs} <= {mine} + INTERVAL {after}"
@@ -156,10 +158,10 @@ def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame
         both = left.alias(LEFT).join(right.alias(RIGHT), condition, how)
         return both.select(*(f.expr(text).alias(name) for name, text in options.select.items()))
     except PySparkException as e:
-        raise OptionError(f"the join cannot be computed: {gist(str(e))}") from e
+        raise OptionError(f"the join cannot be computed: {short_message(str(e))}") from e
 
 
-def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | None = None) -> Query:
+def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | None = None) -> QueryDefinition:
     """
     The join as a query.
 
@@ -168,11 +170,11 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
     :raise PipelineError: the table's topic does not exist.
     """
     right = options.right
-    if isinstance(right, Stream):
+    if isinstance(right, EventStream):
         rows = joined(options.left.events(spark, late=late), right.events(spark, "right", late), options)
         # Waiting events could not be read with other types.
         identity = {**options.identity, "result": rows.schema.simpleString()}
-        return Query(
+        return QueryDefinition(
             name="join",
             rows=rows,
             identity=identity,
@@ -182,7 +184,7 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
         )
     left, table = options.left.events(spark), right
     try:
-        Lookup(read_options(table.source, streaming=False)).topics()
+        OffsetReader(read_options(table.source, streaming=False)).topics()
     except ApiError as e:
         raise PipelineError(f"the table cannot be read: {e}") from e
     joined(left, table.rows(spark), options)  # Finds wrong expressions before the first batch.
@@ -190,7 +192,7 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
     def each(batch: DataFrame) -> DataFrame:
         return joined(batch, table.rows(batch.sparkSession), options)
 
-    return Query(
+    return QueryDefinition(
         name="join",
         rows=left,
         identity=options.identity,
@@ -200,7 +202,7 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
     )
 
 
-def run(spark: SparkSession, options: JoinOptions, watch: Watch | None = None) -> StreamReport:
+def run(spark: SparkSession, options: JoinOptions, watch: JobControl | None = None) -> QueryReport:
     """
     Run the join, and write its rows to the outputs.
 
@@ -212,4 +214,4 @@ def run(spark: SparkSession, options: JoinOptions, watch: Watch | None = None) -
 
     with LateWatermark.made() as late:
         query = query_of(spark, options, late)
-        return run_query(spark, query, options.outputs, options.running, watch or Watch())
+        return run_query(spark, query, options.outputs, options.running, watch or JobControl())

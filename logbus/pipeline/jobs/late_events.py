@@ -13,7 +13,7 @@ from typing import Any
 from attrs import define
 
 from logbus.pipeline.errors import OptionError, PipelineError
-from logbus.pipeline.jobs.durations import in_words
+from logbus.pipeline.jobs.durations import readable_duration
 
 DEFAULT_SHARE = 0.01
 FEW = 1000
@@ -84,7 +84,7 @@ class LateEvents:
         return self.late > most * (self.events if is_over else max(self.events + left, FEW))
 
 
-def counted(ours: int, dropped: int) -> int:
+def late_count(ours: int, dropped: int) -> int:
     """
     The number of late events of a batch.
 
@@ -96,7 +96,7 @@ def counted(ours: int, dropped: int) -> int:
     return ours if bool(ours) == bool(dropped) else dropped
 
 
-def explained(found: LateEvents, most: float, watermark: int, is_limited: bool, earlier: bool = False) -> str:
+def late_events_message(found: LateEvents, most: float, watermark: int, is_limited: bool, earlier: bool = False) -> str:
     """
     The error message of a run with too many late events.
 
@@ -110,8 +110,10 @@ def explained(found: LateEvents, most: float, watermark: int, is_limited: bool, 
         "written lacks them."
     )
     if found.behind:
-        needed = in_words(rounded_up(watermark + found.behind + _MILLISECOND))
-        told += f" With a watermark of {needed} (--watermark; it is {in_words(watermark)}) none of them would be."
+        needed = readable_duration(rounded_up(watermark + found.behind + _MILLISECOND))
+        told += (
+            f" With a watermark of {needed} (--watermark; it is {readable_duration(watermark)}) none of them would be."
+        )
     if is_limited:
         told += " Without maxOffsetsPerTrigger what is there is one batch, in which no event is late."
     return told + (

@@ -24,16 +24,16 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from logbus.errors import LogbusError
 from logbus.pipeline.datasource import LogbusDataSource
 from logbus.pipeline.errors import PipelineError
-from logbus.pipeline.jobs.events import LATE_WATERMARK
+from logbus.pipeline.jobs.event_stream import LATE_WATERMARK
 from logbus.pipeline.source.options import SourceOptions
-from logbus.pipeline.source.options import read as read_options
-from logbus.pipeline.source.reading import read_partition
-from logbus.pipeline.source.stream import LogbusStreamReader, RefusedReader
+from logbus.pipeline.source.options import read_source_options as read_options
+from logbus.pipeline.source.partition_reader import read_partition
+from logbus.pipeline.source.stream_reader import FailingStreamReader, LogbusStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from logbus.pipeline.lake.files import Files
+    from logbus.pipeline.lake.file_system import FileSystem
 
 FORMAT = "logbus-late-watermark"
 OPTION = "latewatermarkfile"
@@ -64,7 +64,7 @@ class LateWatermark:
         draft.write_text(str(ms))
         os.replace(draft, self.path)
 
-    def look(self, checkpoint: Files) -> None:
+    def look(self, checkpoint: FileSystem) -> None:
         """
         Take the watermark from the last finished batch in the checkpoint, before a query starts.
 
@@ -73,7 +73,7 @@ class LateWatermark:
         done = [int(name) for name in checkpoint.names("commits") if name.isdigit()]
         self.set(watermark_of(checkpoint, max(done)) if done else 0)
 
-    def after(self, checkpoint: Files, batch: int) -> None:
+    def after(self, checkpoint: FileSystem, batch: int) -> None:
         """
         Take the watermark from a batch whose outputs are written.
 
@@ -82,7 +82,7 @@ class LateWatermark:
         self.set(watermark_of(checkpoint, batch))
 
 
-def watermark_of(checkpoint: Files, batch: int) -> int:
+def watermark_of(checkpoint: FileSystem, batch: int) -> int:
     """
     The watermark of a batch in milliseconds, from Spark's ``OffsetSeqLog``; 0 if there was none.
 
@@ -122,7 +122,7 @@ class LateWatermarkSource(DataSource):
         try:
             return _Reader(read_options(self._given, streaming=True), self._file)
         except LogbusError as e:
-            return RefusedReader(e)
+            return FailingStreamReader(e)
 
 
 class _Reader(LogbusStreamReader):

@@ -7,7 +7,7 @@ batch is a range of each partition, which Spark reads and writes to files; one c
 loads the offsets that are missing. There is no other state, and no checkpoint.
 
 Guarantee: of the offsets that commits name, each record is once in the table or once in its quarantine. Two jobs cannot
-both commit to one table: the one that started last continues, the other ends with :exc:`.TakenOver`.
+both commit to one table: the one that started last continues, the other ends with :exc:`.ClaimLost`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field, frozen
 
 from logbus.model import TopicPartition
-from logbus.pipeline.errors import OptionError, gist
-from logbus.pipeline.jobs.batches import PARTITIONED_BY, Batches
-from logbus.pipeline.jobs.missing import Wanted, next_batch
-from logbus.pipeline.jobs.offered import Offer, Offers
-from logbus.pipeline.jobs.payloads import Payload, RawPayload, check_taken
-from logbus.pipeline.jobs.progress import plan, progress_told
-from logbus.pipeline.jobs.watching import Watch
+from logbus.pipeline.errors import OptionError, short_message
+from logbus.pipeline.jobs.batch_loader import PARTITIONED_BY, BatchLoader
+from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner
+from logbus.pipeline.jobs.progress import plan_line, report_progress
+from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
+from logbus.pipeline.lake.commit_log import CommitKind, TopicOffsets
 from logbus.pipeline.lake.compaction import compact
-from logbus.pipeline.lake.manifest import Kind, TopicOffsets
-from logbus.pipeline.lake.ranges import Offsets, Range
+from logbus.pipeline.lake.offset_set import OffsetSet, Range
+from logbus.pipeline.lake.parquet import parquet_settings
 from logbus.pipeline.lake.table import Table
-from logbus.pipeline.lake.writing import settings
+from logbus.pipeline.payloads.payload import Payload, RawPayload, check_taken
 from logbus.pipeline.source.options import SourceOptions
-from logbus.pipeline.source.options import read as read_options
+from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,7 +135,7 @@ class Remaining:
         return asdict(self)
 
 
-def run(spark: SparkSession, options: LoadOptions, watch: Watch | None = None) -> LoadReport:
+def run(spark: SparkSession, options: LoadOptions, watch: JobControl | None = None) -> LoadReport:
     """
     Load the missing offsets.
 
@@ -143,23 +143,23 @@ def run(spark: SparkSession, options: LoadOptions, watch: Watch | None = None) -
     settings of :data:`.writing.SETTINGS`.
 
     :raise OptionError: the payload's schema is invalid, or offsets name partitions that do not exist.
-    :raise TakenOver: another job has claimed the table.
+    :raise ClaimLost: another job has claimed the table.
     :raise DataLossFound: offsets to be loaded are gone, and ``failOnDataLoss`` is not false.
     :raise LakeError: the table is damaged, has another schema, or a topic was recreated.
     """
-    load = _Load(spark, options, watch or Watch(), Table.at(spark, options.table))
-    with settings(spark):
+    load = _Load(spark, options, watch or JobControl(), Table.at(spark, options.table))
+    with parquet_settings(spark):
         load.offers.look(load.table.state)
         load.batches.check()
         load.table.claim()
-        with progress_told(spark, load.watch):
+        with report_progress(spark, load.watch):
             return load.run()
 
 
 def remaining(spark: SparkSession, options: LoadOptions) -> Remaining:
     """The offsets that a load would load now; nothing is changed."""
     table = Table.at(spark, options.table)
-    wanted = Offers(options.reading, table.files.url).look(table.state).wanted
+    wanted = LoadPlanner(options.reading, table.files.url).look(table.state).wanted
     return Remaining(
         table.files.url,
         {str(each): len(of.missing) for each, of in wanted.items() if of.missing},
@@ -171,19 +171,19 @@ def remaining(spark: SparkSession, options: LoadOptions) -> Remaining:
 class _Load:
     spark: SparkSession
     options: LoadOptions
-    watch: Watch
+    watch: JobControl
     table: Table
     clock: Callable[[], float] = time.monotonic
     report: LoadReport = field(init=False)
-    offers: Offers = field(init=False)
-    batches: Batches = field(init=False)
+    offers: LoadPlanner = field(init=False)
+    batches: BatchLoader = field(init=False)
     told: set[str] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
         options = self.options
         self.report = LoadReport(self.table.files.url)
-        self.offers = Offers(options.reading, self.table.files.url)
-        self.batches = Batches(
+        self.offers = LoadPlanner(options.reading, self.table.files.url)
+        self.batches = BatchLoader(
             spark=self.spark,
             table=self.table,
             source=options.source,
@@ -204,7 +204,7 @@ class _Load:
         self.report.seconds = round(self.clock() - began, 3)
         return self.report
 
-    def look(self) -> Offer:
+    def look(self) -> LoadPlan:
         """Plan what to load; lost offsets are committed to the table, and not requested again."""
         offer = self.offers.look(self.table.state)
         sentences = [*offer.losses]
@@ -215,28 +215,28 @@ class _Load:
                 self.watch.tell(sentence)
         self.told = set(sentences)
         if lost := {each: of.lost for each, of in offer.wanted.items() if of.lost}:
-            self.table.commit(Kind.LOSS, offsets=_by_topic(lost, offer.ids))
+            self.table.commit(CommitKind.LOSS, offsets=_by_topic(lost, offer.ids))
             for each, offsets in lost.items():
                 self.report.lost.setdefault(str(each), []).extend(list(one) for one in offsets.ranges)
-            offer = Offer(self.shrunk(offer.wanted), offer.ids, ())
+            offer = LoadPlan(self.shrunk(offer.wanted), offer.ids, ())
         return offer
 
-    def shrunk(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, Wanted]:
+    def shrunk(self, wanted: Mapping[TopicPartition, WantedOffsets]) -> dict[TopicPartition, WantedOffsets]:
         """The wanted offsets after a commit."""
         held = self.table.state.held
         return {
-            each: Wanted(held=held(*each), log_start=of.log_start, start=of.start, end=of.end)
+            each: WantedOffsets(held=held(*each), log_start=of.log_start, start=of.start, end=of.end)
             for each, of in wanted.items()
         }
 
-    def load(self, offer: Offer) -> None:
+    def load(self, offer: LoadPlan) -> None:
         """Load all planned offsets, batch by batch, unless asked to stop."""
         from pyspark.errors import PySparkException
 
         wanted = offer.wanted
         if left := {each: len(of.missing) for each, of in wanted.items() if of.missing}:
             topics = ", ".join(sorted({each.topic for each in left}))
-            self.watch.tell(plan(topics, {}, left, self.options.batch_offsets, "which the table has not"))
+            self.watch.tell(plan_line(topics, {}, left, self.options.batch_offsets, "which the table has not"))
         while not self.watch.is_stopping and (ranges := next_batch(wanted, self.options.batch_offsets)):
             try:
                 self.load_batch(ranges, offer.ids)
@@ -244,7 +244,9 @@ class _Load:
                 if not self.watch.wait(0):
                     raise
                 # A supervisor may stop Spark's processes together with the job.
-                self.watch.tell(f"the batch under way was given up, and is left to the next run: {gist(str(e))}")
+                self.watch.tell(
+                    f"the batch under way was given up, and is left to the next run: {short_message(str(e))}"
+                )
                 return
             wanted = self.shrunk(wanted)
             if self.options.compact and self.report.batches % self.options.compact == 0:
@@ -255,9 +257,9 @@ class _Load:
         written = self.batches.write(ranges)
         self.offers.check_ids({name: ids.get(name, "") for name, _ in ranges})
         commit = self.table.commit(
-            Kind.LOAD,
+            CommitKind.LOAD,
             self.table.staged(),
-            offsets=_by_topic({each: Offsets.of(one) for each, one in ranges.items()}, ids),
+            offsets=_by_topic({each: OffsetSet.of(one) for each, one in ranges.items()}, ids),
             records=written.records,
             quarantined=written.quarantined,
             schema=written.schema,
@@ -283,8 +285,8 @@ class _Load:
             self.watch.tell(f"{done.files_before} files made {done.files_after}")
 
 
-def _by_topic(offsets: Mapping[TopicPartition, Offsets], ids: Mapping[str, str]) -> dict[str, TopicOffsets]:
-    found: dict[str, dict[int, Offsets]] = {}
+def _by_topic(offsets: Mapping[TopicPartition, OffsetSet], ids: Mapping[str, str]) -> dict[str, TopicOffsets]:
+    found: dict[str, dict[int, OffsetSet]] = {}
     for (topic, partition), each in offsets.items():
         found.setdefault(topic, {})[partition] = each
     return {topic: TopicOffsets(ids.get(topic, ""), held) for topic, held in found.items()}

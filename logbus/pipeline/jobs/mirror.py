@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, field, frozen
 
-from logbus.client.topics import Topic
+from logbus.client.cluster.topic_metadata import TopicMetadata
 from logbus.errors import LogbusError
 from logbus.pipeline.errors import OptionError, PipelineError
-from logbus.pipeline.jobs.mirror_rows import SIDES, compared, examples_of, rows, totals_of
-from logbus.pipeline.jobs.stopping import stoppable
-from logbus.pipeline.jobs.times import time_text
-from logbus.pipeline.jobs.watching import Watch
-from logbus.pipeline.source.lookup import Lookup
+from logbus.pipeline.jobs.cancellation import stoppable
+from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.mirror_record_counts import SIDES, examples_of, hashed_records, record_counts, totals_of
+from logbus.pipeline.jobs.time_text import time_text
+from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.options import SourceOptions, Subscribe, SubscribePattern
-from logbus.pipeline.source.options import read as read_options
+from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,14 +164,14 @@ class MirrorReport:
         return {"same": self.is_same, **asdict(self)}
 
 
-def run(spark: SparkSession, options: MirrorOptions, watch: Watch | None = None) -> MirrorReport:
+def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = None) -> MirrorReport:
     """
     Compare the topics.
 
     :raise PipelineError: a named topic does not exist, or no topic matches the pattern.
     :raise Stopped: it was asked to stop.
     """
-    watch = watch or Watch()
+    watch = watch or JobControl()
     there = {side: _topics(side, options.reading[side]) for side in SIDES}
     ours = {copy: name for name, copy in options.rename.items()}
     partitions = {
@@ -185,8 +185,9 @@ def run(spark: SparkSession, options: MirrorOptions, watch: Watch | None = None)
     with stoppable(spark, watch):
         what = {"partitions": options.partitions, "timestamps": options.timestamps, "compacted": options.compacted}
         span = (options.since_ms, options.until_ms)
-        both = compared(
-            rows(spark, options.source, span, {}, **what), rows(spark, options.mirror, span, ours, **what)
+        both = record_counts(
+            hashed_records(spark, options.source, span, {}, **what),
+            hashed_records(spark, options.mirror, span, ours, **what),
         ).persist()
         try:
             totals = totals_of(both)
@@ -220,9 +221,9 @@ def _named(reading: SourceOptions) -> set[str] | None:
     return {each.topic for each in reading.selection.partitions}
 
 
-def _topics(side: str, reading: SourceOptions) -> dict[str, Topic]:
+def _topics(side: str, reading: SourceOptions) -> dict[str, TopicMetadata]:
     try:
-        return Lookup(reading).topics()
+        return OffsetReader(reading).topics()
     except LogbusError as e:
         where = ", ".join(f"{host}:{port}" for host, port in reading.settings.bootstrap)
         raise PipelineError(f"the {side} ({where}): {e}") from e

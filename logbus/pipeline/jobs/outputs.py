@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field, frozen
 
 from logbus.pipeline.errors import LakeError, OptionError
-from logbus.pipeline.lake import schemas
-from logbus.pipeline.lake.manifest import Kind
+from logbus.pipeline.lake import schema_evolution
+from logbus.pipeline.lake.commit_log import CommitKind
+from logbus.pipeline.lake.parquet import parquet_settings, staged_rows, write_parquet
 from logbus.pipeline.lake.table import Table
-from logbus.pipeline.lake.writing import settings, staged_rows, write
 from logbus.pipeline.sink.options import EXACTLY_ONCE
-from logbus.pipeline.sink.options import read as read_options
+from logbus.pipeline.sink.options import read_sink_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,7 +76,7 @@ class ToTopic:
 
     def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
         """See :class:`Output`."""
-        from logbus.pipeline.sink.writing import check_topic
+        from logbus.pipeline.sink.writers import check_topic
 
         _check_columns("the key", self.key, columns)
         check_topic(read_options(self.options, streaming=False))
@@ -134,16 +134,18 @@ class ToTable:
         if number <= table.state.batches.get(query, -1):
             return
         table.files.delete(table.staging)  # of an attempt that failed
-        schema: Any = schemas.merged(table.files.url, table.state.schema, json.loads(rows.schema.json()))
-        with settings(rows.sparkSession):
-            write(rows, table.staging_url, self.partitioned_by)
+        schema: Any = schema_evolution.merged_schema(
+            table.files.url, table.state.schema, json.loads(rows.schema.json())
+        )
+        with parquet_settings(rows.sparkSession):
+            write_parquet(rows, table.staging_url, self.partitioned_by)
         records = rows.count()
         if (found := staged_rows(rows.sparkSession, table)) != records:
             raise LakeError(
                 f"{table.staging_url}: {records} rows were written, and its files have {found}; nothing was "
                 "committed. Is it a place that Spark's driver and all of its workers share?"
             )
-        table.commit(Kind.LOAD, table.staged(), records=records, schema=schema, batch=(query, number))
+        table.commit(CommitKind.LOAD, table.staged(), records=records, schema=schema, batch=(query, number))
 
 
 def column(name: str) -> Any:

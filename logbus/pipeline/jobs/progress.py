@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from logbus.pipeline.jobs.watching import Watch
+    from logbus.pipeline.jobs.job_control import JobControl
 
 TELL = 10.0
 """Seconds between messages."""
 
 
 @contextmanager
-def progress_told(spark: SparkSession, watch: Watch, every: float = TELL) -> Iterator[None]:
+def report_progress(spark: SparkSession, watch: JobControl, every: float = TELL) -> Iterator[None]:
     """
     A context in which the number of finished tasks is told for stages that take long.
 
@@ -64,7 +64,7 @@ def tasks_done(context: SparkContext) -> tuple[set[int], str]:
     return {each.stageId for each in stages}, f"{done} of {tasks} tasks are done"
 
 
-def plan(
+def plan_line(
     topics: str, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int | None, then: str
 ) -> str:
     """
@@ -77,10 +77,10 @@ def plan(
     """
     left = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
     batches = "" if most is None or left <= most else f", in {-(-left // most)} batches or more"
-    return f"{topics}: {left} offsets of {counted(len(ends), 'partition')} to read{batches}, {then}"
+    return f"{topics}: {left} offsets of {count_noun(len(ends), 'partition')} to read{batches}, {then}"
 
 
-def counted(number: int, what: str) -> str:
+def count_noun(number: int, what: str) -> str:
     """``1 partition``, ``2 partitions``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from logbus.pipeline.errors import OptionError, gist
-from logbus.pipeline.jobs.durations import in_words, micros, spelled
-from logbus.pipeline.jobs.events import EVENT_TIME, Stream, expression
+from logbus.pipeline.errors import OptionError, short_message
+from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
+from logbus.pipeline.jobs.event_stream import EVENT_TIME, EventStream, expression
+from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.outputs import Output, column
-from logbus.pipeline.jobs.streaming import Query, Running, StreamReport, run_query
-from logbus.pipeline.jobs.watching import Watch
+from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,90 +27,96 @@ if TYPE_CHECKING:
 
 START, END = "window_start", "window_end"
 _WINDOW = "_the_window"
-MOST_WINDOWS = 1000
+MAX_WINDOWS = 1000
 """The most windows that one event may be in: each is a row."""
 
 
 @frozen
-class Tumbling:
+class TumblingWindow:
     """Windows of ``size``, such as ``1 hour``, one after the other."""
 
     size: str
 
     def __attrs_post_init__(self) -> None:
-        micros("the size of a window", self.size)
+        duration_micros("the size of a window", self.size)
 
     def column(self) -> Column:
         """As Spark has it."""
         from pyspark.sql import functions as f
 
-        return f.window(EVENT_TIME, spelled(micros("", self.size)))
+        return f.window(EVENT_TIME, spark_duration(duration_micros("", self.size)))
 
     def first_end(self, time: Column) -> Column:
         """The end of the window of an event; both in microseconds since 1970."""
-        return _first_end(time, micros("", self.size), micros("", self.size))
+        return _first_end(time, duration_micros("", self.size), duration_micros("", self.size))
 
     def __str__(self) -> str:
-        return f"of {in_words(micros('', self.size))}"
+        return f"of {readable_duration(duration_micros('', self.size))}"
 
 
 @frozen
-class Sliding:
+class SlidingWindow:
     """Windows of ``size`` that begin every ``slide``: an event is in several."""
 
     size: str
     slide: str
 
     def __attrs_post_init__(self) -> None:
-        size, slide = micros("the size of a window", self.size), micros("the slide of windows", self.slide)
+        size, slide = (
+            duration_micros("the size of a window", self.size),
+            duration_micros("the slide of windows", self.slide),
+        )
         if slide > size:
             raise OptionError(
                 f"windows of {self.size} every {self.slide} leave out what is between: the slide is at most the size"
             )
-        if size > MOST_WINDOWS * slide:
+        if size > MAX_WINDOWS * slide:
             raise OptionError(
                 f"with windows of {self.size} every {self.slide} each event is in {size // slide} of them; at most "
-                f"{MOST_WINDOWS} are"
+                f"{MAX_WINDOWS} are"
             )
 
     def column(self) -> Column:
         """As Spark has it."""
         from pyspark.sql import functions as f
 
-        return f.window(EVENT_TIME, spelled(micros("", self.size)), spelled(micros("", self.slide)))
+        return f.window(
+            EVENT_TIME, spark_duration(duration_micros("", self.size)), spark_duration(duration_micros("", self.slide))
+        )
 
     def first_end(self, time: Column) -> Column:
         """The end of the first window of an event; both in microseconds since 1970."""
-        return _first_end(time, micros("", self.size), micros("", self.slide))
+        return _first_end(time, duration_micros("", self.size), duration_micros("", self.slide))
 
     def __str__(self) -> str:
-        return f"of {in_words(micros('', self.size))} every {in_words(micros('', self.slide))}"
+        size, slide = (readable_duration(duration_micros("", text)) for text in (self.size, self.slide))
+        return f"of {size} every {slide}"
 
 
 @frozen
-class Session:
+class SessionWindow:
     """Windows that end after ``gap`` without an event of the same group."""
 
     gap: str
 
     def __attrs_post_init__(self) -> None:
-        micros("the gap of sessions", self.gap)
+        duration_micros("the gap of sessions", self.gap)
 
     def column(self) -> Column:
         """As Spark has it."""
         from pyspark.sql import functions as f
 
-        return f.session_window(EVENT_TIME, spelled(micros("", self.gap)))
+        return f.session_window(EVENT_TIME, spark_duration(duration_micros("", self.gap)))
 
     def first_end(self, time: Column) -> Column:
         """The end of a session of one event; both in microseconds since 1970."""
-        return time + micros("", self.gap)
+        return time + duration_micros("", self.gap)
 
     def __str__(self) -> str:
-        return f"sessions with gaps of {in_words(micros('', self.gap))}"
+        return f"sessions with gaps of {readable_duration(duration_micros('', self.gap))}"
 
 
-Window = Tumbling | Sliding | Session
+Window = TumblingWindow | SlidingWindow | SessionWindow
 
 
 def _first_end(time: Column, size: int, slide: int) -> Column:
@@ -132,17 +138,17 @@ class WindowsOptions:
     :raise OptionError: there is nothing to compute, or two columns have the same name.
     """
 
-    stream: Stream
+    stream: EventStream
     window: Window
     by: Mapping[str, str] = field(factory=dict)
     aggregates: Mapping[str, str] = field(factory=lambda: {"count": "count(*)"})
     outputs: Sequence[Output]
-    running: Running
+    running: QuerySettings
 
     def __attrs_post_init__(self) -> None:
         if not self.aggregates:
             raise OptionError("there is nothing to compute: say at least one aggregate, such as count(*)")
-        if isinstance(self.window, Session) and not self.by:
+        if isinstance(self.window, SessionWindow) and not self.by:
             raise OptionError("sessions are of something: say what to group by, such as the user")
         names = [each.lower() for each in self.columns]
         if twice := [each for each in self.columns if names.count(each.lower()) > 1]:
@@ -168,7 +174,7 @@ class WindowsOptions:
         }
 
 
-def windowed(spark: SparkSession, options: WindowsOptions, late: LateWatermark | None = None) -> DataFrame:
+def window_rows(spark: SparkSession, options: WindowsOptions, late: LateWatermark | None = None) -> DataFrame:
     """
     The windows as a streaming DataFrame.
 
@@ -186,10 +192,10 @@ def windowed(spark: SparkSession, options: WindowsOptions, late: LateWatermark |
         ends = [f.col(f"{_WINDOW}.start").alias(START), f.col(f"{_WINDOW}.end").alias(END)]
         return counted.select(*ends, *map(column, options.by), *map(column, options.aggregates))
     except PySparkException as e:
-        raise OptionError(f"the windows cannot be computed: {gist(str(e))}") from e
+        raise OptionError(f"the windows cannot be computed: {short_message(str(e))}") from e
 
 
-def run(spark: SparkSession, options: WindowsOptions, watch: Watch | None = None) -> StreamReport:
+def run(spark: SparkSession, options: WindowsOptions, watch: JobControl | None = None) -> QueryReport:
     """
     Run the query, and write closed windows to the outputs.
 
@@ -200,10 +206,10 @@ def run(spark: SparkSession, options: WindowsOptions, watch: Watch | None = None
     from logbus.pipeline.jobs.late_watermark import LateWatermark
 
     with LateWatermark.made() as late:
-        rows = windowed(spark, options, late)
+        rows = window_rows(spark, options, late)
         # Open windows could not be read with other types.
         identity = {**options.identity, "result": rows.schema.simpleString()}
-        query = Query(
+        query = QueryDefinition(
             name="windows",
             rows=rows,
             identity=identity,
@@ -211,4 +217,4 @@ def run(spark: SparkSession, options: WindowsOptions, watch: Watch | None = None
             streams=[options.stream],
             late=late,
         )
-        return run_query(spark, query, options.outputs, options.running, watch or Watch())
+        return run_query(spark, query, options.outputs, options.running, watch or JobControl())

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, frozen
 
 from logbus.pipeline.errors import LakeError, OptionError
-from logbus.pipeline.lake.manifest import DataFile, Kind
+from logbus.pipeline.lake.commit_log import CommitKind, DataFile
+from logbus.pipeline.lake.parquet import parquet_settings, staged_rows, write_parquet
 from logbus.pipeline.lake.table import QUARANTINE, Table
-from logbus.pipeline.lake.writing import settings, staged_rows, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ class CompactionReport:
         return asdict(self)
 
 
-def worth_while(
+def files_to_compact(
     files: Iterable[DataFile], min_files: int = MIN_FILES, target_bytes: int = TARGET_BYTES
 ) -> dict[str, list[DataFile]]:
     """The files to compact, by directory: those below half the target, where there are at least ``min_files``."""
@@ -60,23 +60,23 @@ def compact(
     Compact a table that this job has claimed.
 
     :raise OptionError: a limit is not positive.
-    :raise TakenOver: another job has claimed it; nothing has happened.
+    :raise ClaimLost: another job has claimed it; nothing has happened.
     :raise LakeError: not as many rows were written as read; nothing has happened.
     """
     if min_files < 2 or target_bytes < 1:
         raise OptionError(f"compaction takes at least 2 files and 1 byte, not {min_files} and {target_bytes}")
     table.files.delete(table.staging)  # of an attempt that failed
-    old = worth_while(table.state.files.values(), min_files, target_bytes)
+    old = files_to_compact(table.state.files.values(), min_files, target_bytes)
     if not old:
         return CompactionReport(table.files.url, 0, 0, 0, 0, 0)
     odd = {directory: files for directory, files in old.items() if directory.startswith(QUARANTINE)}
-    with settings(spark):
+    with parquet_settings(spark):
         for base, found in ((QUARANTINE, odd), ("", {each: old[each] for each in old.keys() - odd.keys()})):
             if found:
                 _rewrite(spark, table, base, found, target_bytes)
     before = [each for files in old.values() for each in files]
     after = table.staged()
-    table.commit(Kind.COMPACT, after, removed=tuple(each.path for each in before))
+    table.commit(CommitKind.COMPACT, after, removed=tuple(each.path for each in before))
     return CompactionReport(
         table.files.url,
         len(old),
@@ -108,7 +108,7 @@ def _rewrite(
     gathered = rows.repartition(*spread) if spread else rows.repartition(1)
     if by or order:
         gathered = gathered.sortWithinPartitions(*by, *order)
-    write(gathered, staging, by)
+    write_parquet(gathered, staging, by)
     before, after = rows.count(), staged_rows(spark, table, base)
     if before != after:
         raise LakeError(f"{root}: {before} rows were read and {after} written; nothing was changed")

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from logbus.pipeline.errors import LakeError, TakenOver
-from logbus.pipeline.lake.files import Files, files_at, is_draft
-from logbus.pipeline.lake.manifest import Commit, DataFile, Kind, State
+from logbus.pipeline.errors import ClaimLost, LakeError
+from logbus.pipeline.lake.commit_log import Commit, CommitKind, DataFile, TableState
+from logbus.pipeline.lake.file_system import FileSystem, file_system_at, is_draft
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,10 +82,10 @@ class Table:
     :ivar writer: the unique id of this job's claim.
     """
 
-    files: Files
+    files: FileSystem
     _clock: Callable[[], int] = _now_ms
     writer: str = field(factory=lambda: uuid.uuid4().hex, init=False)
-    state: State = field(factory=State, init=False)
+    state: TableState = field(factory=TableState, init=False)
     _snapshot: int = field(default=0, init=False)
 
     @classmethod
@@ -97,7 +97,7 @@ class Table:
         """
         if wild := sorted(_WILD & set(url)):
             raise LakeError(f"{url!r} cannot be the name of a table: Spark takes {' and '.join(wild)} for patterns")
-        table = cls(files_at(spark, url))
+        table = cls(file_system_at(spark, url))
         table.refresh()
         return table
 
@@ -123,7 +123,7 @@ class Table:
         """The staging directory as a URL."""
         return f"{self.files.url}/{self.staging}"
 
-    def refresh(self) -> State:
+    def refresh(self) -> TableState:
         """
         Read the commits that were added since the last refresh.
 
@@ -137,15 +137,15 @@ class Table:
                 problem = e  # Another job wrote a newer snapshot, and deleted old commits while they were read.
         raise LakeError(f"{self.files.url}: {problem}: it is listed, and cannot be read")
 
-    def _read(self) -> State:
+    def _read(self) -> TableState:
         snapshots = [number for name in self.files.names(SNAPSHOTS) if (number := _number(name)) is not None]
-        state = State()
+        state = TableState()
         self._snapshot = max(snapshots, default=0)
         if self.state.number >= self._snapshot:
             state = self.state
         else:
             name = _name(SNAPSHOTS, self._snapshot)
-            state = State.from_json(name, self.files.read(name))
+            state = TableState.from_json(name, self.files.read(name))
         numbers = sorted(number for name in self.files.names(COMMITS) if (number := _number(name)) is not None)
         if not numbers and not snapshots and any(not each.startswith((".", "_")) for each in self.files.names("")):
             raise LakeError(f"{self.files.url} holds files, but no {COMMITS}: it is not a table of logbus")
@@ -171,21 +171,21 @@ class Table:
             if self.state.last_change is not None:
                 self._settle(self.state.last_change)
             try:
-                self._append(Kind.CLAIM)
-            except (TakenOver, FileExistsError):
+                self._append(CommitKind.CLAIM)
+            except (ClaimLost, FileExistsError):
                 continue  # Another job has committed or claimed since the refresh.
             for path in left:
                 self.files.delete(path)
             self._tidy()
             return
 
-    def commit(self, kind: Kind, added: Iterable[DataFile] = (), **content: Any) -> Commit:
+    def commit(self, kind: CommitKind, added: Iterable[DataFile] = (), **content: Any) -> Commit:
         """
         Add files below :attr:`staging` to the table, together with the offsets in them.
 
         :param added: the files, by their final paths; these are also their paths below :attr:`staging`.
         :param content: the other attributes of :class:`.Commit`: ``offsets``, ``removed``, ``records`` ...
-        :raise TakenOver: another job has claimed the table; nothing has happened.
+        :raise ClaimLost: another job has claimed the table; nothing has happened.
         :raise LakeError: an offset is in the table already; nothing has happened.
         """
         files = tuple(added)
@@ -204,7 +204,7 @@ class Table:
         self._tidy()
         return commit
 
-    def _append(self, kind: Kind, **content: Any) -> Commit:
+    def _append(self, kind: CommitKind, **content: Any) -> Commit:
         commit = Commit(number=self.state.number + 1, kind=kind, at_ms=self._clock(), writer=self.writer, **content)
         after = self.state.after(commit)
         try:
@@ -219,7 +219,7 @@ class Table:
         mine = self.state
         other = self.refresh()
         if other.number > mine.number:
-            raise TakenOver(
+            raise ClaimLost(
                 f"{self.files.url}: job {other.writer} has made commit {other.number} after commit {mine.number}, the "
                 f"last that job {self.writer} knows: two jobs write to one table, and the later one goes on"
             )

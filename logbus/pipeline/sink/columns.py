@@ -27,7 +27,7 @@ TYPES = {
 
 
 @frozen
-class Columns:
+class SinkColumns:
     """
     Which columns the rows have, besides ``value``.
 
@@ -41,7 +41,7 @@ class Columns:
     timestamp: bool = False
 
 
-def columns_of(fields: Iterable[tuple[str, Any]], topic: str | None) -> Columns:
+def sink_columns(fields: Iterable[tuple[str, Any]], topic: str | None) -> SinkColumns:
     """
     Check the columns of rows to be written; unknown ones are ignored. Names are not case-sensitive, as in Spark.
 
@@ -64,7 +64,7 @@ def columns_of(fields: Iterable[tuple[str, Any]], topic: str | None) -> Columns:
     for name, kind in found.items():
         if kind not in TYPES[name]:
             raise ColumnError(f"column {name!r} is {kind}; it takes {_either(TYPES[name])}")
-    return Columns(
+    return SinkColumns(
         key="key" in found,
         headers="headers" in found,
         topic=topic is None,

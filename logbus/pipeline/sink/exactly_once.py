@@ -22,7 +22,7 @@ from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking import transactions
 from logbus.pipeline.blocking.brokers import Brokers
-from logbus.pipeline.blocking.transactions import Committed, Identity
+from logbus.pipeline.blocking.transactions import OffsetAndMetadata, ProducerIdentity
 from logbus.pipeline.errors import NotRepeatable
 
 _AT_ONCE = 8
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @frozen
-class Run:
+class BatchIdentity:
     """
     The query and number of a batch.
 
@@ -53,19 +53,19 @@ class Run:
 
 
 @frozen
-class Prepared:
+class PreparedTransaction:
     """
     An open transaction with all rows of a task.
 
     :ivar topic: one that it wrote to; empty: it has no rows.
     """
 
-    identity: Identity
+    identity: ProducerIdentity
     topic: str
 
 
 @frozen
-class Noted:
+class CommittedBatch:
     """
     The last batch that a task committed, as saved with the offset of its group.
 
@@ -83,7 +83,7 @@ class Noted:
 
 
 @frozen
-class Outcome:
+class TaskOutcome:
     """
     The result of a task.
 
@@ -95,23 +95,23 @@ class Outcome:
 
     task: int
     rows: int
-    prepared: Prepared | None = None
-    before: Noted | None = None
+    prepared: PreparedTransaction | None = None
+    before: CommittedBatch | None = None
 
 
-def noted(committed: Sequence[Committed]) -> Noted | None:
+def last_committed_batch(committed: Sequence[OffsetAndMetadata]) -> CommittedBatch | None:
     """The last batch in a group's committed offsets; None: there is none. Unreadable metadata count as −1."""
     if not committed:
         return None
     latest = max(committed, key=lambda each: each.offset)
     try:
         beside = json.loads(latest.metadata)
-        return Noted(latest.offset, int(beside["tasks"]), int(beside["rows"]))
+        return CommittedBatch(latest.offset, int(beside["tasks"]), int(beside["rows"]))
     except (ValueError, KeyError, TypeError):
-        return Noted(latest.offset, -1, -1)
+        return CommittedBatch(latest.offset, -1, -1)
 
 
-def is_done(run: Run, last: Noted | None) -> bool:
+def is_committed(run: BatchIdentity, last: CommittedBatch | None) -> bool:
     """
     Whether a task's rows are committed already.
 
@@ -127,7 +127,7 @@ def is_done(run: Run, last: Noted | None) -> bool:
     return True
 
 
-def check_repeated(run: Run, outcomes: Sequence[Outcome]) -> None:
+def check_same_batch(run: BatchIdentity, outcomes: Sequence[TaskOutcome]) -> None:
     """
     Check that a partly committed batch was repeated with the same tasks and rows.
 
@@ -151,15 +151,15 @@ def check_repeated(run: Run, outcomes: Sequence[Outcome]) -> None:
             )
 
 
-def commit(brokers: Brokers, run: Run, outcomes: Sequence[Outcome]) -> None:
+def commit(brokers: Brokers, run: BatchIdentity, outcomes: Sequence[TaskOutcome]) -> None:
     """
     Commit the transactions of all tasks. None is committed before all checks have passed.
 
-    :raises NotRepeatable: see :func:`check_repeated`; nothing is committed.
+    :raises NotRepeatable: see :func:`check_same_batch`; nothing is committed.
     :raises Fenced: a newer attempt at the batch is under way.
     :raises TransactionLost: a transaction was aborted by the brokers.
     """
-    check_repeated(run, outcomes)
+    check_same_batch(run, outcomes)
     prepared = [(each, each.prepared) for each in outcomes if each.prepared is not None]
     topic = next((mine.topic for _, mine in prepared if mine.topic), None)
     if topic is None:
@@ -168,19 +168,19 @@ def commit(brokers: Brokers, run: Run, outcomes: Sequence[Outcome]) -> None:
     if run.number is not None:
         number = run.number
 
-        def note(pair: tuple[Outcome, Prepared]) -> None:
+        def note(pair: tuple[TaskOutcome, PreparedTransaction]) -> None:
             outcome, mine = pair
-            beside = Noted(number, len(outcomes), outcome.rows).spelled()
-            place = Committed(TopicPartition(mine.topic or topic, 0), number, beside)
-            transactions.add_offset(brokers, mine.identity, mine.identity.transactional_id or "", place)
+            beside = CommittedBatch(number, len(outcomes), outcome.rows).spelled()
+            place = OffsetAndMetadata(TopicPartition(mine.topic or topic, 0), number, beside)
+            transactions.add_offset_to_txn(brokers, mine.identity, mine.identity.transactional_id or "", place)
 
         _all_at_once(brokers, note, prepared)
     first = min(each.task for each in outcomes)
     for some in ([pair for pair in prepared if (pair[0].task == first) is is_first] for is_first in (True, False)):
-        _all_at_once(brokers, lambda pair: transactions.end(brokers, pair[1].identity, commit=True), some)
+        _all_at_once(brokers, lambda pair: transactions.end_txn(brokers, pair[1].identity, commit=True), some)
 
 
-def abort(brokers: Brokers, outcomes: Sequence[Outcome | None]) -> None:
+def abort(brokers: Brokers, outcomes: Sequence[TaskOutcome | None]) -> None:
     """
     Try to abort the transactions of all tasks.
 
@@ -188,13 +188,13 @@ def abort(brokers: Brokers, outcomes: Sequence[Outcome | None]) -> None:
     """
 
     prepared = [each.prepared for each in outcomes if each is not None and each.prepared is not None]
-    _all_at_once(brokers, lambda mine: abandon(brokers, mine.identity), prepared)
+    _all_at_once(brokers, lambda mine: try_abort(brokers, mine.identity), prepared)
 
 
-def abandon(brokers: Brokers, identity: Identity) -> None:
+def try_abort(brokers: Brokers, identity: ProducerIdentity) -> None:
     """Try to abort a transaction, so that readers need not wait until it times out."""
     try:
-        transactions.end(brokers, identity, commit=False, seconds=_ABORT_PATIENCE)
+        transactions.end_txn(brokers, identity, commit=False, seconds=_ABORT_PATIENCE)
     except LogbusError:
         pass  # It has ended already, or will by its timeout.
 

@@ -9,11 +9,11 @@ from typing import Any
 from attrs import frozen
 
 from logbus.model import topic_name_problem
-from logbus.pipeline.blocking.producing import Delivery
-from logbus.pipeline.blocking.settings import TABLE as CONNECTION
-from logbus.pipeline.blocking.settings import Settings
+from logbus.pipeline.blocking.connection_settings import CONNECTION_OPTIONS as CONNECTION
+from logbus.pipeline.blocking.connection_settings import ConnectionSettings
+from logbus.pipeline.blocking.producer import DeliverySettings
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.options import Kind, Option, Table, boolean, check_names, integer, milliseconds, one_of
+from logbus.pipeline.options import Option, OptionTable, OptionType, boolean, check_names, integer, milliseconds, one_of
 from logbus.records.compression import Codec, codec_named
 
 _PREFIX = "kafka."
@@ -33,13 +33,13 @@ def _id(given: str) -> str:
     return given
 
 
-_IDS = Kind(_id, "1 to 128 letters, digits, '.', '_' or '-'")
+_IDS = OptionType(_id, "1 to 128 letters, digits, '.', '_' or '-'")
 
-TABLE = Table(
+SINK_OPTIONS = OptionTable(
     [
         Option(
             "topic",
-            Kind(_topic, "the name of a topic"),
+            OptionType(_topic, "the name of a topic"),
             None,
             "Where all rows go; it wins over a column ``topic``. Required where there is no such column.",
         ),
@@ -74,7 +74,7 @@ TABLE = Table(
     ]
 )
 
-PRODUCING = Table(
+PRODUCER_OPTIONS = OptionTable(
     [
         Option(
             "acks",
@@ -190,12 +190,12 @@ REFUSED = {
 }
 """The ``kafka.*`` options that are refused, and why."""
 
-SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
+SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
 """Spark's own options, which it passes on to the sink."""
 
 
 @frozen
-class Packing:
+class BatchingSettings:
     """
     How rows are put into record batches.
 
@@ -223,20 +223,20 @@ class SinkOptions:
     :ivar topic_wait: for how long to wait for a topic to be created (``max.block.ms``).
     """
 
-    settings: Settings
+    settings: ConnectionSettings
     topic: str | None
     exactly_once: bool
     prefix: str
     app_id: str | None
     version: int | None
     idempotent: bool
-    packing: Packing
-    delivery: Delivery
+    packing: BatchingSettings
+    delivery: DeliverySettings
     topic_wait: float
     transaction_timeout: float
 
 
-def read(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """
     Read and check all options.
 
@@ -245,16 +245,16 @@ def read(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """
     check_names(
         given,
-        TABLE,
-        [CONNECTION, PRODUCING],
+        SINK_OPTIONS,
+        [CONNECTION, PRODUCER_OPTIONS],
         prefix=_PREFIX,
         refused=REFUSED,
         no_effect=NO_EFFECT,
-        passed_over=SPARKS_OWN,
+        passed_over=SPARK_OPTIONS,
     )
-    values = TABLE.read(given)
-    settings = Settings.from_options(given, _PREFIX)
-    kafka = PRODUCING.read(given, _PREFIX)
+    values = SINK_OPTIONS.read(given)
+    settings = ConnectionSettings.from_options(given, _PREFIX)
+    kafka = PRODUCER_OPTIONS.read(given, _PREFIX)
     exactly_once = values["deliveryGuarantee"] == EXACTLY_ONCE
     _check_versions(values, exactly_once=exactly_once, streaming=streaming)
     all_acks = kafka["acks"] != "1"
@@ -274,14 +274,14 @@ def read(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         app_id=values["txnAppId"],
         version=values["txnVersion"],
         idempotent=all_acks if idempotent is None else idempotent,
-        packing=Packing(
+        packing=BatchingSettings(
             codec=codec,
             level=kafka.get(f"compression.{codec.name.lower()}.level"),
             batch_bytes=min(kafka["batch.size"], kafka["max.request.size"]),
             record_bytes=kafka["max.request.size"],
             linger=kafka["linger.ms"],
         ),
-        delivery=Delivery(
+        delivery=DeliverySettings(
             acks=-1 if all_acks else 1,
             timeout=kafka["delivery.timeout.ms"],
             retries=kafka["retries"],

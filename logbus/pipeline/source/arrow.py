@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logbus.model import TopicPartition
-from logbus.records.columns import ColumnData, HeaderData
+from logbus.records.batch_columns import ColumnData, HeaderData
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _FIELDS = [

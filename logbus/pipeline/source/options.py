@@ -9,14 +9,14 @@ from typing import Any
 from attrs import frozen
 
 from logbus.model import TopicPartition, topic_name_problem
-from logbus.pipeline.blocking.ahead import FetchOptions
-from logbus.pipeline.blocking.settings import TABLE as CONNECTION
-from logbus.pipeline.blocking.settings import Settings
+from logbus.pipeline.blocking.connection_settings import CONNECTION_OPTIONS as CONNECTION
+from logbus.pipeline.blocking.connection_settings import ConnectionSettings
+from logbus.pipeline.blocking.prefetcher import FetchOptions
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.options import (
-    Kind,
     Option,
-    Table,
+    OptionTable,
+    OptionType,
     boolean,
     check_names,
     duration,
@@ -25,8 +25,8 @@ from logbus.pipeline.options import (
     one_of,
     text,
 )
-from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Everywhere, Position
-from logbus.pipeline.source.spelling import named, read_offsets, read_partitions
+from logbus.pipeline.source.offsets_json import partition_names, read_offsets, read_partitions
+from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, EarliestOrLatest, Position
 
 _PREFIX = "kafka."
 
@@ -50,33 +50,33 @@ def _pattern(given: str) -> str:
 
 def _position(given: str) -> Position:
     if given.lower() in ("earliest", "latest"):
-        return Everywhere(EARLIEST if given.lower() == "earliest" else LATEST)
+        return EarliestOrLatest(EARLIEST if given.lower() == "earliest" else LATEST)
     return AtOffsets(read_offsets(given, EARLIEST))
 
 
-_OFFSETS = Kind(
+_OFFSETS = OptionType(
     _position, 'earliest, latest, or JSON such as {"orders": {"0": 23, "1": -1}}: -2 is earliest, -1 latest'
 )
 _MILLISECONDS = integer(0)
-_TIME = Kind(lambda given: AtTime(_MILLISECONDS.parse(given)), "milliseconds since 1970")
-_TIMES = Kind(
+_TIME = OptionType(lambda given: AtTime(_MILLISECONDS.parse(given)), "milliseconds since 1970")
+_TIMES = OptionType(
     lambda given: AtTimes(read_offsets(given, 0)),
     'JSON such as {"orders": {"0": 1700000000000}}: milliseconds since 1970 for each partition',
 )
 
-TABLE = Table(
+SOURCE_OPTIONS = OptionTable(
     [
-        Option("subscribe", Kind(_topics, "topics with commas between"), None, "Topics, with commas between."),
+        Option("subscribe", OptionType(_topics, "topics with commas between"), None, "Topics, with commas between."),
         Option(
             "subscribePattern",
-            Kind(_pattern, "a regular expression"),
+            OptionType(_pattern, "a regular expression"),
             None,
             "A regular expression (Python's ``re``) that is searched for in names of topics. Topics that appear while "
             "a stream runs are read, too; internal ones never.",
         ),
         Option(
             "assign",
-            Kind(read_partitions, 'JSON such as {"orders": [0, 1]}'),
+            OptionType(read_partitions, 'JSON such as {"orders": [0, 1]}'),
             None,
             'Single partitions: ``{"orders": [0, 1]}``.',
         ),
@@ -152,7 +152,7 @@ TABLE = Table(
     ]
 )
 
-FETCHING = Table(
+CONSUMER_OPTIONS = OptionTable(
     [
         Option(
             "isolation.level",
@@ -250,7 +250,7 @@ Selection = Subscribe | SubscribePattern | Assign
 class SourceOptions:
     """The parsed options; times are in seconds."""
 
-    settings: Settings
+    settings: ConnectionSettings
     selection: Selection
     starting: Position
     ending: Position
@@ -267,20 +267,22 @@ class SourceOptions:
     fetching: FetchOptions
 
 
-def check(given: Mapping[str, str]) -> dict[str, Any]:
+def check_source_options(given: Mapping[str, str]) -> dict[str, Any]:
     """
     Check the options that batches and streams share.
 
     :param given: names in any case.
-    :returns: the values of :data:`TABLE`.
+    :returns: the values of :data:`SOURCE_OPTIONS`.
     :raises OptionError: names the first that is wrong, and what it takes.
     """
     if any(name.lower() == "path" for name in given):
         raise OptionError("load() takes no path here; the option 'subscribe' says which topics are read")
-    check_names(given, TABLE, [CONNECTION, FETCHING], prefix=_PREFIX, refused=REFUSED, no_effect=NO_EFFECT)
-    values = TABLE.read(given)
-    Settings.from_options(given, _PREFIX)
-    FETCHING.read(given, _PREFIX)
+    check_names(
+        given, SOURCE_OPTIONS, [CONNECTION, CONSUMER_OPTIONS], prefix=_PREFIX, refused=REFUSED, no_effect=NO_EFFECT
+    )
+    values = SOURCE_OPTIONS.read(given)
+    ConnectionSettings.from_options(given, _PREFIX)
+    CONSUMER_OPTIONS.read(given, _PREFIX)
     _selection(values)
     least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
     if least is not None and most is not None and least > most:
@@ -288,32 +290,32 @@ def check(given: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def read(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+def read_source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """
     Read and check all options.
 
     :param given: names in any case.
     :raises OptionError: names the first that is wrong, and what it takes.
     """
-    values = check(given)
-    settings = Settings.from_options(given, _PREFIX)
-    fetching = FETCHING.read(given, _PREFIX)
+    values = check_source_options(given)
+    settings = ConnectionSettings.from_options(given, _PREFIX)
+    fetching = CONSUMER_OPTIONS.read(given, _PREFIX)
     selection = _selection(values)
     starting = values["startingTimestamp"] or values["startingOffsetsByTimestamp"] or values["startingOffsets"]
     ending = values["endingTimestamp"] or values["endingOffsetsByTimestamp"] or values["endingOffsets"]
     if streaming:
-        starting = starting or Everywhere(LATEST)
+        starting = starting or EarliestOrLatest(LATEST)
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if values[name] is not None:
                 raise OptionError(f"option {name!r} is for batches; a stream has no end")
     else:
-        starting = starting or Everywhere(EARLIEST)
-        _check_batch(starting, ending or Everywhere(LATEST))
+        starting = starting or EarliestOrLatest(EARLIEST)
+        _check_batch(starting, ending or EarliestOrLatest(LATEST))
     return SourceOptions(
         settings=settings,
         selection=selection,
         starting=starting,
-        ending=ending or Everywhere(LATEST),
+        ending=ending or EarliestOrLatest(LATEST),
         latest_without_match=values["startingOffsetsByTimestampStrategy"] == "latest",
         fail_on_data_loss=values["failOnDataLoss"],
         include_headers=values["includeHeaders"],
@@ -347,14 +349,18 @@ def _selection(values: Mapping[str, Any]) -> Selection:
 
 
 def _check_batch(starting: Position, ending: Position) -> None:
-    if starting == Everywhere(LATEST):
+    if starting == EarliestOrLatest(LATEST):
         raise OptionError("option 'startingOffsets': a batch cannot begin at latest; it takes earliest or offsets")
-    if ending == Everywhere(EARLIEST):
+    if ending == EarliestOrLatest(EARLIEST):
         raise OptionError("option 'endingOffsets': a batch cannot end at earliest; it takes latest or offsets")
     if isinstance(starting, AtOffsets) and (late := [p for p, o in starting.offsets.items() if o == LATEST]):
-        raise OptionError(f"option 'startingOffsets': a batch cannot begin at latest (-1), as of {named(late)}")
+        raise OptionError(
+            f"option 'startingOffsets': a batch cannot begin at latest (-1), as of {partition_names(late)}"
+        )
     if isinstance(ending, AtOffsets) and (early := [p for p, o in ending.offsets.items() if o == EARLIEST]):
-        raise OptionError(f"option 'endingOffsets': a batch cannot end at earliest (-2), as of {named(early)}")
+        raise OptionError(
+            f"option 'endingOffsets': a batch cannot end at earliest (-2), as of {partition_names(early)}"
+        )
     pairs: list[tuple[str, Mapping[TopicPartition, int], Mapping[TopicPartition, int]]] = []
     if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
         pairs.append(("endingOffsets", starting.offsets, ending.offsets))
@@ -362,7 +368,9 @@ def _check_batch(starting: Position, ending: Position) -> None:
         pairs.append(("endingOffsetsByTimestamp", starting.timestamps, ending.timestamps))
     for name, start, end in pairs:
         if start.keys() != end.keys():
-            raise OptionError(f"option {name!r}: it needs the partitions that the beginning has: {named(start)}")
+            raise OptionError(
+                f"option {name!r}: it needs the partitions that the beginning has: {partition_names(start)}"
+            )
         for each, offset in start.items():
             if 0 <= end[each] < offset:
                 raise OptionError(f"option {name!r}: {each} would end at {end[each]}, before it begins at {offset}")

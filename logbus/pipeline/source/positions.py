@@ -13,7 +13,7 @@ LATEST, EARLIEST = -1, -2
 
 
 @frozen
-class Everywhere:
+class EarliestOrLatest:
     """:data:`LATEST` or :data:`EARLIEST` for all partitions."""
 
     offset: int
@@ -40,4 +40,4 @@ class AtTimes:
     timestamps: Mapping[TopicPartition, int]
 
 
-Position = Everywhere | AtOffsets | AtTime | AtTimes
+Position = EarliestOrLatest | AtOffsets | AtTime | AtTimes

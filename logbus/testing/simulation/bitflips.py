@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from attrs import define, field, frozen
 
-from logbus.cluster.replica import Replica
+from logbus.cluster.replication.replica import Replica
 from logbus.errors import DecodeError
 from logbus.model import TopicPartition
 from logbus.records.header import iter_batches
-from logbus.testing.simulation.losses import Losses
-from logbus.testing.simulation.node import BrokerNode
+from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
+from logbus.testing.simulation.environment.broker_node import BrokerNode
 
 _COVERED = (*range(8, 12), *range(16, 21))
 """Bytes at the start of a batch that may flip: its length, magic and checksum. All from 21 on may."""
@@ -55,7 +55,7 @@ class BitFlips:
     :ivar open: those that are still there; ``count``: how many there were.
     """
 
-    losses: Sequence[Losses]
+    losses: Sequence[DurabilityOracle]
     open: list[Flip] = field(factory=list, init=False)
     count: int = field(default=0, init=False)
 

@@ -10,12 +10,12 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 
 from logbus.testing.simulation.bitflips import BitFlips
-from logbus.testing.simulation.disk import broken, no_space
-from logbus.testing.simulation.losses import Losses
-from logbus.testing.simulation.node import BrokerNode, World, host_of
-from logbus.testing.simulation.operations import Operator
+from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
+from logbus.testing.simulation.environment.broker_node import BrokerNode, World, host_of
+from logbus.testing.simulation.environment.memory_disk import broken, no_space
+from logbus.testing.simulation.environment.timed_disk import SYNC_SECONDS
 from logbus.testing.simulation.schedule import Fault
-from logbus.testing.simulation.timeddisk import SYNC_SECONDS
+from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 
 
 @define(eq=False)
@@ -32,8 +32,8 @@ class Nemesis:
     nodes: Mapping[int, BrokerNode]
     clients: Sequence[str]
     trace: Callable[[str], None]
-    operator: Operator
-    losses: Sequence[Losses] = ()
+    operator: ClusterOperator
+    losses: Sequence[DurabilityOracle] = ()
     flips: BitFlips = field(init=False)
     effects: Counter[str] = field(factory=Counter, init=False)
     moot: Counter[str] = field(factory=Counter, init=False)
@@ -126,7 +126,7 @@ class Nemesis:
             return False
         lost = node.lose_synced([each.topic for each in self.losses], share)
         for each in self.losses:
-            each.disk_lied(broker)
+            each.synced_data_lost(broker)
         self._again(node, down)
         return lost > 0
 

@@ -17,25 +17,25 @@ from zope.interface import implementer
 
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
 from logbus.testing.simulation.bitflips import BitFlips
-from logbus.testing.simulation.client import Unavailable, View, name_of
-from logbus.testing.simulation.clock import VirtualClock
-from logbus.testing.simulation.garbage import Garbage
-from logbus.testing.simulation.history import Anomaly, History
-from logbus.testing.simulation.inodes import Crashed
-from logbus.testing.simulation.inspection import Inspector
-from logbus.testing.simulation.losses import Losses
+from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
+from logbus.testing.simulation.checks.history import Anomaly, History
+from logbus.testing.simulation.checks.replica_inspector import ReplicaInspector
+from logbus.testing.simulation.environment.broker_node import EPOCH_S, PORT, BrokerNode, World, host_of
+from logbus.testing.simulation.environment.garbage_collection import GarbageCollection
+from logbus.testing.simulation.environment.inodes import Crashed
+from logbus.testing.simulation.environment.network import Network
+from logbus.testing.simulation.environment.node_reactor import NodeReactor
+from logbus.testing.simulation.environment.simulated_store import Ensemble
+from logbus.testing.simulation.environment.virtual_clock import VirtualClock
 from logbus.testing.simulation.nemesis import Nemesis
-from logbus.testing.simulation.network import Network
-from logbus.testing.simulation.node import EPOCH_S, PORT, BrokerNode, World, host_of
-from logbus.testing.simulation.operations import Operator
-from logbus.testing.simulation.participants import TransactionNemesis
-from logbus.testing.simulation.reactor import NodeReactor
-from logbus.testing.simulation.records import TOPIC, Records
 from logbus.testing.simulation.schedule import Fault, draw_schedule
 from logbus.testing.simulation.settings import RECORDS, TRANSACTIONS, Settings
-from logbus.testing.simulation.store import Ensemble
-from logbus.testing.simulation.transactions import LEDGER, STATE_TOPIC, TOPICS, Transactions
-from logbus.testing.simulation.workload import DAMAGED, Job
+from logbus.testing.simulation.transaction_nemesis import TransactionNemesis
+from logbus.testing.simulation.workloads.cluster_client import ClusterClient, Unavailable, name_of
+from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
+from logbus.testing.simulation.workloads.consumer import DAMAGED, WorkloadContext
+from logbus.testing.simulation.workloads.records_workload import TOPIC, RecordsWorkload
+from logbus.testing.simulation.workloads.transactions_workload import LEDGER, STATE_TOPIC, TOPICS, TransactionsWorkload
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
 START_S = 60.0
@@ -95,12 +95,12 @@ class Run:
     _clients: NodeReactor = field(init=False)
     world: World = field(init=False)
     nodes: dict[int, BrokerNode] = field(factory=dict, init=False)
-    inspector: Inspector = field(factory=Inspector, init=False)
-    job: Job = field(init=False)
-    _records: Records | None = field(default=None, init=False)
-    _transactions: Transactions | None = field(default=None, init=False)
-    _losses: list[Losses] = field(factory=list, init=False)
-    _garbage: Garbage = field(factory=Garbage, init=False)
+    inspector: ReplicaInspector = field(factory=ReplicaInspector, init=False)
+    job: WorkloadContext = field(init=False)
+    _records: RecordsWorkload | None = field(default=None, init=False)
+    _transactions: TransactionsWorkload | None = field(default=None, init=False)
+    _losses: list[DurabilityOracle] = field(factory=list, init=False)
+    _garbage: GarbageCollection = field(factory=GarbageCollection, init=False)
     _flips: BitFlips = field(init=False)
 
     def run(self) -> Outcome:
@@ -130,7 +130,7 @@ class Run:
         )
         self.world = World(clock, network, ensemble, Random(random.getrandbits(64)))
         for topic in (TOPIC, *(_ALL_TOPICS if TRANSACTIONS in settings.workloads else ())):
-            self._losses.append(Losses(topic, ensemble.tree, lambda: clock.now))
+            self._losses.append(DurabilityOracle(topic, ensemble.tree, lambda: clock.now))
         ensemble.clients += self._losses
         brokers = list(range(1, settings.brokers + 1))
         drawn = draw_schedule(
@@ -141,11 +141,11 @@ class Run:
             node = BrokerNode(self.world, broker_id, settings.config(), self.inspector.watch, self._power_went)
             self.nodes[broker_id] = node
             node.start()
-        self.job = Job(History(), lambda: EPOCH_S + clock.now)
+        self.job = WorkloadContext(History(), lambda: EPOCH_S + clock.now)
         client = NodeReactor(clock, network, CLIENT_HOST)
         network.started(client)
         self._clients = client
-        operator = Operator(
+        operator = ClusterOperator(
             self._view(LEDGER if TRANSACTIONS in settings.workloads else TOPIC),
             settings.partitions,
             settings.replication,
@@ -153,7 +153,9 @@ class Run:
         hosts = [CLIENT_HOST]
         nemesis = Nemesis(self.world, self.nodes, hosts, self._note, operator, self._losses)
         if TRANSACTIONS in settings.workloads:
-            work = self._transactions = Transactions(settings, self.world, self._view, self._found, self._client_failed)
+            work = self._transactions = TransactionsWorkload(
+                settings, self.world, self._view, self._found, self._client_failed
+            )
             hosts += work.hosts
             nemesis = TransactionNemesis(
                 self.world, self.nodes, hosts, self._note, operator, self._losses, transactions=work
@@ -174,9 +176,9 @@ class Run:
 
     # The story.
 
-    def _view(self, topic: str) -> View:
+    def _view(self, topic: str) -> ClusterClient:
         brokers = {each: (host_of(each), PORT) for each in self.nodes}
-        return View(self._clients, brokers, topic, self.world.generator())
+        return ClusterClient(self._clients, brokers, topic, self.world.generator())
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Let time go on until something is true."""
@@ -200,7 +202,7 @@ class Run:
             self._found("no-topic", f"the topics could not be created: {created}")
             return False
         if RECORDS in settings.workloads:
-            self._records = Records(
+            self._records = RecordsWorkload(
                 settings, self.job, view, self._view, self.world.generator, self._found, self._client_failed
             )
             self._records.start()
@@ -208,7 +210,7 @@ class Run:
             self._transactions.start()
         return True
 
-    async def _create(self, view: View) -> None:
+    async def _create(self, view: ClusterClient) -> None:
         settings = self.settings
         names = {*([TOPIC] if RECORDS in settings.workloads else []), *(TOPICS if self._transactions else [])}
         while names:
@@ -273,7 +275,7 @@ class Run:
             self._found("not-repaired", f"{what}; damaged segments that brokers know of: {known}")
 
     @property
-    def _works(self) -> list[Records | Transactions]:
+    def _works(self) -> list[RecordsWorkload | TransactionsWorkload]:
         return [work for work in (self._records, self._transactions) if work is not None]
 
     def _not_ready(self) -> list[int]:
@@ -293,7 +295,7 @@ class Run:
     def __call__(self, event: Any) -> None:
         """What is written to the log."""
         failure = event.get("log_failure")
-        if self._garbage.is_taken or failure is None or event["log_level"] < LogLevel.critical:
+        if self._garbage.is_running or failure is None or event["log_level"] < LogLevel.critical:
             return
         if failure.check(FirstError):
             failure = failure.value.subFailure
@@ -307,7 +309,7 @@ class Run:
 
     def _power_went(self, broker_id: int) -> None:
         for each in self._losses:
-            each.power_went(broker_id)
+            each.power_lost(broker_id)
 
     def _outcome(self, schedule: list[Fault], nemesis: Nemesis) -> Outcome:
         history = self.job.history

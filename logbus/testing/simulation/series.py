@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, field, fields, frozen
 
-from logbus.testing.simulation.history import Anomaly
+from logbus.testing.simulation.checks.history import Anomaly
 from logbus.testing.simulation.run import Outcome, Run
 from logbus.testing.simulation.schedule import Fault
 from logbus.testing.simulation.settings import Settings, kinds_for

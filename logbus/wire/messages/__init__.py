@@ -34,7 +34,7 @@ from attrs import frozen
 
 from logbus.wire.declaration import message_spec
 from logbus.wire.messages.names import API_NAMES
-from logbus.wire.versions import VersionRange
+from logbus.wire.version_range import VersionRange
 
 __all__ = ["API_KEYS", "API_NAMES", "Api", "api"]
 

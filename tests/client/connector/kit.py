@@ -12,14 +12,14 @@ from twisted.internet.task import Clock, deferLater
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.cluster import Cluster
+from logbus.client.cluster.cluster import Cluster
 from logbus.client.connector import ConsumerConnector, MessageStream, TopicFilter
-from logbus.client.fetched import ConsumerRecord
+from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.metastore.base_store import attempt
 from logbus.metastore.imetastore import NodeExists, NoNode, SessionState
-from logbus.metastore.memory import MemoryEnsemble, MemoryStore
-from logbus.metastore.session import attempt
+from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
 from logbus.model import TopicPartition
-from tests.client.memory import Log, MemoryCluster
+from tests.client.memory_cluster import Log, MemoryCluster
 
 T = TypeVar("T")
 

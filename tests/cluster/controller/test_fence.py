@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.controller.fence import BATCH_BYTES, Deposed, Fence
+from logbus.cluster.controller.fence import BATCH_BYTES, ControllerMoved, Fence
 from logbus.metastore.imetastore import Check, Create, MultiFailed, Op, OpResult, Set
-from logbus.metastore.memory import MemoryEnsemble, MemoryStore
+from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
 
 
 class FenceTests(SynchronousTestCase):
@@ -38,7 +38,7 @@ class FenceTests(SynchronousTestCase):
     def test_deposed(self) -> None:
         """After another election nothing is written any more."""
         self.successResultOf(self.store.set("/controller_epoch", b"2"))
-        self.failureResultOf(self.write([Create("/t/a")]), Deposed)
+        self.failureResultOf(self.write([Create("/t/a")]), ControllerMoved)
         self.assertEqual(self.successResultOf(self.store.children("/t")), [])
 
     def test_a_write_that_does_not_fit(self) -> None:

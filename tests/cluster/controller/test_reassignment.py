@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.controller.balancing import imbalance, offline, unbalanced
-from logbus.cluster.controller.election import NO_LEADER, Situation, next_leader
-from logbus.cluster.controller.reassignment import finished, move_to, moved, moved_back
-from logbus.cluster.controller.rules import TopicRules
-from logbus.cluster.controller.state import PartitionRecord
-from logbus.cluster.elections import ElectionType, PartitionAdmin, Reassignment
+from logbus.cluster.controller.controller_context import PartitionRecord
+from logbus.cluster.controller.leader_election import NO_LEADER, Situation, next_leader
+from logbus.cluster.controller.partition_admin import ElectionType, PartitionAdmin, Reassignment
+from logbus.cluster.controller.preferred_leaders import imbalance, not_led_by_preferred, offline
+from logbus.cluster.controller.reassignment import cancelled_move, finished, move_to, moved
+from logbus.cluster.controller.topic_rules import TopicRules
 from logbus.cluster.icluster import IsrChange
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.znodes import StateZnode
 from logbus.model import LeaderAndIsr, TopicPartition
-from tests.cluster.control import Node
-from tests.cluster.controller.test_election import among
-from tests.cluster.controller.test_service import T0
-from tests.cluster.controller.test_shutdown import ThreeBrokers
+from tests.cluster.control_plane import Node
+from tests.cluster.controller.test_broker_changes import ThreeBrokers
+from tests.cluster.controller.test_controller import T0
+from tests.cluster.controller.test_leader_election import among
 
 brokers = st.integers(0, 4)
 wishes = st.none() | st.lists(brokers, min_size=1, max_size=3, unique=True)
@@ -58,7 +58,7 @@ class MoveTests(SynchronousTestCase):
                 now = evolve(now, current=change.result)
             try:
                 if wanted is None:
-                    move = moved_back(name, record, now)
+                    move = cancelled_move(name, record, now)
                     self.assertEqual(set(move.replicas), set(at_rest))
                 else:
                     move = move_to(name, record, now, wanted, alive)
@@ -104,12 +104,12 @@ class MoveTests(SynchronousTestCase):
                 move_to(name, record, now, wanted, {1, 3}, factor_may_change=False)
             self.assertEqual(caught.exception.code, code, wanted)
         with self.assertRaises(ApiError) as caught:
-            moved_back(name, record, now)
+            cancelled_move(name, record, now)
         self.assertEqual(caught.exception.code, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         # Of those before nobody is in sync any more.
         away = PartitionRecord((3, 2), LeaderAndIsr(3, 1, (3,)), (3,), (2,))
         now = Situation(away.replicas, LeaderAndIsr(3, 1, (3,)), among({3}))
-        self.assertEqual(self.assertRaises(ApiError, moved_back, name, away, now).code, bad)
+        self.assertEqual(self.assertRaises(ApiError, cancelled_move, name, away, now).code, bad)
 
 
 class AdminCase(ThreeBrokers):
@@ -291,8 +291,8 @@ class ElectTests(AdminCase):
         tenure = self.nodes[0].controller.tenure
         assert tenure is not None
         self.assertEqual((imbalance(tenure.state), offline(tenure.state)), (2, 0))
-        self.assertEqual(unbalanced(tenure.state, 10), [])
+        self.assertEqual(not_led_by_preferred(tenure.state, 10), [])
         self.join([2, 1])
-        self.assertEqual(unbalanced(tenure.state, 100), [])
+        self.assertEqual(not_led_by_preferred(tenure.state, 100), [])
         self.assertEqual(self.successResultOf(self.admin().balance(10)), 1)
         self.assertEqual((self.seen(self.nodes[0]).leader, imbalance(tenure.state)), (1, 1))

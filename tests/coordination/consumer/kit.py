@@ -7,12 +7,12 @@ from typing import Any
 
 from attrs import define, field
 
-from logbus.coordination.consumer.beats import Beat, BeatResult
-from logbus.coordination.consumer.group import ConsumerGroup, ConsumerSettings
-from logbus.coordination.consumer.partitions import NOTHING, Partitions, TopicId, difference, pairs, union
-from logbus.coordination.consumer.topics import Topic
-from logbus.coordination.igroup import Change
-from logbus.coordination.records import decode_change, encode_change
+from logbus.coordination.consumer.consumer_group import ConsumerGroup, ConsumerGroupSettings
+from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, difference, pairs, union
+from logbus.coordination.consumer.topics_view import Topic
+from logbus.coordination.group import Change
+from logbus.coordination.group_records import decode_change, encode_change
 from logbus.errors import ApiError, ErrorCode
 
 
@@ -69,7 +69,7 @@ class Log:
     """
 
     cluster: Cluster
-    settings: ConsumerSettings = field(factory=ConsumerSettings)
+    settings: ConsumerGroupSettings = field(factory=ConsumerGroupSettings)
     broken: bool = False
     records: list[tuple[bytes, bytes | None]] = field(factory=list)
     group: ConsumerGroup = field(init=False)
@@ -94,7 +94,7 @@ class Log:
         self.records += map(encode_change, changes)
         done(None)
 
-    def heartbeat(self, now: float, beat: Beat) -> BeatResult:
+    def heartbeat(self, now: float, beat: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         """A heartbeat as a coordinator serves it: append first, take back if that fails."""
         result, changes = self.group.heartbeat(now, beat)
         if changes and self.broken:
@@ -133,16 +133,16 @@ class Client:
     assignor: str | None = None
     rebalance_timeout_ms: int = 60_000
     epoch: int = 0
-    owned: Partitions = NOTHING
-    told: Partitions = NOTHING
+    owned: Partitions = NO_PARTITIONS
+    told: Partitions = NO_PARTITIONS
     full: bool = True
     heard: float = 0.0
     _said: Partitions | None = None
 
-    def beat(self) -> Beat:
+    def beat(self) -> ConsumerHeartbeat:
         """Its next heartbeat: all after an error, else what has changed."""
         if self.full or self.epoch == 0:
-            return Beat(
+            return ConsumerHeartbeat(
                 self.member_id,
                 self.epoch,
                 instance_id=self.instance_id,
@@ -153,9 +153,9 @@ class Client:
                 owned=self.owned,
             )
         owned = self.owned if self.owned != self._said else None
-        return Beat(self.member_id, self.epoch, instance_id=self.instance_id, owned=owned)
+        return ConsumerHeartbeat(self.member_id, self.epoch, instance_id=self.instance_id, owned=owned)
 
-    def receive(self, now: float, result: BeatResult) -> None:
+    def receive(self, now: float, result: ConsumerHeartbeatResult) -> None:
         """Read what is new at once; what is to be given up is still read: see :meth:`obey`."""
         self._said = self.owned
         self.full = False
@@ -171,7 +171,7 @@ class Client:
 
     def abandon(self) -> None:
         """Give up everything, to join anew."""
-        self.owned = self.told = NOTHING
+        self.owned = self.told = NO_PARTITIONS
         self.epoch = 0
         self.full = True
 

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.coordination.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Wishes, ranges, uniform
-from logbus.coordination.consumer.partitions import Partitions, TopicId, count, difference, is_subset, pairs
+from logbus.coordination.consumer.assignors import (
+    ASSIGNORS,
+    DEFAULT_ASSIGNOR,
+    MemberSubscriptions,
+    range_assignor,
+    uniform,
+)
+from logbus.coordination.consumer.partition_sets import Partitions, TopicId, count, difference, is_subset, pairs
 
 Targets = dict[str, Partitions]
 
@@ -20,7 +26,7 @@ members = st.lists(st.sampled_from([f"m{number}" for number in range(8)]), min_s
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> tuple[Wishes, dict[TopicId, int]]:
+def groups(draw: st.DrawFn) -> tuple[MemberSubscriptions, dict[TopicId, int]]:
     """A group, the wishes of its members the same or different, and the topics of the cluster."""
     there = draw(topics)
     names = draw(members)
@@ -32,7 +38,7 @@ def groups(draw: st.DrawFn) -> tuple[Wishes, dict[TopicId, int]]:
 
 
 @st.composite
-def sequences(draw: st.DrawFn) -> list[tuple[Wishes, dict[TopicId, int]]]:
+def sequences(draw: st.DrawFn) -> list[tuple[MemberSubscriptions, dict[TopicId, int]]]:
     """A group as it changes."""
     return draw(st.lists(groups(), min_size=1, max_size=4))
 
@@ -40,7 +46,7 @@ def sequences(draw: st.DrawFn) -> list[tuple[Wishes, dict[TopicId, int]]]:
 class EveryAssignorTests(SynchronousTestCase):
     """What holds for all of them."""
 
-    def check_complete(self, wishes: Wishes, there: dict[TopicId, int], targets: Targets) -> None:
+    def check_complete(self, wishes: MemberSubscriptions, there: dict[TopicId, int], targets: Targets) -> None:
         """Each partition of each wanted topic is with exactly one member, which wants it; nothing else is."""
         self.assertEqual(list(targets), list(wishes))
         owned = Counter(partition for target in targets.values() for partition in pairs(target))
@@ -51,7 +57,7 @@ class EveryAssignorTests(SynchronousTestCase):
             self.assertNotIn(frozenset(), target.values())
 
     @given(st.sampled_from(sorted(ASSIGNORS)), sequences())
-    def test_complete(self, name: str, changes: list[tuple[Wishes, dict[TopicId, int]]]) -> None:
+    def test_complete(self, name: str, changes: list[tuple[MemberSubscriptions, dict[TopicId, int]]]) -> None:
         """Whatever members want, and whatever becomes of topics: all is assigned, once, to one that wants it."""
         targets: Targets = {}
         for wishes, there in changes:
@@ -122,7 +128,7 @@ class UniformTests(SynchronousTestCase):
         self.assertEqual(lost, needed)
 
     @given(groups())
-    def test_different_wishes(self, group: tuple[Wishes, dict[TopicId, int]]) -> None:
+    def test_different_wishes(self, group: tuple[MemberSubscriptions, dict[TopicId, int]]) -> None:
         """Where wishes differ: no single partition could move to make two shares more equal; asked again, none does."""
         wishes, there = group
         targets = uniform(wishes, there, {})
@@ -148,12 +154,12 @@ class RangeTests(SynchronousTestCase):
         """The first members get one more; topics of one size are cut the same way."""
         a, b = TOPICS[:2]
         wishes = dict.fromkeys(["x", "y", "z"], frozenset({a, b}))
-        targets = ranges(wishes, {a: 7, b: 7}, {})
+        targets = range_assignor(wishes, {a: 7, b: 7}, {})
         self.assertEqual([sorted(target[a]) for target in targets.values()], [[0, 1, 2], [3, 4], [5, 6]])
         self.assertEqual([target[b] for target in targets.values()], [target[a] for target in targets.values()])
 
     def test_more_members_than_partitions(self) -> None:
         """Who comes last has nothing to do."""
         a = TOPICS[0]
-        targets = ranges(dict.fromkeys(["x", "y", "z"], frozenset({a})), {a: 2}, {})
+        targets = range_assignor(dict.fromkeys(["x", "y", "z"], frozenset({a})), {a: 2}, {})
         self.assertEqual(targets, {"x": {a: frozenset({0})}, "y": {a: frozenset({1})}, "z": {}})

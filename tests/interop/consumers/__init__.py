@@ -1,6 +1,6 @@
 """
 Consumers of other libraries and of the client here as members of a group, behind one small face;
-:mod:`tests.interop.members` runs them.
+:mod:`tests.interop.member_groups` runs them.
 
 Each says when partitions come and go through the library's own callbacks, so that what a test sees is what an
 application would see.
@@ -19,11 +19,11 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor as PyRange
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as PyRoundRobin
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor as PySticky
 
-from tests.interop.consumers.asynchronous import Aiokafka
-from tests.interop.consumers.face import SECONDS, Committed, Consumer, Listener, Place, Record, Settings
-from tests.interop.consumers.kafka_python import KafkaPython
-from tests.interop.consumers.librdkafka import Confluent
-from tests.interop.consumers.ours import Ours
+from tests.interop.consumers.aiokafka_consumer import Aiokafka
+from tests.interop.consumers.confluent_consumer import Confluent
+from tests.interop.consumers.interface import SECONDS, Committed, Consumer, Listener, Place, Record, Settings
+from tests.interop.consumers.kafka_python_consumer import KafkaPython
+from tests.interop.consumers.logbus_consumer import Ours
 
 __all__ = ["KINDS", "LIBRARIES", "SECONDS", "Committed", "Consumer", "Listener", "Place", "Record", "Settings"]
 

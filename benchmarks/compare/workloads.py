@@ -1,0 +1,130 @@
+"""
+A cell made into commands: its requests written to files once, replayed against either broker.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from benchmarks.compare import wire
+from benchmarks.compare.cells import FULL, Cell
+from benchmarks.compare.native_programs import Programs
+from benchmarks.compare.systems import Running
+
+#: How much a topic holds before it is read, at most: it stays in the page cache.
+PRELOAD_BYTES = 256_000_000
+PRELOAD_BATCHES = 60_000
+#: Between a delivery to all tail readers and the next record.
+TAIL_PAUSE_US = 200
+
+_UNBOUNDED = "1e18"
+
+
+@attrs.frozen
+class Load:
+    """
+    One cell's requests on disk and the commands that replay them.
+
+    :ivar topic: The same name on both brokers.
+    :ivar batch: The batch that is sent; None through librdkafka, which makes its own.
+    :ivar preload: How many batches each partition holds before reading begins.
+    """
+
+    cell: Cell
+    topic: str
+    directory: Path
+    programs: Programs
+    batch: wire.Batch
+    preload: int
+    fetch: wire.FetchFrame
+    incremental: wire.FetchFrame
+
+    @property
+    def end_offset(self) -> int:
+        """Of each partition after :meth:`fill`."""
+        return self.preload * self.batch.records
+
+    def fill(self, broker: Running) -> list[str] | None:
+        """The command that fills the topic before it is read; None when nothing reads it."""
+        if self.cell.kind not in ("fetch", "rd-consume"):
+            return None
+        requests = self.preload * self.cell.partitions
+        return self._produce(broker, "fill", 1, 4, 120, _UNBOUNDED, requests)
+
+    def run(self, broker: Running, seconds: float, max_bytes: float) -> list[str]:
+        """The measured command."""
+        cell = self.cell
+        if cell.kind in ("produce", "beside-bulk"):
+            return self._produce(broker, "produce", cell.connections, cell.depth, seconds, f"{max_bytes:.0f}", 0)
+        if cell.kind == "fetch":
+            figures = [
+                self.fetch.entries_at,
+                cell.partitions,
+                len(self.batch.data),
+                self.batch.records,
+                self.end_offset,
+            ]
+            place = [str(broker.port), str(cell.connections), f"{seconds:g}", _UNBOUNDED, str(self.directory / "fetch")]
+            return [str(self.programs.load), "fetch", *place, *map(str, figures)]
+        if cell.kind == "tail":
+            positions = [self.fetch.entries_at, self.incremental.entries_at, self.incremental.session_at]
+            place = [str(broker.port), str(cell.connections), f"{seconds:g}", str(TAIL_PAUSE_US)]
+            files = [str(self.directory / "produce"), str(self.directory / "tail")]
+            return [str(self.programs.load), "tail", *place, *files, *map(str, positions)]
+        return self._librdkafka(broker, seconds, max_bytes)
+
+    def background(self, broker: Running, seconds: float) -> list[str] | None:
+        """What runs beside the measured command, or None."""
+        if self.cell.kind != "beside-bulk":
+            return None
+        return self._produce(broker, "bulk", 1, 1, seconds, _UNBOUNDED, 0)
+
+    def _produce(
+        self, broker: Running, frames: str, connections: int, depth: int, seconds: float, max_bytes: str, requests: int
+    ) -> list[str]:
+        figures = [broker.port, connections, depth, f"{seconds:g}", max_bytes, requests]
+        return [str(self.programs.load), "produce", *map(str, figures), str(self.directory / frames)]
+
+    def _librdkafka(self, broker: Running, seconds: float, max_bytes: float) -> list[str]:
+        cell, library = self.cell, self.programs.librdkafka
+        if library is None:
+            raise RuntimeError("no librdkafka: install confluent-kafka, or name the library with --librdkafka")
+        mode = cell.kind.removeprefix("rd-")
+        settings = [f"acks={'all' if cell.acks == -1 else cell.acks}", f"compression.codec={cell.codec}"]
+        settings += ["linger.ms=0"] if mode in ("latency", "tail") else []
+        place = [f"127.0.0.1:{broker.port}", self.topic, str(cell.partitions), f"{seconds:g}", f"{max_bytes:.0f}"]
+        return [
+            str(self.programs.rdload),
+            str(library),
+            mode,
+            *place,
+            str(self.directory / "value"),
+            str(cell.size),
+            *settings,
+        ]
+
+
+def prepare(cell: Cell, topic: str, directory: Path, programs: Programs) -> Load:
+    """Write the cell's requests under ``directory``, which is made."""
+    directory.mkdir(parents=True)
+    batch = wire.record_batch(cell.records, cell.size, cell.codec)
+    indexes = list(range(cell.partitions))
+    single = [wire.produce_request(topic, {p: batch}, cell.acks) for p in indexes]
+    frames = [wire.produce_request(topic, dict.fromkeys(indexes, batch), cell.acks)] if cell.spread else single
+    (directory / "produce").write_bytes(b"".join(frames))
+    (directory / "fill").write_bytes(b"".join(single))
+    if cell.kind == "beside-bulk":
+        bulk = wire.record_batch(FULL // 1010, 1000)
+        (directory / "bulk").write_bytes(wire.produce_request(topic, {0: bulk}, 1))
+    # Many partitions are followed with a fetch session, as the Java consumer does; one without, as librdkafka does.
+    session = cell.kind == "tail" and cell.partitions > 1
+    fetch = wire.fetch_request(topic, indexes, partition_max_bytes=cell.fetch_bytes, session_epoch=0 if session else -1)
+    incremental = wire.fetch_request(topic, [0], session_epoch=1)
+    (directory / "fetch").write_bytes(fetch.data)
+    (directory / "tail").write_bytes(fetch.data + (incremental.data if session else b""))
+    if cell.kind.startswith("rd-"):
+        (directory / "value").write_bytes(wire.payload(1 << 20))
+    preload = max(2, min(PRELOAD_BATCHES, PRELOAD_BYTES // len(batch.data)) // cell.partitions)
+    return Load(cell, topic, directory, programs, batch, preload, fetch, incremental)

@@ -1,0 +1,102 @@
+"""
+What the REST interface tells of the cluster and its brokers.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from attrs import frozen
+
+import logbus
+from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
+from logbus.admin.problem_details import HttpProblem
+from logbus.admin.routing import ViewRequest, route
+from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
+
+BROKER_ID = integer("Number of a broker.", minimum=0, maximum=2**31 - 1)
+CLUSTER = object_schema(
+    "A cluster, as this broker knows it.",
+    cluster_id=string("The cluster's id."),
+    controller=nullable(integer("Number of the controller; null while there is none.")),
+    broker=integer("Number of the broker that answers."),
+    version=string("Its version."),
+    brokers=integer("Live brokers."),
+    topics=integer("Topics."),
+    partitions=integer("Partitions of all topics."),
+)
+BROKER = object_schema(
+    "A live broker.",
+    id=BROKER_ID,
+    rack=nullable(string("Its rack.")),
+    epoch=integer("Grows with each of its lives."),
+    controller=boolean("Whether it is the controller."),
+    feature_level=integer("What it can do with other brokers; they agree on the least."),
+    endpoints=mapping(
+        "Where it is reached, by the name of the listener.",
+        object_schema(
+            "An address.",
+            protocol=string("Name of the protocol."),
+            host=string("Host."),
+            port=integer("Port; 0: none."),
+        ),
+    ),
+)
+
+
+@frozen
+class ClusterViews:
+    """The cluster and its brokers."""
+
+    metadata: ClusterMetadata
+    broker_id: int
+
+    @route("GET", "/api/v1/cluster", "The cluster", answer=CLUSTER)
+    def cluster(self, call: ViewRequest) -> dict[str, Any]:
+        metadata = self.metadata
+        return {
+            "cluster_id": metadata.cluster_id,
+            "controller": metadata.controller_id if metadata.controller_id >= 0 else None,
+            "broker": self.broker_id,
+            "version": logbus.__version__,
+            "brokers": len(metadata.brokers),
+            "topics": len(metadata.topics),
+            "partitions": metadata.partition_count,
+        }
+
+    @route(
+        "GET",
+        "/api/v1/brokers",
+        "Live brokers",
+        answer=object_schema("All of them.", items=array("By number.", BROKER)),
+    )
+    def brokers(self, call: ViewRequest) -> dict[str, Any]:
+        return {"items": [self._broker(image) for _, image in sorted(self.metadata.brokers.items())]}
+
+    @route(
+        "GET",
+        "/api/v1/brokers/{broker}",
+        "One live broker",
+        answer=BROKER,
+        parameters={"broker": BROKER_ID},
+        errors=(HTTPStatus.NOT_FOUND,),
+    )
+    def broker(self, call: ViewRequest) -> dict[str, Any]:
+        image = self.metadata.brokers.get(call.path["broker"])
+        if image is None:
+            raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no live broker {call.path['broker']}.")
+        return self._broker(image)
+
+    def _broker(self, image: BrokerImage) -> dict[str, Any]:
+        return {
+            "id": image.broker_id,
+            "rack": image.rack,
+            "epoch": image.epoch,
+            "controller": image.broker_id == self.metadata.controller_id,
+            "feature_level": image.feature_level,
+            "endpoints": {
+                name: {"protocol": endpoint.protocol, "host": endpoint.host, "port": endpoint.port}
+                for name, endpoint in image.endpoints.items()
+            },
+        }

@@ -1,0 +1,147 @@
+"""
+How the cluster stands: which partitions lack replicas or a leader, and whether this broker can be missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from attrs import define, frozen
+
+from logbus.admin.cluster import BROKER_ID
+from logbus.admin.json_chunks import json_stream
+from logbus.admin.json_schema import JsonSchema, array, boolean, integer, nullable, object_schema, string
+from logbus.admin.problem_details import HttpProblem
+from logbus.admin.routing import ViewRequest, ViewResponse, route
+from logbus.admin.topics import TOPIC_NAME
+from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
+
+UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE = "under_replicated", "under_min_isr", "offline"
+
+MinIsr = Callable[[Mapping[str, str]], int]
+"""``min.insync.replicas`` of a topic with these overrides."""
+
+FAULTY_PARTITION: JsonSchema = object_schema(
+    "A partition that lacks something.",
+    topic=TOPIC_NAME,
+    partition=integer("Number of the partition."),
+    leader=nullable(integer("Number of the leading broker; null: the partition is offline.")),
+    replicas=array("Brokers that have it, the preferred leader first.", BROKER_ID),
+    isr=array("Those of them that are in sync.", BROKER_ID),
+    faults=array("What it lacks.", string("A fault.", enum=[UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE])),
+)
+FAULTS = object_schema(
+    "All partitions that lack something.",
+    items=array("By topic and number.", FAULTY_PARTITION),
+    counts=object_schema(
+        "How many there are.",
+        under_replicated=integer("Partitions with replicas that are not in sync."),
+        under_min_isr=integer("Partitions with fewer in sync than min.insync.replicas: acks=all is refused."),
+        offline=integer("Partitions without a leader."),
+    ),
+)
+STOPPING = object_schema("The broker stops.", broker=BROKER_ID)
+
+
+def faults_of(image: PartitionImage, least: int) -> list[str]:
+    """What a partition lacks; ``least`` is its topic's ``min.insync.replicas``."""
+    found = []
+    if len(image.isr) < len(image.replicas):
+        found.append(UNDER_REPLICATED)
+    if len(image.isr) < min(least, len(image.replicas)):
+        found.append(UNDER_MIN_ISR)
+    if image.leader < 0:
+        found.append(OFFLINE)
+    return found
+
+
+@define(eq=False)
+class ShutdownImpact:
+    """What would become of partitions without a broker: how many would have no leader, or too few replicas."""
+
+    offline: int = 0
+    under_min_isr: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.offline} partitions would have no leader, and {self.under_min_isr} would refuse acks=all"
+
+
+def shutdown_impact(broker_id: int, topics: Mapping[str, TopicImage], min_isr: MinIsr) -> ShutdownImpact:
+    """What would become of all partitions if a broker stopped now."""
+    missed = ShutdownImpact()
+    for topic in topics.values():
+        least = min_isr(topic.configs)
+        for image in topic.partitions:
+            if broker_id in image.isr:
+                left = len(image.isr) - 1
+                missed.offline += left == 0
+                missed.under_min_isr += 0 < left < min(least, len(image.replicas)) <= len(image.isr)
+    return missed
+
+
+@frozen
+class ClusterHealthViews:
+    """
+    The cluster's faults, and this broker's end.
+
+    :ivar stop: ends the process in order; None: nobody here can, as with a broker in a test's process.
+    """
+
+    metadata: ClusterMetadata
+    broker_id: int
+    min_isr: MinIsr
+    stop: Callable[[], Callable[[], object] | None]
+
+    @route("GET", "/api/v1/cluster/faults", "Partitions that lack replicas or a leader", answer=FAULTS)
+    def faults(self, call: ViewRequest) -> ViewResponse:
+        counts = dict.fromkeys((UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE), 0)
+        # Filled while the rows are made, which are sent first.
+        return json_stream({"items": lambda: self._faulty(counts), "counts": counts})
+
+    def _faulty(self, counts: dict[str, int]) -> Iterator[dict[str, Any] | None]:
+        for topic in sorted(self.metadata.topics.values(), key=lambda topic: topic.name):
+            least = self.min_isr(topic.configs)
+            for number, image in enumerate(list(topic.partitions)):
+                found = faults_of(image, least)
+                for fault in found:
+                    counts[fault] += 1
+                if not found:
+                    yield None
+                    continue
+                yield {
+                    "topic": topic.name,
+                    "partition": number,
+                    "leader": image.leader if image.leader >= 0 else None,
+                    "replicas": list(image.replicas),
+                    "isr": list(image.isr),
+                    "faults": found,
+                }
+
+    @route(
+        "POST",
+        "/api/v1/brokers/{broker}/shutdown",
+        "Stop this very broker in order: its leaderships are handed over first",
+        answer=STOPPING,
+        body=object_schema("How.", force=boolean("Even if partitions lose their leader by it."), optional=("force",)),
+        parameters={"broker": BROKER_ID},
+        status=HTTPStatus.ACCEPTED,
+        errors=(HTTPStatus.CONFLICT, HTTPStatus.NOT_IMPLEMENTED),
+    )
+    def shutdown(self, call: ViewRequest) -> dict[str, Any]:
+        if call.path["broker"] != self.broker_id:
+            raise HttpProblem(
+                HTTPStatus.CONFLICT,
+                f"This is broker {self.broker_id}; a broker is stopped at its own admin listener.",
+            )
+        stop = self.stop()
+        if stop is None:
+            raise HttpProblem(HTTPStatus.NOT_IMPLEMENTED, "This broker is part of another process, which must stop it.")
+        missed = shutdown_impact(self.broker_id, self.metadata.topics, self.min_isr)
+        if (missed.offline or missed.under_min_isr) and not call.body.get("force", False):
+            raise HttpProblem(
+                HTTPStatus.CONFLICT, f'Without it {missed}; to stop it all the same, send {{"force": true}}.'
+            )
+        stop()
+        return {"broker": self.broker_id}

@@ -1,0 +1,124 @@
+"""
+How far groups have read, as the broker that coordinates them sees it: and as metrics.
+
+Ends of partitions are those of the replicas on this broker; of a partition that it has no replica of, it does not know
+the lag. What goes over many partitions pauses in between: see :class:`~logbus.metrics.Family`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from logbus.metrics import Family, Sample
+from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from logbus.cluster.replication.replica_manager import ReplicaManager
+    from logbus.coordination.group import Group
+    from logbus.coordination.group_coordinator import GroupCoordinator
+    from logbus.coordination.group_offsets import CommittedOffset
+
+PAUSE_PARTITIONS = 50
+"""Partitions that are looked at for what a sample costs."""
+
+
+@frozen
+class Lag:
+    """
+    What a group has still to read.
+
+    :ivar sum: records, of all partitions whose end is known.
+    :ivar max: of the partition where it is most.
+    :ivar known: of how many partitions it is known.
+    """
+
+    sum: int = 0
+    max: int = 0
+    known: int = 0
+
+
+@frozen
+class GroupLags:
+    """The groups that this broker coordinates, with what they committed."""
+
+    coordinator: GroupCoordinator
+    replicas: ReplicaManager
+
+    def groups(self) -> Iterator[tuple[Group, Mapping[TopicPartition, CommittedOffset]]]:
+        """All of them, with their offsets; those that come or go meanwhile do no harm."""
+        for shard in self.coordinator.active_shards():
+            for group_id, group in list(shard.groups.items()):
+                offsets = shard.offsets.get(group_id)
+                yield group, {} if offsets is None else offsets.committed
+
+    def end(self, partition: TopicPartition) -> int | None:
+        """The first offset that readers of a partition do not see; None: it is not on this broker."""
+        replica = self.replicas.find(*partition)
+        return None if replica is None else replica.high_watermark
+
+    def lag(self, partition: TopicPartition, committed: CommittedOffset) -> int | None:
+        """Records that are still to be read; None: that is not known."""
+        end = self.end(partition)
+        return None if end is None else max(end - committed.offset, 0)
+
+    def of(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[Lag | None]:
+        """The lag of a group, after as many None as there were times to pause."""
+        total = most = known = 0
+        for looked_at, (partition, committed) in enumerate(list(offsets.items()), 1):
+            if looked_at % PAUSE_PARTITIONS == 0:
+                yield None
+            lag = self.lag(partition, committed)
+            if lag is not None:
+                total, most, known = total + lag, max(most, lag), known + 1
+        yield Lag(total, most, known)
+
+    # Metrics.
+
+    def families(self) -> Iterator[Family]:
+        """What each group has to read in all, and how many read."""
+        name = "logbus_group_members"
+        yield Family(name, "Members of a group.", "gauge", self._members(name))
+        name = "logbus_group_sum_lag"
+        yield Family(name, "Records that a group has still to read.", "gauge", self._lags(name, "sum"))
+        name = "logbus_group_max_lag"
+        yield Family(name, "The same, of the partition where it is most.", "gauge", self._lags(name, "max"))
+
+    def partition_families(self) -> Iterator[Family]:
+        """What each group committed for each partition, and has still to read of it."""
+        name = "logbus_group_committed_offset"
+        yield Family(name, "Offset that a group goes on at.", "gauge", self._offsets(name))
+        name = "logbus_group_lag"
+        yield Family(
+            name, "Records of a partition that a group has still to read.", "gauge", self._partition_lags(name)
+        )
+
+    def _members(self, name: str) -> Iterator[Sample | None]:
+        for group, _ in self.groups():
+            yield Sample(name, (("group", group.group_id),), group.size)
+
+    def _lags(self, name: str, which: str) -> Iterator[Sample | None]:
+        for group, offsets in self.groups():
+            for lag in self.of(offsets):
+                if lag is None:
+                    yield None
+                elif lag.known:
+                    yield Sample(name, (("group", group.group_id),), getattr(lag, which))
+
+    def _offsets(self, name: str) -> Iterator[Sample | None]:
+        for group, offsets in self.groups():
+            for partition, committed in list(offsets.items()):
+                yield Sample(name, _labels(group, partition), committed.offset)
+
+    def _partition_lags(self, name: str) -> Iterator[Sample | None]:
+        for group, offsets in self.groups():
+            for partition, committed in list(offsets.items()):
+                lag = self.lag(partition, committed)
+                yield None if lag is None else Sample(name, _labels(group, partition), lag)
+
+
+def _labels(group: Group, partition: TopicPartition) -> tuple[tuple[str, str], ...]:
+    topic, number = partition
+    return ("group", group.group_id), ("topic", topic), ("partition", str(number))

@@ -1,0 +1,78 @@
+"""
+Members of groups, told alike whichever protocol they speak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from logbus.coordination.classic.classic_group import ClassicGroup
+from logbus.coordination.consumer.consumer_group import ConsumerGroup
+from logbus.model import TopicPartition
+from logbus.wire.member_metadata import read_assignment
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
+
+if TYPE_CHECKING:
+    from logbus.coordination.group import Group
+
+TopicName = Callable[[bytes], str | None]
+"""The name of the topic with an id; None: it is gone."""
+
+
+def assignor_of(group: Group) -> str:
+    """How partitions are assigned in a group; empty while nothing is agreed on."""
+    if isinstance(group, ClassicGroup):
+        return group.describe().protocol
+    return group.describe().assignor if isinstance(group, ConsumerGroup) else ""
+
+
+def members_of(group: Group, name_of: TopicName) -> Iterator[dict[str, Any]]:
+    """The members of a group, one by one."""
+    if isinstance(group, ClassicGroup):
+        description = group.describe()
+        is_consumer = description.protocol_type == PROTOCOL_TYPE
+        for each in description.members:
+            assigned = read_assignment(each.assignment) if is_consumer else ()
+            yield _member(each.member_id, each.instance_id, each.client_id, each.client_host, None, assigned)
+    elif isinstance(group, ConsumerGroup):
+        for member, position, _ in group.describe().members:
+            yield _member(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                position.epoch,
+                _named(position.assigned, name_of),
+            )
+
+
+def _member(
+    member_id: str,
+    instance_id: str | None,
+    client_id: str,
+    host: str,
+    epoch: int | None,
+    assigned: tuple[TopicPartition, ...],
+) -> dict[str, Any]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in assigned:
+        topics.setdefault(topic, []).append(partition)
+    return {
+        "id": member_id,
+        "instance": instance_id,
+        "client": client_id,
+        # Kafka writes an address as Java does, with the (empty) name before a slash.
+        "host": host.rpartition("/")[2],
+        "epoch": epoch,
+        "assignment": topics,
+    }
+
+
+def _named(partitions: Mapping[bytes, frozenset[int]], name_of: TopicName) -> tuple[TopicPartition, ...]:
+    found = []
+    for topic_id, numbers in partitions.items():
+        name = name_of(topic_id)
+        if name is not None:
+            found += [TopicPartition(name, number) for number in numbers]
+    return tuple(sorted(found))

@@ -1,0 +1,31 @@
+"""
+``/metrics``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+
+from attrs import frozen
+
+from logbus.admin.routing import ViewRequest, ViewResponse, route
+from logbus.exposition import OPENMETRICS, TEXT, render, wants_openmetrics
+from logbus.metrics import Family
+
+
+@frozen
+class MetricsView:
+    """
+    ``/metrics``.
+
+    :ivar families: what there is now; asked once a scrape, read while it is rendered.
+    """
+
+    families: Callable[[], Iterable[Family]]
+
+    @route("GET", "/metrics", "Metrics, for Prometheus", content_types=(TEXT, OPENMETRICS))
+    def metrics(self, call: ViewRequest) -> ViewResponse:
+        openmetrics = wants_openmetrics(",".join(call.headers.get("accept", ())))
+        kind = OPENMETRICS if openmetrics else TEXT
+        return ViewResponse(HTTPStatus.OK, kind, lambda: render(self.families(), openmetrics), {"Vary": "Accept"})

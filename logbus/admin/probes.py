@@ -1,0 +1,90 @@
+"""
+Whether the broker lives, whether it serves, and what the listener has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from http import HTTPStatus
+from typing import Any
+
+from attrs import frozen
+
+from logbus.admin import strict_json
+from logbus.admin.json_schema import array, object_schema, string
+from logbus.admin.routing import JSON, Router, ViewRequest, ViewResponse, route
+
+READY = object_schema(
+    "Whether clients should be sent here.",
+    ready={"type": "boolean", "description": "Whether they should."},
+    reasons=array("Why they should not.", string("A sentence.")),
+)
+ALIVE = object_schema("The process is alive and its reactor turns.", status=string("'alive'.", enum=["alive"]))
+
+HEALTH_PATHS = frozenset({b"/healthz", b"/readyz"})
+"""What orchestrators ask: answered under any name, and when no other request is admitted."""
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>logbus broker {broker}</title></head>
+<body>
+<h1>logbus broker {broker}</h1>
+<ul>
+{links}
+</ul>
+</body>
+</html>
+"""
+
+
+@frozen
+class ProbeViews:
+    """
+    For load balancers and orchestrators.
+
+    :ivar not_ready: says why clients should not be sent here now, a sentence each.
+    """
+
+    not_ready: Callable[[], Sequence[str]]
+
+    @route("GET", "/healthz", "Whether the process is alive", answer=ALIVE)
+    def alive(self, call: ViewRequest) -> dict[str, Any]:
+        return {"status": "alive"}
+
+    @route(
+        "GET",
+        "/readyz",
+        "Whether the broker serves clients: 200, or 503 with the reasons",
+        answer=READY,
+        errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
+    )
+    def ready(self, call: ViewRequest) -> ViewResponse:
+        reasons = list(self.not_ready())
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        return ViewResponse(status, JSON, strict_json.dumps({"ready": not reasons, "reasons": reasons}))
+
+
+@frozen
+class IndexView:
+    """
+    The page at ``/``, for whoever comes with a browser.
+
+    :ivar mounted: first path segments of plugins' resources.
+    """
+
+    broker_id: int
+    router: Router
+    mounted: Callable[[], Sequence[str]]
+
+    @route("GET", "/", "A page of links", content_types=("text/html; charset=utf-8",))
+    def index(self, call: ViewRequest) -> ViewResponse:
+        links = [(r.path, r.summary) for r in self.router.routes if r.method == "GET" and not r.variables]
+        links += [(f"/{path}/", "added by a plugin") for path in self.mounted()]
+        items = "\n".join(
+            f'<li><a href="{escape(path)}">{escape(path)}</a>: {escape(summary)}</li>'
+            for path, summary in links
+            if path != "/"
+        )
+        html = _PAGE.format(broker=self.broker_id, links=items)
+        return ViewResponse(HTTPStatus.OK, "text/html; charset=utf-8", html.encode())

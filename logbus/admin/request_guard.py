@@ -1,0 +1,118 @@
+"""
+Who may not ask at all: what a browser could be tricked into sending is refused before anything looks at it.
+
+There is no way for a page of another origin to read from here (no CORS headers, ever) or to change anything: a change
+must come as ``application/json`` or a type made of it (``application/...+json``), which browsers send to a foreign
+origin only after a preflight, which is never granted. Against DNS rebinding, where the foreign page makes its own name
+point here, the ``Host`` is checked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
+
+from attrs import frozen
+
+from logbus.admin.problem_details import HttpProblem
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+ANY_HOST = "*"
+
+SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+    }
+)
+"""On every answer; a plugin's resource may set its own in their place."""
+
+_JSON = re.compile(r"application/([a-z0-9!#$&^_.-]{1,100}\+)?json")  # RFC 6839, 3.1
+_AUTHORITY = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
+
+@frozen
+class RequestGuard:
+    """
+    Refuses requests by their headers.
+
+    :ivar allowed_hosts: names that ``Host`` may have besides ``localhost``, addresses and ``own_names``; ``*`` is any.
+    :ivar own_names: what this machine and this broker are called, as far as we know.
+    """
+
+    allowed_hosts: Callable[[], Collection[str]]
+    own_names: Callable[[], Collection[str]] = lambda: ()
+
+    def check(self, method: str, version: str, headers: Mapping[str, Sequence[str]], *, any_name: bool = False) -> None:
+        """
+        Let a request pass.
+
+        :param version: ``HTTP/1.1`` or ``HTTP/1.0``.
+        :param headers: values by lower-case name.
+        :param any_name: whether ``Host`` may be any name: what is asked tells a foreign page nothing.
+        :raise Refused: it may not.
+        """
+        host = self._check_host(version, headers.get("host", ()), any_name)
+        if method in SAFE_METHODS:
+            return
+        origin = headers.get("origin", ())
+        if origin and (len(origin) > 1 or origin[0].partition("://")[2].lower() != host.lower()):
+            raise HttpProblem(
+                HTTPStatus.FORBIDDEN,
+                f"The request comes from a page of {origin[0]!r}; only pages of {host} may ask this.",
+            )
+        _check_body(method, headers)
+
+    def _check_host(self, version: str, hosts: Sequence[str], any_name: bool) -> str:
+        if len(hosts) != 1 and (version != "HTTP/1.0" or hosts):
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, f"The request has {len(hosts)} Host headers; it must have one.")
+        if not hosts:
+            return ""
+        parsed = _AUTHORITY.fullmatch(hosts[0])
+        if parsed is None:
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, f"The Host {hosts[0][:200]!r} is not of the form host:port.")
+        name = parsed["name"].lower().removesuffix(".")
+        if not (any_name or self._known(name)):
+            raise HttpProblem(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                f"This listener is not known as {name!r}; use an address, localhost, this machine's host name, "
+                "a name that the broker advertises, or one listed in the key admin.allowed.hosts.",
+            )
+        return hosts[0]
+
+    def _known(self, name: str) -> bool:
+        if name == "localhost" or name.endswith(".localhost") or _is_address(name.strip("[]")):
+            return True
+        known = {host.lower() for host in (*self.allowed_hosts(), *self.own_names())}
+        return name in known or ANY_HOST in known
+
+
+def _check_body(method: str, headers: Mapping[str, Sequence[str]]) -> None:
+    kinds = headers.get("content-type", ())
+    has_body = "transfer-encoding" in headers or headers.get("content-length", ("0",))[0] != "0"
+    if not (kinds or has_body or method == "POST"):
+        return  # only POST (of the methods that change things) goes to a foreign origin without a preflight
+    if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].partition(";")[0].strip().lower()):
+        told = repr(", ".join(kinds)[:200]) if kinds else "missing"
+        raise HttpProblem(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            f"The Content-Type is {told}; a request that changes something must say application/json.",
+            {"Accept": "application/json"},
+        )
+    if headers.get("content-encoding"):
+        raise HttpProblem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body has a Content-Encoding; send it as it is.")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,105 @@
+"""The ``logbus audit`` command: compares published with consumed counts of monitoring events."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from logbus.cli.audit_query import AuditQuery, audit_options, print_comparisons
+from logbus.cli.options import bootstrap_options, json_option
+from logbus.cli.output import print_json
+
+if TYPE_CHECKING:
+    from logbus.client.audit.audit_comparison import AuditComparison
+    from logbus.client.audit.audit_topic import AuditRead
+    from logbus.client.cluster.cluster import Cluster
+
+# Clocks differ: an event may be published a little before its window begins.
+_CLOCKS_MS = 3_600_000
+
+
+@click.command()
+@audit_options
+@click.option(
+    "--schema-registry",
+    "registries",
+    multiple=True,
+    metavar="URL",
+    help="Schema registry for events in framed Avro; may be repeated, to name others to try if the first fails.",
+)
+@json_option
+@bootstrap_options
+def audit(
+    asked: AuditQuery,
+    registries: tuple[str, ...],
+    as_json: bool,
+    bootstrap: str,
+    timeout: float,
+) -> None:
+    """Compare the records that applications consumed with those published, by topic and time window, using their
+    monitoring events. The exit status is 1 if records are missing.
+
+    \b
+    Example:
+      logbus audit
+      logbus audit --since 2024-05-01T00:00 --until 2024-05-02T00:00
+      logbus audit --expect warehouse=orders --json
+
+    Events may be JSON or Avro.
+    """
+    from logbus.cli.app import print_error
+    from logbus.cli.runner import CommandFailed, with_cluster
+    from logbus.client.audit.audit_comparison import AuditTotals, AuditVerdict
+    from logbus.client.audit.audit_topic import read_audit
+    from logbus.client.audit.event_decoder import EventDecoder
+    from logbus.client.schema.schema_registry import SchemaRegistry
+
+    async def work(cluster: Cluster) -> AuditRead:
+        read_from = None if asked.since_ms is None else max(asked.since_ms - _CLOCKS_MS, 0)
+        if not registries:
+            return await read_audit(cluster, AuditTotals(asked.measure), asked.topic, since_ms=read_from)
+        registry = SchemaRegistry(cluster.reactor, registries, timeout=timeout)
+        try:
+            return await read_audit(
+                cluster, AuditTotals(asked.measure), asked.topic, since_ms=read_from, decode=EventDecoder(registry)
+            )
+        finally:
+            await registry.close()
+
+    read = with_cluster(bootstrap, timeout, work)
+    if read.unreadable:
+        print_error(f"ignored {read.unreadable} records that are no monitoring events; the first: {read.problem}")
+    try:
+        compared = read.ledger.compare(settled_ms=int((time.time() - asked.grace) * 1000), expected=asked.expected)
+    except ValueError as e:
+        raise CommandFailed(str(e)) from None
+    found = [
+        each
+        for each in compared
+        if each.window_start >= (asked.since_ms or 0) and (asked.until_ms is None or each.window_start < asked.until_ms)
+    ]
+    if as_json:
+        print_json([_as_json(each) for each in found])
+    elif found:
+        print_comparisons(found)
+    lost = [each for each in found if each.verdict is AuditVerdict.MISSING]
+    if lost:
+        topics = ", ".join(sorted({each.topic for each in lost}))
+        raise CommandFailed(f"{sum(each.missing for each in lost)} records are missing, of {topics}")
+
+
+def _as_json(each: AuditComparison) -> dict[str, object]:
+    return {
+        "topic": each.topic,
+        "window_start": each.window_start,
+        "window_ms": each.window_ms,
+        "application": each.application,
+        "role": each.role,
+        "published": each.published,
+        "counted": each.counted,
+        "missing": each.missing,
+        "failed": each.failed,
+        "verdict": each.verdict.value,
+    }

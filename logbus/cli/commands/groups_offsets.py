@@ -1,0 +1,297 @@
+"""The commands of ``logbus groups`` that reset, delete, export and import committed offsets."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from logbus.cli.options import bootstrap_options, group_id, json_option, timestamp_ms
+from logbus.errors import LogbusError
+
+if TYPE_CHECKING:
+    from logbus.cli.offset_file import SavedOffset
+    from logbus.cli.offset_reset import OffsetResetPlan
+    from logbus.cli.offset_target import OffsetTarget
+    from logbus.client.cluster.cluster import Cluster
+    from logbus.model import TopicPartition
+
+Scope = tuple[str, tuple[int, ...] | None]
+
+
+def _read_scopes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Scope]:
+    from logbus.cli.offset_target import parse_scope
+
+    try:
+        return [parse_scope(each) for each in values]
+    except LogbusError as e:
+        raise click.BadParameter(str(e)) from None
+
+
+_TOPICS = click.option(
+    "--topic",
+    "-t",
+    "scopes",
+    multiple=True,
+    callback=_read_scopes,
+    metavar="TOPIC[:P,...]",
+    help="A topic, or some of its partitions; may be repeated.",
+)
+_SHIFT = click.IntRange(1 - 2**63, 2**63 - 1)
+_EXECUTE = click.option("--execute", is_flag=True, help="Commit the offsets; otherwise they are only shown.")
+
+
+@click.command("reset-offsets", short_help="Reset the committed offsets of a group.")
+@click.argument("group", type=group_id)
+@_TOPICS
+@click.option("--all-topics", is_flag=True, help="All partitions for which the group has committed offsets.")
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
+@click.option("--to-latest", is_flag=True, help="To the end: skip existing records.")
+@click.option(
+    "--to-datetime", metavar="WHEN", help="To the first record at or after 2024-05-01T12:00 (or ms since 1970)."
+)
+@click.option("--by-duration", metavar="SPAN", help="To the first record of the last 1h30m (or PT1H30M).")
+@click.option("--to-offset", metavar="N", type=click.IntRange(0, 2**63 - 1), help="To this offset in each partition.")
+@click.option(
+    "--shift-by",
+    metavar="N",
+    type=_SHIFT,
+    help="By this many records: -10 reads ten again.",
+)
+@click.option("--to-current", is_flag=True, help="To the current offset, or the nearest one that exists.")
+@_EXECUTE
+@json_option
+@bootstrap_options
+def reset_offsets(
+    group: str,
+    scopes: list[Scope],
+    all_topics: bool,
+    to_earliest: bool,
+    to_latest: bool,
+    to_datetime: str | None,
+    by_duration: str | None,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_current: bool,
+    execute: bool,
+    as_json: bool,
+    bootstrap: str,
+    timeout: float,
+) -> None:
+    """Reset the committed offsets of a group without members. Only shows the result, unless --execute is given. An
+    offset outside of a partition's log becomes the nearest one inside.
+
+    \b
+    Example:
+      logbus groups reset-offsets billing --topic orders --to-earliest
+      logbus groups reset-offsets billing --all-topics --by-duration 1h30m --execute
+      logbus groups reset-offsets billing --topic orders:0,1 --shift-by -10 --execute
+    """
+    from logbus.cli.runner import CommandFailed, with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+
+    goal = _goal(to_earliest, to_latest, to_datetime, by_duration, to_offset, shift_by, to_current)
+    if bool(scopes) == all_topics:
+        raise click.UsageError("say which offsets: either --topic (may be repeated) or --all-topics")
+
+    async def work(cluster: Cluster) -> list[OffsetResetPlan]:
+        from logbus.cli import offset_reset
+
+        admin = AdminClient(cluster, timeout=timeout)
+        there = await offset_reset.require_inactive(admin, [group])
+        if all_topics:
+            if group not in there:
+                raise CommandFailed(f"there is no group {group!r}; --topic names what a new one begins with")
+            wanted = list((await offset_reset.committed_offsets(admin, [group]))[group])
+            if not wanted:
+                raise CommandFailed(f"group {group!r} has committed nothing; --topic names what to set")
+            await offset_reset.check_existing(admin, wanted)
+        else:
+            wanted = await offset_reset.resolve_scopes(admin, scopes)
+        plans = await offset_reset.plan(admin, {group: dict.fromkeys(wanted, (goal, ""))}, there)
+        if execute:
+            await offset_reset.write_plans(admin, plans)
+        return plans
+
+    plans = with_cluster(bootstrap, timeout, work)
+    from logbus.cli.offset_reset import print_plans
+
+    print_plans(plans, execute, as_json)
+
+
+def _goal(
+    to_earliest: bool,
+    to_latest: bool,
+    to_datetime: str | None,
+    by_duration: str | None,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_current: bool,
+) -> OffsetTarget:
+    from logbus.cli.offset_target import OffsetTarget, TargetKind, parse_duration
+
+    goals = []
+    if to_earliest:
+        goals.append(OffsetTarget(TargetKind.EARLIEST))
+    if to_latest:
+        goals.append(OffsetTarget(TargetKind.LATEST))
+    if to_datetime is not None:
+        goals.append(OffsetTarget(TargetKind.TIME, timestamp_ms(to_datetime, "--to-datetime")))
+    if by_duration is not None:
+        try:
+            goals.append(OffsetTarget(TargetKind.TIME, max(int(time.time() * 1000) - parse_duration(by_duration), 0)))
+        except LogbusError as e:
+            raise click.BadParameter(str(e), param_hint="--by-duration") from None
+    if to_offset is not None:
+        goals.append(OffsetTarget(TargetKind.OFFSET, to_offset))
+    if shift_by is not None:
+        goals.append(OffsetTarget(TargetKind.SHIFT, shift_by))
+    if to_current:
+        goals.append(OffsetTarget(TargetKind.CURRENT))
+    if len(goals) != 1:
+        ways = "--to-earliest, --to-latest, --to-datetime, --by-duration, --to-offset, --shift-by, --to-current"
+        raise click.UsageError(f"say where to, by one of {ways}")
+    return goals[0]
+
+
+@click.command("delete-offsets", short_help="Delete committed offsets of a group.")
+@click.argument("group", type=group_id)
+@_TOPICS
+@bootstrap_options
+def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: float) -> None:
+    """Delete the offsets that a group has committed for topics it is not subscribed to.
+
+    \b
+    Example:
+      logbus groups delete-offsets billing --topic orders
+      logbus groups delete-offsets billing --topic orders:0,1 --topic payments
+    """
+    from logbus.cli.commands.topics import raise_errors
+    from logbus.cli.runner import CommandFailed, with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+
+    if not scopes:
+        raise click.UsageError("say which offsets: --topic TOPIC, or --topic TOPIC:0,1; it may be repeated")
+
+    async def work(cluster: Cluster) -> None:
+        from logbus.cli.group_lag import group_descriptions
+        from logbus.cli.offset_reset import committed_offsets
+        from logbus.model import TopicPartition
+
+        admin = AdminClient(cluster, timeout=timeout)
+        await group_descriptions(admin, [group])
+        known = (await committed_offsets(admin, [group]))[group]
+        wanted: dict[TopicPartition, None] = {}
+        for topic, numbers in scopes:
+            chosen = [each for each in known if each.topic == topic]
+            if numbers is not None:
+                chosen = [TopicPartition(topic, number) for number in numbers]
+            for each in chosen:
+                if each not in known:
+                    raise CommandFailed(f"group {group!r} has committed nothing for {each}")
+                wanted[each] = None
+            if not chosen:
+                raise CommandFailed(f"group {group!r} has committed nothing for topic {topic!r}")
+        answers = await admin.delete_group_offsets(group, wanted)
+        raise_errors({error.message: error for error in answers.values() if error is not None})
+
+    with_cluster(bootstrap, timeout, work)
+
+
+@click.command("export", short_help="Write committed offsets of groups to a file.")
+@click.argument("file", metavar="FILE")
+@click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
+@bootstrap_options
+def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: float) -> None:
+    """Write the committed offsets of groups (all, if none is named) to a file, as JSON; - is standard output.
+
+    \b
+    Example:
+      logbus groups export offsets.json
+      logbus groups export - billing | jq .groups[0].offsets
+    """
+    from logbus.cli.offset_file import SavedOffset, write_offsets
+    from logbus.cli.runner import with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+
+    async def work(cluster: Cluster) -> tuple[dict[str, dict[TopicPartition, SavedOffset]], str | None]:
+        from logbus.cli.group_lag import group_descriptions
+        from logbus.cli.offset_reset import committed_offsets
+
+        admin = AdminClient(cluster, timeout=timeout)
+        wanted = list(dict.fromkeys(names))
+        if names:
+            await group_descriptions(admin, wanted)
+        else:
+            # Other types of groups do not commit offsets.
+            kinds = ("classic", "consumer", "")
+            wanted = [each.group_id for each in await admin.list_groups() if each.type in kinds]
+        found = await committed_offsets(admin, wanted)
+        saved = {
+            group: {each: SavedOffset(at.offset, at.metadata) for each, at in offsets.items()}
+            for group, offsets in found.items()
+            if offsets or names
+        }
+        return saved, cluster.cluster_id
+
+    saved, cluster_id = with_cluster(bootstrap, timeout, work)
+    text = write_offsets(saved, cluster_id, int(time.time() * 1000))
+    if file == "-":
+        sys.stdout.write(text)
+    else:
+        Path(file).write_text(text, encoding="utf-8")
+
+
+@click.command("import", short_help="Commit the offsets of groups in a file.")
+@click.argument("file", metavar="FILE")
+@click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
+@_EXECUTE
+@json_option
+@bootstrap_options
+def import_offsets(
+    file: str, names: tuple[str, ...], execute: bool, as_json: bool, bootstrap: str, timeout: float
+) -> None:
+    """Commit the offsets in a file written by "export" (of all its groups, if none is named); - is standard input.
+    Only shows the result, unless --execute is given. None of the groups may have members.
+
+    \b
+    Example:
+      logbus groups import offsets.json
+      logbus groups import offsets.json billing --execute
+    """
+    from logbus.cli.offset_file import read_offsets
+    from logbus.cli.offset_target import OffsetTarget, TargetKind
+    from logbus.cli.runner import CommandFailed, with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    shown = "standard input" if file == "-" else file
+    saved = read_offsets(data, shown)
+    missing = [name for name in names if name not in saved]
+    if missing:
+        there = ", ".join(saved) or "none"
+        raise CommandFailed(f"{shown} has no group {', '.join(map(repr, missing))}; it has {there}")
+    chosen = {name: saved[name] for name in (dict.fromkeys(names) or saved)}
+
+    async def work(cluster: Cluster) -> list[OffsetResetPlan]:
+        from logbus.cli import offset_reset
+
+        admin = AdminClient(cluster, timeout=timeout)
+        there = await offset_reset.require_inactive(admin, list(chosen))
+        await offset_reset.check_existing(admin, (each for offsets in chosen.values() for each in offsets))
+        goals = {
+            group: {each: (OffsetTarget(TargetKind.OFFSET, at.offset), at.metadata) for each, at in offsets.items()}
+            for group, offsets in chosen.items()
+        }
+        plans = await offset_reset.plan(admin, goals, there)
+        if execute:
+            await offset_reset.write_plans(admin, plans)
+        return plans
+
+    plans = with_cluster(bootstrap, timeout, work)
+    from logbus.cli.offset_reset import print_plans
+
+    print_plans(plans, execute, as_json)

@@ -1,0 +1,119 @@
+"""The ``logbus log-dirs`` commands (Kafka: LogDirsCommand)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logbus.cli.options import bootstrap_options, json_option
+from logbus.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from logbus.client.admin.log_dir_admin import LogDir
+    from logbus.client.cluster.cluster import Cluster
+    from logbus.model import TopicPartition
+
+_broker_option = click.option(
+    "--broker", "broker_id", type=click.IntRange(min=0), default=0, show_default=True, help="The broker's id."
+)
+
+
+@click.group("log-dirs")
+def log_dirs() -> None:
+    """Show the log directories of a broker, and move partitions between them.
+
+    \b
+    Example:
+      logbus log-dirs describe
+      logbus log-dirs move /disk2/logbus orders:0 orders:1
+    """
+
+
+@log_dirs.command()
+@_broker_option
+@json_option
+@bootstrap_options
+def describe(broker_id: int, as_json: bool, bootstrap: str, timeout: float) -> None:
+    """Show the log directories of a broker, their free space, and the partitions in them.
+
+    A partition that is being moved to a directory is shown there as "copying", with the number of remaining offsets.
+
+    \b
+    Example:
+      logbus log-dirs describe --broker 1 --json
+    """
+    from logbus.cli.runner import with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+
+    async def work(cluster: Cluster) -> list[LogDir]:
+        return await AdminClient(cluster, timeout=timeout).describe_log_dirs(broker_id)
+
+    found = with_cluster(bootstrap, timeout, work)
+    if as_json:
+        print_json([_as_json(each) for each in found])
+        return
+    rows: list[Sequence[Any]] = []
+    for each in found:
+        free = f"{each.usable_bytes} free" if each.usable_bytes >= 0 else ""
+        rows.append([each.path, "", "", each.error.message if each.error is not None else free])
+        for name, replica in sorted(each.replicas.items()):
+            state = f"copying, {replica.offset_lag} offsets left" if replica.is_future else ""
+            rows.append(["", str(name), replica.size, state])
+    print_table(["directory", "partition", "bytes", "state"], rows)
+
+
+def _as_json(found: LogDir) -> dict[str, Any]:
+    return {
+        "path": found.path,
+        "error": found.error.message if found.error is not None else None,
+        "total_bytes": found.total_bytes if found.total_bytes >= 0 else None,
+        "usable_bytes": found.usable_bytes if found.usable_bytes >= 0 else None,
+        "partitions": [
+            {
+                "topic": name.topic,
+                "partition": name.partition,
+                "bytes": replica.size,
+                "offset_lag": replica.offset_lag,
+                "copying": replica.is_future,
+            }
+            for name, replica in sorted(found.replicas.items())
+        ],
+    }
+
+
+@log_dirs.command()
+@click.argument("path", metavar="DIRECTORY")
+@click.argument("partitions", nargs=-1, required=True, metavar="TOPIC:PARTITION...")
+@_broker_option
+@bootstrap_options
+def move(path: str, partitions: tuple[str, ...], broker_id: int, bootstrap: str, timeout: float) -> None:
+    """Move partitions to another log directory of their broker.
+
+    DIRECTORY is a path as "describe" shows it. The copy runs in the background while clients read and write;
+    replica.alter.log.dirs.io.max.bytes.per.second limits its rate.
+
+    \b
+    Example:
+      logbus log-dirs move /disk2/logbus orders:0 --broker 1
+    """
+    from logbus.cli.commands.topics import raise_errors
+    from logbus.cli.runner import with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+
+    moves = {_partition(each): path for each in partitions}
+
+    async def work(cluster: Cluster) -> None:
+        raise_errors(await AdminClient(cluster, timeout=timeout).alter_replica_log_dirs(broker_id, moves))
+
+    with_cluster(bootstrap, timeout, work)
+
+
+def _partition(text: str) -> TopicPartition:
+    from logbus.model import TopicPartition
+
+    topic, _, number = text.rpartition(":")
+    if not topic or not (number.isascii() and number.isdigit()):
+        raise click.BadParameter(f"{text!r} is not TOPIC:PARTITION, such as orders:0")
+    return TopicPartition(topic, int(number))

@@ -1,0 +1,229 @@
+"""The ``logbus metadata`` commands: export and import the metadata of a cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
+    from logbus.metastore.imetastore import IMetadataStore
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONNECT_SECONDS = 30.0
+RETIRED = "metadata.db.retired"
+
+
+def location_options(command: F) -> F:
+    """Add the options ``--data-dir`` and ``--zookeeper``."""
+    command = click.option(
+        "--zookeeper", "-z", metavar="CONNECT", help="HOST:PORT,HOST:PORT/CHROOT, as in zookeeper.connect."
+    )(command)
+    return click.option(
+        "--data-dir",
+        "-d",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The (first) data directory of a broker without ZooKeeper.",
+    )(command)
+
+
+@click.group()
+def metadata() -> None:
+    """Move a cluster's metadata between a data directory and ZooKeeper.
+
+    The metadata are topics with their ids, settings and assignments, the cluster's id, epochs and producer ids. Records
+    and committed offsets stay in the data directory. Stop all brokers first.
+
+    \b
+    Example:
+      logbus metadata export --data-dir logbus-data --retire metadata.json
+      logbus metadata import metadata.json --zookeeper localhost:2181/logbus
+      twistd -n logbus --zookeeper localhost:2181/logbus
+    """
+
+
+@metadata.command("export")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@location_options
+@click.option("--retire", is_flag=True, help=f"With --data-dir: rename its metadata to {RETIRED}.")
+def export_metadata(file: Path, data_dir: Path | None, zookeeper: str | None, retire: bool) -> None:
+    """Write the metadata into a new FILE; - is standard output.
+
+    With --retire, the data directory's own metadata are renamed, so that a broker started on it by mistake without
+    --zookeeper does not use outdated metadata.
+
+    \b
+    Example:
+      logbus metadata export --data-dir logbus-data metadata.json
+      logbus metadata export --zookeeper localhost:2181/logbus - | jq .cluster_id
+    """
+    from logbus.cli.runner import CommandFailed
+    from logbus.metastore.metadata_copy import read_all
+    from logbus.metastore.metadata_file import Metadata, check, dump
+
+    if retire and (data_dir is None or str(file) == "-"):
+        raise click.UsageError("--retire goes with --data-dir, and with a file")
+    if str(file) != "-" and file.exists():
+        raise CommandFailed(f"{file} exists already; choose another name, or remove it")
+
+    async def work(store: IMetadataStore) -> Metadata:
+        return Metadata(await read_all(store))
+
+    with opened_store(data_dir, zookeeper, must_exist=True) as run:
+        found = run(work)
+        check(found)
+        if str(file) == "-":
+            sys.stdout.write(dump(found))
+            return
+        write_durably(file, dump(found))
+        if retire:
+            assert data_dir is not None
+            retire_database(data_dir)
+    click.echo(f"cluster {found.cluster_id}: {found.topics} topics, {len(found.nodes)} nodes in {file}")
+
+
+@metadata.command("import")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@location_options
+def import_metadata(file: Path, data_dir: Path | None, zookeeper: str | None) -> None:
+    """Import the metadata of a FILE (- is standard input) to a place without a cluster.
+
+    \b
+    Example:
+      logbus metadata import metadata.json --zookeeper localhost:2181/logbus
+    """
+    from logbus.cli.runner import CommandFailed
+    from logbus.metastore.metadata_copy import NotCopied, write_all
+    from logbus.metastore.metadata_file import BadMetadataFile, load
+
+    try:
+        given = load(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
+    except (BadMetadataFile, UnicodeDecodeError) as e:
+        raise CommandFailed(f"{file}: {e}") from None
+
+    async def work(store: IMetadataStore) -> int:
+        return await write_all(store, given)
+
+    with opened_store(data_dir, zookeeper, must_exist=False) as run:
+        try:
+            made = run(work)
+        except NotCopied as e:
+            raise CommandFailed(f"{data_dir or zookeeper}: {e}; nothing was changed") from None
+    click.echo(f"cluster {given.cluster_id}: {given.topics} topics, {made} nodes made in {data_dir or zookeeper}")
+
+
+Work = Callable[["IMetadataStore"], Coroutine["Deferred[Any]", Any, T]]
+
+
+@contextmanager
+def opened_store(data_dir: Path | None, zookeeper: str | None, *, must_exist: bool) -> Iterator[Callable[[Work[T]], T]]:
+    """
+    Yield a function that runs a coroutine with the open store; locks a data directory meanwhile.
+
+    :raise CommandFailed: a broker runs there, or there is no metadata.
+    """
+    from logbus.cli.runner import CommandFailed
+    from logbus.metastore.connect_string import ConnectString
+    from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
+    from logbus.metastore.zookeeper_store import ZooKeeperStore
+
+    if (data_dir is None) == (zookeeper is None):
+        raise click.UsageError("give either --data-dir or --zookeeper")
+    if zookeeper is not None:
+        connect = ConnectString.parse(zookeeper)
+        yield lambda work: with_store(lambda reactor: ZooKeeperStore(connect, reactor), work)
+        return
+    assert data_dir is not None
+    path = data_dir / FILE_NAME
+    if must_exist and not path.exists():
+        raise CommandFailed(f"there is no {path}: it is not the data directory of a broker without ZooKeeper")
+    if not data_dir.is_dir():
+        raise CommandFailed(f"there is no directory {data_dir}")
+    import time
+
+    with locked_directory(data_dir):
+        yield lambda work: with_store(lambda reactor: EmbeddedStore(path, reactor, time.time), work)
+
+
+def with_store(make: Callable[[Any], Any], work: Work[T]) -> T:
+    """Run a coroutine with an open store."""
+    from twisted.internet.defer import TimeoutError as TookTooLong
+
+    from logbus.cli.runner import CommandFailed, run
+
+    async def session(reactor: Any) -> T:
+        store = make(reactor)
+        try:
+            try:
+                await store.open().addTimeout(CONNECT_SECONDS, reactor)
+            except TookTooLong:
+                raise CommandFailed(f"{store.path} does not answer") from None
+            return await work(store)
+        finally:
+            await store.close()
+
+    return run(session)
+
+
+@contextmanager
+def locked_directory(directory: Path) -> Iterator[None]:
+    """
+    Lock a data directory, as a broker does.
+
+    :raise CommandFailed: a broker holds the lock.
+    """
+    import fcntl
+
+    from logbus.cli.runner import CommandFailed
+    from logbus.storage.filesystem.disk import LOCK_FILE
+
+    with (directory / LOCK_FILE).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(f"{directory} is in use by a broker (it holds {LOCK_FILE}); stop it first") from None
+        yield
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a new file atomically, and sync it."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def retire_database(directory: Path) -> None:
+    """Rename a data directory's metadata."""
+    from logbus.cli.runner import CommandFailed
+    from logbus.metastore.embedded_store import FILE_NAME
+
+    target = directory / RETIRED
+    if target.exists():
+        raise CommandFailed(f"{target} exists already; move it away")
+    (directory / FILE_NAME).rename(target)
+    sync_directory(directory)
+
+
+def sync_directory(directory: Path) -> None:
+    """Sync a directory, so that a rename is durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,86 @@
+"""``logbus pipeline audit``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from logbus.cli.audit_query import AuditQuery, audit_options, print_comparisons
+from logbus.cli.options import json_option
+from logbus.cli.output import print_json
+from logbus.cli.pipeline_job import Job, job_options, kafka_options, new_file_option
+from logbus.cli.pipeline_options import named
+
+
+@click.command()
+@audit_options
+@click.option(
+    "--table", "tables", multiple=True, metavar="NAME=DIR", help="A table of 'logbus pipeline load'; may be repeated."
+)
+@click.option("--only", "topics", multiple=True, metavar="TOPIC", help="Audit this topic only; may be repeated.")
+@click.option("--schema-registry", metavar="URL", help="Where schemas of events in framed Avro are.")
+@click.option("--registry-auth", metavar="USER:PASSWORD", default="", envvar="LOGBUS_REGISTRY_AUTH", help="For it.")
+@new_file_option("--page", "A file for a page with plots, in HTML.")
+@json_option
+@kafka_options
+@job_options
+def audit(
+    asked: AuditQuery,
+    tables: tuple[str, ...],
+    topics: tuple[str, ...],
+    schema_registry: str | None,
+    registry_auth: str,
+    page: str | None,
+    as_json: bool,
+    kafka: Mapping[str, str],
+    job: Job,
+) -> int:
+    """Reconcile what producers say they published with what consumers say they read and with what tables hold, by topic
+    and window. Where records are missing, or it cannot be told, the exit status is 1.
+
+    \b
+    Example:
+      logbus pipeline audit --table lake=lake/events
+      logbus pipeline audit --table lake=lake/events --expect warehouse=events --page audit.html
+    """
+    from logbus.cli.app import print_error
+    from logbus.pipeline.blocking.schema_registry import RegistryClient
+    from logbus.pipeline.jobs.audit import AuditOptions, run
+    from logbus.pipeline.jobs.audit_page import page as page_of
+
+    options = AuditOptions(
+        source={"subscribe": asked.topic, **kafka},
+        tables=named(tables, "--table", "lake=lake/orders"),
+        topics=topics,
+        since_ms=asked.since_ms or 0,
+        until_ms=asked.until_ms,
+        grace=asked.grace,
+        measure=asked.measure,
+        expected=asked.expected,
+        registry=None if schema_registry is None else RegistryClient(schema_registry, registry_auth),
+    )
+    done = job.run(lambda spark, watch: run(spark, options, watch))
+    if page is not None:
+        text = page_of(done, made_ms=int(time.time() * 1000))
+        Path(page).write_text(text, encoding="utf-8", errors="replace")
+    if as_json:
+        print_json(done.as_json())
+    else:
+        print_comparisons(done.comparisons)
+        for name, found in done.doubled.items():
+            for doubled, count in found.items():
+                click.echo(f"{name}: {count} rows of {doubled} have an offset that another row has")
+    if not job.quiet:
+        for name, notes in done.notes.items():
+            for note in notes:
+                click.echo(f"audit: {name}: {note}", err=True)
+    for sentence in done.unknown:
+        print_error(sentence)
+    if done.unreadable:
+        print_error(
+            f"left out what is no monitoring event ({done.unreadable} of the records); the first: {done.problem}"
+        )
+    return 1 if done.has_loss else 0

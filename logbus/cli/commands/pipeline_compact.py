@@ -1,0 +1,50 @@
+"""``logbus pipeline compact``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from logbus.cli.output import print_json
+from logbus.cli.pipeline_job import Job, job_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from logbus.pipeline.jobs.job_control import JobControl
+    from logbus.pipeline.lake.compaction import CompactionReport
+
+
+@click.command()
+@click.option(
+    "--table", required=True, metavar="DIR", help="The directory or URL that 'logbus pipeline load' loads into."
+)
+@click.option(
+    "--min-files", type=click.IntRange(min=2), default=4, show_default=True, help="Small files worth the work."
+)
+@click.option("--target-mb", type=click.IntRange(min=1), default=128, show_default=True, help="Size of the new files.")
+@job_options
+def compact(
+    table: str,
+    min_files: int,
+    target_mb: int,
+    job: Job,
+) -> None:
+    """Make few large files of many small ones in a table. A load that runs into the same table is ended by it: use
+    'load --compact' there.
+
+    \b
+    Example:
+      logbus pipeline compact --table lake/events
+    """
+    from logbus.pipeline.lake.compaction import compact as run
+    from logbus.pipeline.lake.table import Table
+
+    def work(spark: SparkSession, watch: JobControl) -> CompactionReport:
+        found = Table.existing(spark, table)
+        found.claim()
+        return run(spark, found, min_files=min_files, target_bytes=target_mb << 20)
+
+    done = job.run(work)
+    print_json(done.as_json())

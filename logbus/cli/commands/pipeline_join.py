@@ -1,0 +1,142 @@
+"""``logbus pipeline join``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logbus.cli.output import print_json
+from logbus.cli.pipeline_job import Job, job_options, kafka_options
+from logbus.cli.pipeline_options import named, outputs_of, query_options, source_of, text_of
+
+if TYPE_CHECKING:
+    from logbus.pipeline.payloads.payload import Payload
+
+
+@click.command()
+@click.argument("left")
+@click.argument("right")
+@click.option(
+    "--left-schema", metavar="SCHEMA", help="Of LEFT's JSON: 'user STRING, at TIMESTAMP', or @FILE; else bytes."
+)
+@click.option("--right-schema", metavar="SCHEMA", help="The same of RIGHT.")
+@click.option("--left-time", metavar="FIELD", default="", help="LEFT's event time; else the record's is taken.")
+@click.option("--right-time", metavar="FIELD", default="", help="The same of RIGHT.")
+@click.option("--left-into", metavar="COLUMN", default="", help="One column for all of LEFT's JSON: l.COLUMN.FIELD.")
+@click.option("--right-into", metavar="COLUMN", default="", help="The same of RIGHT.")
+@click.option("--table", "is_table", is_flag=True, help="RIGHT is a table: its newest record of each key counts.")
+@click.option(
+    "--on", "on", multiple=True, required=True, metavar="LEFT=RIGHT", help="What must be equal; may be repeated."
+)
+@click.option(
+    "--select",
+    "select",
+    multiple=True,
+    required=True,
+    metavar="NAME=EXPRESSION",
+    help="A column, of l.FIELD and r.FIELD; may be repeated.",
+)
+@click.option(
+    "--before", metavar="DURATION", default="0 seconds", show_default=True, help="How much earlier RIGHT may be."
+)
+@click.option("--after", metavar="DURATION", default="1 hour", show_default=True, help="How much later RIGHT may be.")
+@click.option(
+    "--kind", type=click.Choice(["inner", "left"]), default="inner", show_default=True, help="left: LEFT alone, too."
+)
+@click.option(
+    "--watermark", metavar="DURATION", default="10 minutes", show_default=True, help="How late events may be."
+)
+@click.option(
+    "--key", "key", multiple=True, metavar="NAME", help="A column for the key of --to-topic; may be repeated."
+)
+@query_options
+@kafka_options
+@job_options
+def join(
+    left: str,
+    right: str,
+    left_schema: str | None,
+    right_schema: str | None,
+    left_time: str,
+    right_time: str,
+    left_into: str,
+    right_into: str,
+    is_table: bool,
+    on: tuple[str, ...],
+    select: tuple[str, ...],
+    before: str,
+    after: str,
+    kind: str,
+    watermark: str,
+    key: tuple[str, ...],
+    source_settings: tuple[str, ...],
+    checkpoint: str,
+    every: float | None,
+    max_late_share: float,
+    kafka: Mapping[str, str],
+    job: Job,
+    **given: Any,
+) -> None:
+    """Join the events of one topic with those of another, by what they have in common and by time; or with a compacted
+    topic as a table.
+
+    \b
+    Example:
+      logbus pipeline join views clicks --left-schema 'user STRING, page STRING' \\
+          --right-schema 'user STRING, ad STRING' --on user=user --after '10 minutes' \\
+          --select user=l.user --select ad=r.ad \\
+          --to-topic clicked --checkpoint lake/clicked-checkpoint
+      logbus pipeline join views users --table --left-schema 'user STRING' --right-schema 'id STRING, name STRING' \\
+          --on user=id --kind left --select user=l.user --select name=r.name \\
+          --to-table lake/named --checkpoint lake/named-checkpoint
+    """
+    from logbus.pipeline.jobs.event_stream import EventStream
+    from logbus.pipeline.jobs.joins import JoinOptions, TableTopic, run
+    from logbus.pipeline.jobs.streaming_query import QuerySettings
+
+    reading = {**kafka, **source_of(source_settings)}
+    mine = EventStream(
+        source={"subscribe": left, **reading},
+        payload=_payload("left", left_schema, left_time, left_into),
+        watermark=watermark,
+    )
+    payload = _payload("right", right_schema, right_time, right_into)
+    theirs: EventStream | TableTopic = (
+        TableTopic(source={"subscribe": right, **kafka}, payload=payload)
+        if is_table
+        else EventStream(source={"subscribe": right, **reading}, payload=payload, watermark=watermark)
+    )
+    columns = named(select, "--select", "user=l.user")
+    if unknown := sorted(set(key) - columns.keys()):
+        raise click.UsageError(f"--key {unknown[0]}: there is no such --select; there are {', '.join(columns)}")
+    options = JoinOptions(
+        left=mine,
+        right=theirs,
+        on=named(on, "--on", "user=id"),
+        select=columns,
+        before=before,
+        after=after,
+        kind=kind,
+        outputs=outputs_of(given, kafka, key),
+        running=QuerySettings(checkpoint, every, max_late_share),
+    )
+    done = job.run(lambda spark, watch: run(spark, options, watch))
+    print_json(done.as_json())
+
+
+def _payload(side: str, schema: str | None, time: str, into: str) -> Payload:
+    from logbus.pipeline.errors import OptionError
+    from logbus.pipeline.payloads.payload import JsonPayload, RawPayload
+
+    if schema is None:
+        for option, value in (("time", time), ("into", into)):
+            if value:
+                field = ", with a field of this name" if option == "time" else ""
+                raise click.UsageError(f"--{side}-{option} {value} needs --{side}-schema{field}")
+        return RawPayload()
+    try:
+        return JsonPayload(schema=text_of(schema), event_time=time, into=into)
+    except OptionError as e:
+        raise OptionError(f"--{side}-schema: {str(e).replace('--into', f'--{side}-into')}") from None

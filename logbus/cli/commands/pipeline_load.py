@@ -1,0 +1,127 @@
+"""``logbus pipeline load``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from logbus.cli.options import timestamp_ms
+from logbus.cli.output import print_json
+from logbus.cli.pipeline_job import Job, job_options, kafka_options
+from logbus.cli.pipeline_options import payload_of, payload_options
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option("--pattern", metavar="REGEX", help="Topics whose names it matches, instead of TOPIC.")
+@click.option(
+    "--table", required=True, metavar="DIR", help="Where the files go: a directory, or a URL that Spark knows."
+)
+@click.option("--since", metavar="WHEN", help="Records from this time on: as for 'logbus consume --timestamp'.")
+@click.option("--until", metavar="WHEN", help="Records before this time.")
+@click.option(
+    "--offsets",
+    metavar="JSON",
+    help='Begin at these offsets of all partitions: {"orders": {"0": 23, "1": -2}}; -2 is the first.',
+)
+@click.option("--end-offsets", metavar="JSON", help="End before these offsets; -1 is behind the last.")
+@click.option("--headers", is_flag=True, help="Keep the records' headers, in a column of their own.")
+@click.option(
+    "--batch-offsets", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Of one commit."
+)
+@click.option(
+    "--min-partitions", type=click.IntRange(min=1), metavar="TASKS", help="Read in about so many; else one a partition."
+)
+@click.option(
+    "--follow",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="When all is loaded, wait so long and look for more.",
+)
+@click.option(
+    "--compact",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="BATCHES",
+    help="Make few large files of many small ones after so many batches, and at the end; 0: never.",
+)
+@click.option(
+    "--late-after",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Count events that are older than their records by more.",
+)
+@click.option(
+    "--allow-data-loss", is_flag=True, help="Go on where records are gone before they were loaded, and say so."
+)
+@click.option("--dry-run", is_flag=True, help="Say how many offsets would be loaded, and change nothing.")
+@payload_options
+@kafka_options
+@job_options
+def load(
+    topics: tuple[str, ...],
+    pattern: str | None,
+    table: str,
+    since: str | None,
+    until: str | None,
+    offsets: str | None,
+    end_offsets: str | None,
+    headers: bool,
+    batch_offsets: int,
+    min_partitions: int | None,
+    compact: int,
+    follow: float | None,
+    late_after: float,
+    allow_data_loss: bool,
+    dry_run: bool,
+    kafka: Mapping[str, str],
+    job: Job,
+    **given: Any,
+) -> None:
+    """Load topics into a table of Parquet files, each record exactly once, however often the job is killed.
+
+    What the table has already is not loaded again, so the same command continues, and one with other times or offsets
+    fills in. At the end the report is printed.
+
+    \b
+    Example:
+      logbus pipeline load events --table lake/events
+      logbus pipeline load events --table lake/views --payload json \\
+          --schema 'user STRING, page STRING, at TIMESTAMP' --event-time at
+      logbus pipeline load events --table lake/events --since 2024-05-01T00:00 --until 2024-05-02T00:00
+    """
+    from logbus.pipeline.jobs.load import LoadOptions, remaining, run
+
+    if bool(topics) == bool(pattern):
+        raise click.UsageError("say which topics: their names, or --pattern")
+    source = dict(kafka)
+    source |= {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
+    if since is not None:
+        source["startingTimestamp"] = str(timestamp_ms(since, "--since"))
+    if until is not None:
+        source["endingTimestamp"] = str(timestamp_ms(until, "--until"))
+    if offsets is not None:
+        source["startingOffsets"] = offsets
+    if end_offsets is not None:
+        source["endingOffsets"] = end_offsets
+    if allow_data_loss:
+        source["failOnDataLoss"] = "false"
+    if headers:
+        source["includeHeaders"] = "true"
+    if min_partitions is not None:
+        source["minPartitions"] = str(min_partitions)
+    options = LoadOptions(
+        source=source,
+        table=table,
+        payload=payload_of(topics, given),
+        batch_offsets=batch_offsets,
+        compact=compact,
+        follow=follow,
+        late_after=late_after,
+    )
+    done = job.run(lambda spark, watch: remaining(spark, options) if dry_run else run(spark, options, watch))
+    print_json(done.as_json())

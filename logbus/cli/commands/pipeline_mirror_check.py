@@ -1,0 +1,111 @@
+"""``logbus pipeline mirror-check``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from logbus.cli.options import json_option, timestamp_ms
+from logbus.cli.output import print_json, print_table
+from logbus.cli.pipeline_job import Job, job_options, kafka_options, kafka_settings
+from logbus.cli.pipeline_options import named
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option("--pattern", metavar="REGEX", help="Topics whose names it matches, instead of TOPIC.")
+@click.option("--mirror", required=True, metavar="HOST:PORT", help="A broker of the cluster with the copies.")
+@click.option(
+    "--mirror-kafka", "mirror_settings", multiple=True, metavar="KEY=VALUE", help="As --kafka, for that cluster."
+)
+@click.option(
+    "--rename", "rename", multiple=True, metavar="TOPIC=COPY", help="The copy has this name; may be repeated."
+)
+@click.option("--since", metavar="WHEN", help="Records from this time on: as for 'logbus consume --timestamp'.")
+@click.option("--until", metavar="WHEN", help="Records before this time: where records still come in.")
+@click.option(
+    "--late",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    help="Seconds by which a record before --until may lie behind later ones.",
+)
+@click.option("--compacted", is_flag=True, help="Compare the last record of each key: sides are compacted unequally.")
+@click.option("--any-partition", is_flag=True, help="A copy may be in another partition.")
+@click.option("--any-time", is_flag=True, help="A copy may have another time.")
+@click.option("--examples", type=click.IntRange(min=0), default=10, show_default=True, help="Differences to show.")
+@json_option
+@kafka_options
+@job_options
+def mirror_check(
+    topics: tuple[str, ...],
+    pattern: str | None,
+    mirror: str,
+    mirror_settings: tuple[str, ...],
+    rename: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    late: float,
+    compacted: bool,
+    any_partition: bool,
+    any_time: bool,
+    examples: int,
+    as_json: bool,
+    kafka: Mapping[str, str],
+    job: Job,
+) -> int:
+    """Check that topics of two clusters hold the same records: keys, values, headers and times, in the same partitions,
+    as often. Where they do not the exit status is 1.
+
+    \b
+    Example:
+      logbus pipeline mirror-check orders -b here:9092 --mirror there:9092
+      logbus pipeline mirror-check --pattern 'orders.*' --mirror there:9092 --until 2024-05-02T00:00
+    """
+    from logbus.pipeline.jobs.mirror import MirrorOptions, run
+    from logbus.pipeline.jobs.time_text import time_text
+
+    if bool(topics) == bool(pattern):
+        raise click.UsageError("say which topics: their names, or --pattern")
+    renamed = named(rename, "--rename", "orders=here.orders")
+    if pattern and renamed:
+        raise click.UsageError("--rename is for topics that are named, not for --pattern")
+    here = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
+    there = here if pattern else {"subscribe": ",".join(renamed.get(each, each) for each in topics)}
+    options = MirrorOptions(
+        source={**kafka, **here},
+        mirror={**kafka_settings(mirror, mirror_settings, "--mirror-kafka"), **there},
+        rename=renamed,
+        partitions=not any_partition,
+        timestamps=not any_time,
+        since_ms=None if since is None else timestamp_ms(since, "--since"),
+        until_ms=None if until is None else timestamp_ms(until, "--until"),
+        late=late,
+        compacted=compacted,
+        examples=examples,
+    )
+    done = job.run(lambda spark, watch: run(spark, options, watch))
+    if as_json:
+        print_json(done.as_json())
+    else:
+        print_table(
+            ["topic", "source", "mirror", "missing", "extra"],
+            [(each.topic, each.source, each.mirror, each.missing, each.extra) for each in done.topics],
+        )
+        for each in done.topics:
+            for what, examples_ in (("missing", each.missing_examples), ("extra", each.extra_examples)):
+                for one in examples_:
+                    click.echo(
+                        f"{each.topic}-{one.partition} offset {one.offset} of {time_text(one.at_ms)}: {what}, "
+                        f"{one.more}x"
+                    )
+        for each in done.topics:
+            if not each.source_partitions or not each.mirror_partitions:
+                click.echo(f"{each.topic} is not in the {'mirror' if each.source_partitions else 'source'}")
+            elif not each.is_same and not any_partition and each.source_partitions != each.mirror_partitions:
+                click.echo(
+                    f"{each.topic} has {each.source_partitions} partitions, its copy {each.mirror_partitions}: compare "
+                    "with --any-partition"
+                )
+    return 0 if done.is_same else 1

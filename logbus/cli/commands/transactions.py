@@ -1,0 +1,378 @@
+"""
+``logbus transactions``: list, describe, find what hangs; what ends one is in
+:mod:`logbus.cli.commands.transactions_abort`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from logbus.cli.commands.transactions_abort import abort, force_terminate
+from logbus.cli.options import bootstrap_options, json_option, transactional_id
+from logbus.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from logbus.cli.hanging_transactions import SearchResult
+    from logbus.client.admin.admin_client import AdminClient
+    from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
+    from logbus.client.cluster.cluster import Cluster
+    from logbus.model import TopicPartition
+
+# As logbus.client.admin.transaction_admin has them, which is not imported for --help.
+_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
+_MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
+
+
+@click.group()
+def transactions() -> None:
+    """Show transactions and the producers of partitions; find transactions that hang, and end them.
+
+    \b
+    Example:
+      logbus transactions list --state ongoing
+      logbus transactions find-hanging --topic orders
+    """
+
+
+@transactions.command("list", short_help="Print all transactional ids, or some.")
+@click.option(
+    "--state", "-s", "states", multiple=True, type=click.Choice(_STATES, case_sensitive=False), help="Only in this one."
+)
+@click.option("--producer-id", "producer_ids", multiple=True, type=click.IntRange(0, _MAX_INT64), help="Only with it.")
+@click.option(
+    "--duration-filter",
+    "longer_than_ms",
+    type=click.IntRange(0, _MAX_INT64),
+    metavar="MS",
+    help="Only those whose transaction is under way for longer than so many milliseconds.",
+)
+@click.option(
+    "--transactional-id-pattern", "pattern", metavar="REGEX", help="Only ids that this expression (RE2) matches wholly."
+)
+@json_option
+@bootstrap_options
+def list_transactions(
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    longer_than_ms: int | None,
+    pattern: str | None,
+    as_json: bool,
+    bootstrap: str,
+    timeout: float,
+) -> None:
+    """Print all transactional ids with their coordinators, and what their transactions are in the midst of. With
+    filters only some; --state and --producer-id may be repeated.
+
+    \b
+    Example:
+      logbus transactions list
+      logbus transactions list --state ongoing --duration-filter 60000
+      logbus transactions list --transactional-id-pattern 'billing-.*' --json
+    """
+    from logbus.cli.runner import with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+
+    async def work(cluster: Cluster) -> list[ListedTransaction]:
+        return await AdminClient(cluster, timeout=timeout).list_transactions(
+            states=states, producer_ids=producer_ids, longer_than_ms=longer_than_ms, pattern=pattern
+        )
+
+    found = with_cluster(bootstrap, timeout, work)
+    if as_json:
+        print_json(
+            [
+                {
+                    "transactional_id": each.transactional_id,
+                    "state": each.state,
+                    "producer_id": each.producer_id,
+                    "coordinator": each.coordinator,
+                }
+                for each in found
+            ]
+        )
+    elif found:
+        print_table(
+            ["transactional id", "state", "producer", "coordinator"],
+            [[each.transactional_id, each.state, each.producer_id, each.coordinator] for each in found],
+        )
+
+
+@transactions.command(short_help="Show transactional ids and their transactions.")
+@click.argument("names", nargs=-1, type=transactional_id, metavar="[TRANSACTIONAL_ID]...")
+@click.option(
+    "--transactional-id", "more", multiple=True, type=transactional_id, help="The same, as Kafka's tool is given it."
+)
+@json_option
+@bootstrap_options
+def describe(names: tuple[str, ...], more: tuple[str, ...], as_json: bool, bootstrap: str, timeout: float) -> None:
+    """Show transactional ids: which producer acts for each, and of its transaction the state, since when it is under
+    way, and the partitions that take part. Once it ends, these are the ones that have no marker yet.
+
+    \b
+    Example:
+      logbus transactions describe billing-1
+      logbus transactions describe billing-1 --json | jq .[0].partitions
+    """
+    from logbus.cli.commands.topics import raise_errors
+    from logbus.cli.runner import with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+    from logbus.errors import ApiError
+
+    wanted = list(dict.fromkeys([*names, *more]))
+    if not wanted:
+        raise click.UsageError("name a transactional id; 'logbus transactions list' prints all")
+
+    async def work(cluster: Cluster) -> list[TransactionDescription]:
+        answers = await AdminClient(cluster, timeout=timeout).describe_transactions(wanted)
+        raise_errors({name: each if isinstance(each, ApiError) else None for name, each in answers.items()})
+        return [each for each in answers.values() if not isinstance(each, ApiError)]
+
+    found = with_cluster(bootstrap, timeout, work)
+    now_ms = int(time.time() * 1000)
+    if as_json:
+        print_json(
+            [
+                {
+                    "transactional_id": each.transactional_id,
+                    "state": each.state,
+                    "producer_id": each.producer_id,
+                    "producer_epoch": each.producer_epoch,
+                    "timeout_ms": each.timeout_ms,
+                    "started_ms": each.started_ms,
+                    "duration_ms": None if each.started_ms is None else max(now_ms - each.started_ms, 0),
+                    "partitions": by_topic(each.partitions),
+                    "coordinator": {"id": each.coordinator.node_id, "address": str(each.coordinator)},
+                }
+                for each in found
+            ]
+        )
+        return
+    print_table(
+        [
+            *("transactional id", "state", "producer", "epoch", "timeout ms"),
+            *("started", "seconds", "coordinator", "partitions"),
+        ],
+        [
+            [
+                each.transactional_id,
+                each.state,
+                each.producer_id,
+                each.producer_epoch,
+                each.timeout_ms,
+                date(each.started_ms),
+                None if each.started_ms is None else max(now_ms - each.started_ms, 0) // 1000,
+                each.coordinator,
+                " ".join(f"{name}:{','.join(map(str, numbers))}" for name, numbers in by_topic(each.partitions).items())
+                or None,
+            ]
+            for each in found
+        ],
+    )
+
+
+@transactions.command("describe-producers", short_help="Show what a partition remembers of producers.")
+@click.option("--topic", required=True, help="The topic.")
+@click.option("--partition", required=True, type=click.IntRange(0, _MAX_INT32), help="The partition's number.")
+@click.option("--broker-id", type=click.IntRange(0, _MAX_INT32), help="Ask this replica, not the leader.")
+@json_option
+@bootstrap_options
+def describe_producers(
+    topic: str, partition: int, broker_id: int | None, as_json: bool, bootstrap: str, timeout: float
+) -> None:
+    """Show what a partition remembers of producers that are idempotent or transactional: epochs, the last sequence
+    number, when they last wrote, and since which offset a transaction is open.
+
+    \b
+    Example:
+      logbus transactions describe-producers --topic orders --partition 0
+    """
+    from logbus.cli.runner import with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+    from logbus.errors import ApiError
+    from logbus.model import TopicPartition
+
+    where = TopicPartition(topic, partition)
+
+    async def work(cluster: Cluster) -> tuple[ActiveProducer, ...]:
+        answer = (await AdminClient(cluster, timeout=timeout).describe_producers([where], broker_id=broker_id))[where]
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    found = with_cluster(bootstrap, timeout, work)
+    if as_json:
+        print_json([producer_json(each) for each in found])
+    elif found:
+        print_table(
+            ["producer", "epoch", "coordinator epoch", "last sequence", "last write", "open since"],
+            [
+                [
+                    each.producer_id,
+                    each.producer_epoch,
+                    known(each.coordinator_epoch),
+                    known(each.last_sequence),
+                    date(each.last_timestamp),
+                    each.open_since,
+                ]
+                for each in found
+            ],
+        )
+
+
+@transactions.command("find-hanging", short_help="Find transactions that no coordinator is going to end.")
+@click.option("--broker-id", type=click.IntRange(0, _MAX_INT32), help="Search what this broker has replicas of.")
+@click.option("--topic", help="Search this topic.")
+@click.option("--partition", type=click.IntRange(0, _MAX_INT32), help="Only this partition of the topic.")
+@click.option(
+    "--max-transaction-timeout",
+    "minutes",
+    type=click.IntRange(0, _MAX_INT32),
+    default=15,
+    show_default=True,
+    metavar="MINUTES",
+    help="Leave out those whose producer wrote within so many minutes.",
+)
+@json_option
+@bootstrap_options
+def find_hanging(
+    broker_id: int | None,
+    topic: str | None,
+    partition: int | None,
+    minutes: int,
+    as_json: bool,
+    bootstrap: str,
+    timeout: float,
+) -> None:
+    """Find transactions that are open in a partition although no coordinator has to end them there. Readers of
+    committed records wait for them in vain; 'logbus transactions abort' ends one.
+
+    \b
+    Example:
+      logbus transactions find-hanging --broker-id 0
+      logbus transactions find-hanging --topic orders --partition 3 --max-transaction-timeout 60
+    """
+    from logbus.cli.runner import CommandFailed, with_cluster
+    from logbus.client.admin.admin_client import AdminClient
+
+    if topic is None and broker_id is None:
+        raise click.UsageError("where to search? Give --broker-id or --topic")
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+    now_ms = int(time.time() * 1000)
+
+    async def work(cluster: Cluster) -> SearchResult:
+        from logbus.cli import hanging_transactions
+
+        admin = AdminClient(cluster, timeout=timeout)
+        places = await to_search(admin, topic, partition, broker_id)
+        return await hanging_transactions.find_hanging(admin, places, now_ms - minutes * 60_000, broker_id)
+
+    found = with_cluster(bootstrap, timeout, work)
+    if as_json:
+        print_json(
+            [
+                {"topic": each.partition.topic, "partition": each.partition.partition, **producer_json(each.producer)}
+                for each in found.transactions
+            ]
+        )
+    elif found.transactions:
+        print_table(
+            ["topic", "partition", "producer", "epoch", "coordinator epoch", "start offset", "last write", "minutes"],
+            [
+                [
+                    *each.partition,
+                    each.producer.producer_id,
+                    each.producer.producer_epoch,
+                    known(each.producer.coordinator_epoch),
+                    each.since,
+                    date(each.producer.last_timestamp),
+                    max(now_ms - each.producer.last_timestamp, 0) // 60_000,
+                ]
+                for each in found.transactions
+            ],
+        )
+    elif not found.errors:
+        click.echo("no transaction hangs")
+    if found.errors:
+        some = [f"{partition}: {error.message}" for partition, error in sorted(found.errors.items())]
+        more = f" (and {len(some) - 3} more)" if len(some) > 3 else ""
+        raise CommandFailed(f"not searched: {'; '.join(some[:3])}{more}")
+
+
+for _command in (abort, force_terminate):
+    transactions.add_command(_command)
+
+
+async def to_search(
+    admin: AdminClient, topic: str | None, partition: int | None, broker_id: int | None
+) -> list[TopicPartition]:
+    """
+    The partitions to look for hanging transactions in.
+
+    :param broker_id: only those that the broker has replicas of; None: all.
+    :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+    :raise CommandFailed: there is no such broker.
+    """
+    from logbus.cli.runner import CommandFailed
+    from logbus.errors import ApiError
+    from logbus.model import TopicPartition
+
+    if broker_id is not None:
+        there = [each.node_id for each in (await admin.describe_cluster()).nodes]
+        if broker_id not in there:
+            raise CommandFailed(f"there is no broker {broker_id}; there are {', '.join(map(str, there))}")
+    if topic is not None and partition is not None:
+        return [TopicPartition(topic, partition)]
+    if topic is None:
+        topics = await admin.list_topics(internal=True)
+    else:
+        found = (await admin.describe_topics([topic]))[topic]
+        if isinstance(found, ApiError):
+            raise found
+        topics = [found]
+    return [
+        TopicPartition(each.name, number)
+        for each in topics
+        for number, state in each.partitions.items()
+        if broker_id is None or broker_id in state.replicas
+    ]
+
+
+def producer_json(producer: ActiveProducer) -> dict[str, int | None]:
+    """A producer, for scripts."""
+    return {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": known(producer.coordinator_epoch),
+        "last_sequence": known(producer.last_sequence),
+        "last_timestamp": known(producer.last_timestamp),
+        "start_offset": producer.open_since,
+    }
+
+
+def known(number: int) -> int | None:
+    """Brokers say −1 of what they do not know."""
+    return None if number < 0 else number
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions as lists of numbers."""
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def date(at_ms: int | None) -> str | None:
+    """A point in time, for people; None if there is none, or none that a calendar has."""
+    if at_ms is None or at_ms < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)

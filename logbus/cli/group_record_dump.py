@@ -1,0 +1,111 @@
+"""
+Decodes records of ``__consumer_offsets`` for :mod:`logbus.cli.file_dump`.
+
+An item has the ``kind`` of the record, its key fields, and its value fields or ``tombstone``. A record that cannot be
+decoded (a newer broker may have written it) stays bytes, with the reason in ``undecodable``.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from logbus.cli.output import as_text
+from logbus.coordination.group_records import UnknownKey, decode_change
+from logbus.errors import DecodeError
+from logbus.records.record import Record
+from logbus.wire.member_metadata import read_assignment, read_subscription
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
+from logbus.wire.messages.group_log import (
+    AssignedTopicPartitions,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    GroupMetadataValue,
+    OffsetCommitValue,
+)
+
+Item = dict[str, Any]
+
+GROUP_TOPIC = "__consumer_offsets"
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_MEMBER_STATES: Mapping[int, str] = MappingProxyType(
+    {0: "stable", 1: "unrevoked_partitions", 2: "unreleased_partitions"}
+)
+
+
+def decoded(record: Record) -> Item:
+    """Decode a record into an item."""
+    raw = {**as_text("key", record.key), **as_text("value", record.value)}
+    try:
+        change = decode_change(record.key, record.value)
+    except DecodeError as e:
+        return raw | {"undecodable": str(e)}
+    if isinstance(change, UnknownKey):
+        return raw | {"undecodable": f"a key of version {change.version} is not known here"}
+    key, value = change
+    kind = _WORDS.sub("_", type(key).__name__.removesuffix("Key")).lower()
+    item: Item = {"kind": kind, **_fields(key)}
+    if "group_id" in item:
+        item = {"kind": kind, "group": item.pop("group_id"), **{name: item[name] for name in item if name != "kind"}}
+    if value is None:
+        return item | {"tombstone": True}
+    if isinstance(value, OffsetCommitValue):
+        return item | _offset(value)
+    if isinstance(value, GroupMetadataValue):
+        return item | _group(value)
+    told = _fields(value)
+    if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
+        told["state"] = _MEMBER_STATES.get(value.state, value.state)
+    return item | told
+
+
+def _offset(value: OffsetCommitValue) -> Item:
+    # The record has an offset of its own.
+    told = _fields(value)
+    return {"committed_offset": told.pop("offset"), **told}
+
+
+def _group(value: GroupMetadataValue) -> Item:
+    told = {name: told for name, told in _fields(value).items() if name != "members"}
+    return told | {"members": [_member(each, value.protocol_type == PROTOCOL_TYPE) for each in value.members]}
+
+
+def _member(member: Any, is_consumer: bool) -> Item:
+    told = _fields(member)
+    if is_consumer:
+        for name in ("subscription", "assignment"):
+            told.pop(f"{name}_base64")
+        told["subscription"] = list(read_subscription(member.subscription))
+        told["assignment"] = {}
+        for topic, partition in read_assignment(member.assignment):
+            told["assignment"].setdefault(topic, []).append(partition)
+    return told
+
+
+def _fields(message: Any) -> Item:
+    item: Item = {}
+    for each in attrs.fields(type(message)):
+        value = getattr(message, each.name)
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            item[f"{each.name}_base64"] = base64.b64encode(value).decode()
+        else:
+            item[each.name] = _told(value)
+    return item
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, list):
+        return (
+            _partitions(value) if value and isinstance(value[0], AssignedTopicPartitions) else list(map(_told, value))
+        )
+    return _fields(value) if attrs.has(type(value)) else value
+
+
+def _partitions(topics: Iterable[AssignedTopicPartitions]) -> dict[str, list[int]]:
+    """Partitions by topic id: the records do not contain names."""
+    return {str(uuid.UUID(bytes=bytes(each.topic_id))): list(each.partitions) for each in topics}

@@ -1,0 +1,211 @@
+"""
+Offsets of groups, moved: which partitions, from where to where, and the writing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from logbus.cli.commands.topics import raise_errors
+from logbus.cli.group_lag import member_count, offsets_at
+from logbus.cli.offset_target import OffsetChange, OffsetTarget, PartitionBounds, TargetKind, resolve_target
+from logbus.cli.output import print_json, print_table
+from logbus.cli.runner import CommandFailed
+from logbus.client.admin.admin_client import AdminClient
+from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.list_offsets import EARLIEST, LATEST
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+
+CommittedOffsets = Mapping[TopicPartition, CommittedOffset]
+
+
+@frozen
+class OffsetResetPlan:
+    """
+    What is to be written for one group.
+
+    :ivar is_new: there is no such group yet.
+    """
+
+    group_id: str
+    is_new: bool
+    changes: Sequence[OffsetChange]
+
+
+async def committed_offsets(admin: AdminClient, group_ids: Sequence[str]) -> dict[str, CommittedOffsets]:
+    """
+    What groups have committed.
+
+    :raise CommandFailed: the offsets of one cannot be had.
+    """
+    found: dict[str, CommittedOffsets] = {}
+    errors: dict[object, ApiError | None] = {}
+    for group_id, offsets in (await admin.list_group_offsets(group_ids)).items():
+        if isinstance(offsets, ApiError):
+            errors[group_id] = offsets
+            continue
+        errors.update((each, at) for each, at in offsets.items() if isinstance(at, ApiError))
+        found[group_id] = {each: at for each, at in offsets.items() if not isinstance(at, ApiError)}
+    raise_errors(errors)
+    return found
+
+
+async def require_inactive(admin: AdminClient, group_ids: Sequence[str]) -> set[str]:
+    """
+    Those groups that are there, once it is sure that none is in use.
+
+    :raise CommandFailed: one has members: they would commit over what is written, and not see it.
+    """
+    answers = await admin.describe_groups(group_ids)
+    busy = [
+        f"group {each.group_id!r} is {each.state} with {member_count(each)}; stop its consumers first"
+        for each in answers.values()
+        if not isinstance(each, ApiError) and each.is_active
+    ]
+    if busy:
+        raise CommandFailed("; ".join(busy))
+    there = {each.group_id for each in answers.values() if not isinstance(each, ApiError)}
+    raise_errors(
+        {
+            name: each if isinstance(each, ApiError) and each.code is not ErrorCode.GROUP_ID_NOT_FOUND else None
+            for name, each in answers.items()
+        }
+    )
+    return there
+
+
+async def resolve_scopes(
+    admin: AdminClient, scopes: Sequence[tuple[str, tuple[int, ...] | None]]
+) -> list[TopicPartition]:
+    """
+    The partitions that were named.
+
+    :param scopes: topics, each with the numbers of its partitions; None: all.
+    :raise CommandFailed: a topic or partition is not there.
+    """
+    topics = await admin.describe_topics(dict.fromkeys(topic for topic, _ in scopes))
+    raise_errors({name: each if isinstance(each, ApiError) else None for name, each in topics.items()})
+    found: dict[TopicPartition, None] = {}
+    for name, numbers in scopes:
+        topic = topics[name]
+        assert not isinstance(topic, ApiError)
+        for number in topic.partitions if numbers is None else numbers:
+            if number not in topic.partitions:
+                raise CommandFailed(_no_partition(TopicPartition(name, number), len(topic.partitions)))
+            found[TopicPartition(name, number)] = None
+    return list(found)
+
+
+async def check_existing(admin: AdminClient, partitions: Iterable[TopicPartition]) -> None:
+    """
+    See that partitions are there.
+
+    :raise CommandFailed: names all that are not.
+    """
+    there = {topic.name: len(topic.partitions) for topic in await admin.list_topics(internal=True)}
+    missing: dict[str, None] = {}
+    for each in partitions:
+        if each.topic not in there:
+            missing[f"there is no topic {each.topic!r}"] = None
+        elif each.partition >= there[each.topic]:
+            missing[_no_partition(each, there[each.topic])] = None
+    if missing:
+        raise CommandFailed("; ".join(missing))
+
+
+async def plan(
+    admin: AdminClient, goals: Mapping[str, Mapping[TopicPartition, tuple[OffsetTarget, str]]], there: set[str]
+) -> list[OffsetResetPlan]:
+    """
+    What is to become of the offsets of groups.
+
+    :param goals: where each is to go, and what metadata it is to have; all of one kind, and with one time.
+    :param there: the groups that exist.
+    :raise CommandFailed: a goal cannot be reached.
+    """
+    wanted = list(dict.fromkeys(partition for each in goals.values() for partition in each))
+    times = {goal.value for each in goals.values() for goal, _ in each.values() if goal.to is TargetKind.TIME}
+    starts, ends = await offsets_at(admin, wanted, EARLIEST), await offsets_at(admin, wanted, LATEST)
+    at_time = await offsets_at(admin, wanted, times.pop()) if times else dict.fromkeys(wanted, -1)
+    spans: dict[TopicPartition, PartitionBounds] = {}
+    for partition in wanted:
+        start, end, at = starts[partition], ends[partition], at_time[partition]
+        if start is None or end is None or at is None:
+            raise CommandFailed(f"{partition} has no leader that tells its offsets")
+        spans[partition] = PartitionBounds(start, end, at)
+    now = await committed_offsets(admin, list(goals))
+    plans = []
+    for group_id, theirs in goals.items():
+        changes = []
+        for partition, (goal, metadata) in sorted(theirs.items(), key=lambda each: each[0]):
+            old = now[group_id].get(partition)
+            try:
+                changes.append(
+                    resolve_target(partition, goal, None if old is None else old.offset, spans[partition], metadata)
+                )
+            except LogbusError as e:
+                raise CommandFailed(f"group {group_id!r}: {e}") from None
+        plans.append(OffsetResetPlan(group_id, group_id not in there, changes))
+    return plans
+
+
+async def write_plans(admin: AdminClient, plans: Iterable[OffsetResetPlan]) -> None:
+    """
+    Have it so.
+
+    :raise CommandFailed: the broker refuses some; the others are written.
+    """
+    refused: dict[object, ApiError | None] = {}
+    for each in plans:
+        offsets = {change.partition: CommittedOffset(change.new, -1, change.metadata) for change in each.changes}
+        answers = await admin.alter_group_offsets(each.group_id, offsets) if offsets else {}
+        # The same sentence for many partitions is said once.
+        refused.update((error.message, error) for error in answers.values() if error is not None)
+    raise_errors(refused)
+
+
+def print_plans(plans: Sequence[OffsetResetPlan], executed: bool, as_json: bool) -> None:
+    """Print what is, or would be, written."""
+    if as_json:
+        print_json([_as_json(each, executed) for each in plans])
+        return
+    rows = [
+        [each.group_id, *change.partition, change.old, change.new, change.note]
+        for each in plans
+        for change in each.changes
+    ]
+    if not rows:
+        print("There are no offsets to write.")
+        return
+    print_table(["group", "topic", "partition", "old", "new", "note"], rows)
+    for each in plans:
+        if each.is_new:
+            print(f"There {'was' if executed else 'is'} no group {each.group_id!r}; it begins with these offsets.")
+    if not executed:
+        print("Nothing is written yet: --execute writes it.")
+
+
+def _as_json(plan: OffsetResetPlan, executed: bool) -> dict[str, Any]:
+    return {
+        "group": plan.group_id,
+        "new": plan.is_new,
+        "executed": executed,
+        "offsets": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "old": each.old,
+                "new": each.new,
+                "note": each.note or None,
+            }
+            for each in plan.changes
+        ],
+    }
+
+
+def _no_partition(partition: TopicPartition, count: int) -> str:
+    return f"topic {partition.topic!r} has no partition {partition.partition}; it has 0 to {count - 1}"

@@ -1,0 +1,274 @@
+"""``logbus pipeline``: jobs on Spark, and what their commands share."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+import click
+from attrs import field, frozen
+
+from logbus.cli.app import LazyGroup, exit_by_signal
+from logbus.cli.options import DEFAULT_BOOTSTRAP, parse_pairs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from logbus.pipeline.jobs.job_control import JobControl
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NOISY_LOGGERS = (
+    "sql.execution.streaming.runtime.MicroBatchExecution",
+    "executor.Executor",
+    "scheduler.TaskSetManager",
+)
+"""Loggers of Spark that write what a job's error says."""
+
+pipeline = LazyGroup(
+    name="pipeline",
+    help="""Run jobs on Spark: load topics into a lake of Parquet files, count, join, and check that nothing was lost.
+
+    \b
+    Example:
+      logbus pipeline load events --table lake/events
+      spark-submit --master spark://host:7077 "$(logbus pipeline script)" load events --table hdfs:///lake/events
+
+    They need Java 17 or newer, and, in the source directory of logbus: pip install '.[spark]'
+    """,
+    lazy={
+        "load": (
+            "logbus.cli.commands.pipeline_load:load",
+            "Load topics into a table of Parquet files, each record once.",
+        ),
+        "compact": (
+            "logbus.cli.commands.pipeline_compact:compact",
+            "Make few large files of many small ones in such a table.",
+        ),
+        "windows": ("logbus.cli.commands.pipeline_windows:windows", "Count and sum up topics by windows of time."),
+        "join": ("logbus.cli.commands.pipeline_join:join", "Join a topic with another, or with a table."),
+        "audit": (
+            "logbus.cli.commands.pipeline_audit:audit",
+            "Reconcile what was published, what was read, and the lake.",
+        ),
+        "mirror-check": (
+            "logbus.cli.commands.pipeline_mirror_check:mirror_check",
+            "Check that two clusters hold the same records.",
+        ),
+        "script": ("logbus.cli.pipeline_job:script", "Print the file to give to spark-submit."),
+    },
+)
+
+
+class JobReport(Protocol):
+    """What a job has done."""
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+
+
+R = TypeVar("R", bound=JobReport)
+
+
+def _new_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A file that can be made, which is better known before the work than after it."""
+    if value is not None:
+        directory = Path(value).absolute().parent
+        if not directory.is_dir():
+            raise click.BadParameter(f"{value}: there is no directory {directory}")
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise click.BadParameter(f"{value}: the directory {directory} cannot be written to")
+    return value
+
+
+def new_file_option(name: str, what: str) -> Callable[[F], F]:
+    """An option that takes the name of a file to write."""
+    path = click.Path(dir_okay=False, writable=True)
+    return click.option(name, type=path, metavar="FILE", callback=_new_file, help=what)
+
+
+def job_options(command: F) -> F:
+    """What each job's command takes: where Spark runs, and where its report goes. The command gets a :class:`Job`."""
+
+    @wraps(command)
+    def bound(master: str | None, spark: tuple[str, ...], report: str | None, quiet: bool, **given: Any) -> Any:
+        from logbus.pipeline import check_packages
+
+        check_packages()  # Commands import what needs them.
+        name = str(click.get_current_context().info_name)
+        return command(
+            job=Job(name, master, parse_pairs(spark, "--spark", "spark.driver.memory=2g"), report, quiet), **given
+        )
+
+    for option in (
+        click.option("--quiet", is_flag=True, help="Do not tell on standard error what is done."),
+        new_file_option("--report", "A file for the report, which is JSON."),
+        click.option("--spark", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+        click.option(
+            "--master",
+            metavar="URL",
+            help="Where Spark runs, such as local[2] or spark://host:7077; else all cores of this machine.",
+        ),
+    ):
+        bound = option(bound)
+    return cast(F, bound)
+
+
+def kafka_options(command: F) -> F:
+    """Where the brokers are, and how to connect. The command gets ``kafka``: options of ``format("logbus")``."""
+
+    @wraps(command)
+    def bound(bootstrap: str, kafka: tuple[str, ...], **given: Any) -> Any:
+        return command(kafka=kafka_settings(bootstrap, kafka), **given)
+
+    for option in (
+        click.option(
+            "--kafka",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of the connections, such as security.protocol=SSL; may be repeated.",
+        ),
+        click.option(
+            "--bootstrap",
+            "-b",
+            metavar="HOST:PORT",
+            default=DEFAULT_BOOTSTRAP,
+            show_default=True,
+            envvar="LOGBUS_BOOTSTRAP",
+            show_envvar=True,
+            help="A broker of the cluster; several with commas between.",
+        ),
+    ):
+        bound = option(bound)
+    return cast(F, bound)
+
+
+def kafka_settings(bootstrap: str, settings: tuple[str, ...], option: str = "--kafka") -> dict[str, str]:
+    """Both as options of ``format("logbus")``."""
+    given = {"bootstrap.servers": bootstrap, **parse_pairs(settings, option, "security.protocol=SSL")}
+    return {f"kafka.{key}": value for key, value in given.items()}
+
+
+@frozen
+class Job:
+    """
+    Where a job runs, and what is told of it.
+
+    :ivar master: see :func:`logbus.pipeline.session.session`;  ``settings``: Spark's.
+    :ivar report: a file for the report.
+    :ivar quiet: whether nothing is told while it runs.
+    """
+
+    name: str
+    master: str | None = None
+    settings: Mapping[str, str] = field(factory=dict)
+    report: str | None = None
+    quiet: bool = False
+
+    def run(self, work: Callable[[SparkSession, JobControl], R]) -> R:
+        """
+        Run a job in a session of its own. SIGINT and SIGTERM have it stop in order; the second one ends the process.
+
+        :param work: the job, its options bound.
+        :returns: its report, which is written to the file also; so is that of a job that failed after all.
+        :raise LogbusError: why it failed.
+        """
+        from logbus.pipeline.errors import PipelineError
+        from logbus.pipeline.jobs.job_control import JobControl
+        from logbus.pipeline.session import keep_on_sigterm, session
+
+        settings = {"spark.ui.showConsoleProgress": "false", **self.settings}
+        watch = JobControl() if self.quiet else JobControl(lambda line: click.echo(f"{self.name}: {line}", err=True))
+        has_begun = False
+
+        def interrupt(number: int, frame: object) -> None:
+            if watch.is_stopping or not has_begun:
+                exit_by_signal(signal.Signals(number))
+            watch.tell("stopping after what is under way; once more to stop at once")
+            watch.stop()
+
+        before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            # In the main thread Spark would have a handler of its own, which asks Java in the middle of another call.
+            with ThreadPoolExecutor(1) as other:
+                name = f"logbus {self.name}"
+                watch.tell("starts Spark")
+                # Spark's own words are for those who look for a mistake in Spark.
+                spark = other.submit(session, name, master=self.master, settings=settings, quiet=True).result()
+                keep_on_sigterm(spark)
+            has_begun = True
+            pages = spark.sparkContext.uiWebUrl
+            watch.tell(f"Spark {spark.version} runs on {spark.sparkContext.master}{(pages and f'; see {pages}') or ''}")
+            done = _print_report(spark, work, watch)
+        except PipelineError as e:
+            if (report := getattr(e, "report", None)) is not None:
+                self._write(report)
+            raise
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self._write(done.as_json())
+        return done
+
+    def _write(self, report: Mapping[str, Any]) -> None:
+        if self.report is not None:
+            Path(self.report).write_text(json.dumps(report, indent=2) + "\n")
+
+
+def _print_report(spark: SparkSession, work: Callable[[SparkSession, JobControl], R], watch: JobControl) -> R:
+    # Only now is it known that there is one.
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from logbus.pipeline.errors import PipelineError, short_message
+    from logbus.pipeline.session import java_exit_message
+
+    try:
+        _silence_spark(spark)
+        return work(spark, watch)
+    except (PySparkException, Py4JError, ConnectionError) as e:
+        raise PipelineError(java_exit_message(spark, 0.5) or short_message(str(e))) from e
+    finally:
+        if not java_exit_message(spark):
+            spark.stop()
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.getMessage() != "Exception while sending command."
+
+
+def _silence_spark(spark: SparkSession) -> None:
+    """Have Spark not write what the error of a job tells, with all of Java's stack; LOGBUS_DEBUG shows it."""
+    if os.environ.get("LOGBUS_DEBUG"):
+        return
+    from pyspark.logger import PySparkLogger
+
+    # What these say when Java ends is said by the job's error.
+    cast(Any, spark.sparkContext)._accumulatorServer.handle_error = lambda *_: None
+    logging.getLogger().addFilter(_not_of_py4j)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for name in _NOISY_LOGGERS:
+        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
+
+
+@click.command()
+def script() -> None:
+    """Print the file to give to spark-submit, which takes what 'logbus pipeline' does.
+
+    \b
+    Example:
+      spark-submit --master spark://host:7077 "$(logbus pipeline script)" load events --table hdfs:///lake/events
+    """
+    from logbus.cli import spark_submit
+
+    sys.stdout.write(f"{spark_submit.__file__}\n")

@@ -1,0 +1,99 @@
+"""From the command line to the reactor and back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import globalLogBeginner, textFileLogObserver
+from twisted.python.failure import Failure
+
+from logbus.cli.app import exit_by_signal
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.retry import Unreachable
+from logbus.errors import LogbusError
+
+T = TypeVar("T")
+
+
+class CommandFailed(LogbusError):
+    """A command was refused or failed; the message is the line that says why."""
+
+
+def run(work: Callable[[Any], Coroutine[Deferred[Any], Any, T]]) -> T:
+    """
+    Run a coroutine on the reactor.
+
+    SIGINT and SIGTERM cancel it, so that it ends in order; if it does not catch that, the process ends by the signal.
+
+    :param work: is given the reactor.
+    :returns: what it returns.
+    """
+    from twisted.internet import reactor as installed
+
+    reactor: Any = installed
+    # Before any timer exists: a step of the wall clock must not move them.
+    reactor.seconds = time.monotonic
+    debug = bool(os.environ.get("LOGBUS_DEBUG"))
+    globalLogBeginner.beginLoggingTo(
+        [textFileLogObserver(sys.stderr)] if debug else [], redirectStandardIO=False, discardBuffer=not debug
+    )
+    results: list[T | Failure] = []
+    signals: list[signal.Signals] = []
+
+    def start() -> None:
+        running = Deferred.fromCoroutine(work(reactor))
+
+        def interrupt(number: int, frame: object) -> None:
+            # The second one does not wait for an orderly end.
+            if signals:
+                exit_by_signal(signal.Signals(number))
+            signals.append(signal.Signals(number))
+            reactor.callFromThread(running.cancel)
+
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, interrupt)
+
+        def ended(result: T | Failure) -> None:
+            results.append(result)
+            reactor.stop()
+
+        running.addBoth(ended)
+
+    reactor.callWhenRunning(start)
+    reactor.run()
+    result = results[0]
+    if isinstance(result, Failure):
+        if result.check(CancelledError) and signals:
+            exit_by_signal(signals[0])
+        result.raiseException()
+    assert not isinstance(result, Failure)
+    return result
+
+
+def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Coroutine[Deferred[Any], Any, T]]) -> T:
+    """
+    Run a coroutine that works with a cluster, and hang up after it.
+
+    :param bootstrap: where to begin: ``HOST:PORT``, several with commas between.
+    :param timeout: seconds to wait for an answer.
+    """
+
+    async def session(reactor: Any) -> T:
+        cluster = Cluster(
+            reactor, bootstrap, client_id="logbus-cli", timeout=timeout, connect_timeout=min(timeout, 10.0)
+        )
+        try:
+            return await work(cluster)
+        except Unreachable as e:
+            hint = "is a broker running there? 'twistd -n logbus' starts one; --bootstrap names another address"
+            raise CommandFailed(f"{e}; {hint}") from None
+        finally:
+            await cluster.close()
+
+    return run(session)

@@ -1,0 +1,176 @@
+"""
+The admin client's part for consumer groups: their members and committed offsets.
+
+A request about several things returns a value or an error for each. The requests themselves are imported at first use,
+so that clients that only administer topics start faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+from twisted.internet.defer import Deferred
+
+from logbus.client.cluster.cluster import Cluster
+from logbus.errors import ApiError
+from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from logbus.client.admin.group_description import GroupDescription
+
+
+@frozen
+class ListedGroup:
+    """
+    A group in the list of its coordinator.
+
+    :ivar protocol_type: ``consumer`` for consumers; empty if it never had members.
+    :ivar state: such as ``Stable``; empty if brokers do not report it (before Kafka 2.6).
+    :ivar type: ``classic`` or ``consumer``; empty if brokers do not report it (before Kafka 3.8).
+    :ivar coordinator: the broker's id.
+    """
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+    coordinator: int
+
+
+@frozen
+class CommittedOffset:
+    """
+    A group's committed offset for a partition (Kafka: OffsetAndMetadata).
+
+    :ivar offset: the next offset to read.
+    :ivar leader_epoch: of the record before it; −1: not known.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@frozen
+class GroupMetadata:
+    """
+    A member's identity in its group, sent with commits, in transactions, too (KIP-447; Kafka: ConsumerGroupMetadata).
+
+    :ivar generation: in the consumer protocol the member epoch; −1: no member, and the coordinator does not check it;
+        0: not a member yet, and the coordinator refuses commits.
+    :ivar member_id: empty: no member.
+    :ivar assignment: the member's partitions; a transaction accepts offsets of no others. None: not known.
+    """
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    assignment: frozenset[TopicPartition] | None = field(default=None, eq=False, repr=False)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it identifies a member, and not only the group."""
+        return self.generation > 0
+
+
+class GroupAdmin:
+    """The part of :class:`~logbus.client.admin.admin_client.AdminClient` for groups."""
+
+    _cluster: Cluster
+    _timeout: float
+
+    def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> Deferred[list[ListedGroup]]:
+        """
+        The groups of all brokers, by id.
+
+        :param states: only groups in one of these states, such as ``Stable``; empty: all.
+        :param types: only these types, ``classic`` and ``consumer``; empty: all.
+        :raises ApiError: (in the Deferred) a broker refuses, or is too old to report states or types.
+        """
+
+        async def ask() -> list[ListedGroup]:
+            from logbus.client.admin.group_requests import list_groups
+
+            return await list_groups(self._cluster, self._timeout, list(states), list(types))
+
+        return Deferred.fromCoroutine(ask())
+
+    def describe_groups(self, group_ids: Iterable[str]) -> Deferred[dict[str, GroupDescription | ApiError]]:
+        """
+        Groups with their members, of either protocol.
+
+        The error for a group that does not exist is GROUP_ID_NOT_FOUND.
+        """
+
+        async def ask() -> dict[str, GroupDescription | ApiError]:
+            from logbus.client.admin.group_description import describe_at
+            from logbus.client.cluster.coordinators import Coordinators
+
+            return await Coordinators(self._cluster, self._timeout).ask(group_ids, describe_at)
+
+        return Deferred.fromCoroutine(ask())
+
+    def list_group_offsets(
+        self, group_ids: Iterable[str]
+    ) -> Deferred[dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError]]:
+        """All committed offsets of groups; empty for a group that does not exist."""
+
+        async def ask() -> dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError]:
+            from logbus.client.admin.group_requests import fetch_offsets
+            from logbus.client.cluster.coordinators import Coordinators
+
+            return await Coordinators(self._cluster, self._timeout).ask(group_ids, fetch_offsets)
+
+        return Deferred.fromCoroutine(ask())
+
+    def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> Deferred[dict[TopicPartition, ApiError | None]]:
+        """
+        Commit offsets for a group that has no members; a group that does not exist is created.
+
+        The error for a group with members is UNKNOWN_MEMBER_ID.
+        """
+
+        async def ask() -> dict[TopicPartition, ApiError | None]:
+            from logbus.client.admin.group_requests import alter_offsets
+            from logbus.client.cluster.coordinators import Coordinators
+
+            return await alter_offsets(Coordinators(self._cluster, self._timeout), group_id, offsets)
+
+        return Deferred.fromCoroutine(ask())
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> Deferred[dict[TopicPartition, ApiError | None]]:
+        """
+        Delete a group's committed offsets of partitions.
+
+        The error for a topic that the group subscribes to is GROUP_SUBSCRIBED_TO_TOPIC.
+        """
+
+        async def ask() -> dict[TopicPartition, ApiError | None]:
+            from logbus.client.admin.group_requests import delete_offsets
+            from logbus.client.cluster.coordinators import Coordinators
+
+            return await delete_offsets(Coordinators(self._cluster, self._timeout), group_id, list(partitions))
+
+        return Deferred.fromCoroutine(ask())
+
+    def delete_groups(self, group_ids: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
+        """
+        Delete groups and their committed offsets.
+
+        The error for a group with members is NON_EMPTY_GROUP; for one that does not exist, GROUP_ID_NOT_FOUND.
+        """
+
+        async def ask() -> dict[str, ApiError | None]:
+            from logbus.client.admin.group_requests import delete_groups
+            from logbus.client.cluster.coordinators import Coordinators
+
+            return await Coordinators(self._cluster, self._timeout).ask(group_ids, delete_groups)
+
+        return Deferred.fromCoroutine(ask())

@@ -1,0 +1,183 @@
+"""Descriptions of groups by their coordinators, the same for the classic and the consumer protocol (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from logbus.client.cluster.cluster import Node
+from logbus.client.cluster.coordinators import group_error
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.net.channel import Channel
+from logbus.wire.member_metadata import read_assignment, read_subscription
+from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
+from logbus.wire.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+_CONSUMER_GROUP_DESCRIBE = 69
+"""The protocol type of consumers: what their members' bytes mean is known."""
+
+
+@frozen
+class GroupMember:
+    """
+    A member of a group.
+
+    :ivar instance_id: its ``group.instance.id``, if it has one.
+    :ivar host: the address it connects from.
+    :ivar assignment: its partitions, in order; empty if they are not known: see ``assignment_bytes``.
+    :ivar subscription: the topics it subscribes to by name.
+    :ivar pattern: the regular expression it subscribes with, if any (KIP-848).
+    :ivar target: its target assignment (KIP-848); None in the classic protocol.
+    :ivar epoch: −1 in the classic protocol.
+    :ivar metadata_bytes: its encoded subscription; empty with KIP-848.
+    :ivar assignment_bytes: its encoded assignment; empty with KIP-848.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...] = ()
+    subscription: tuple[str, ...] = ()
+    pattern: str | None = None
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int = -1
+    metadata_bytes: bytes = b""
+    assignment_bytes: bytes = b""
+
+
+@frozen
+class GroupDescription:
+    """
+    A group.
+
+    :ivar state: such as ``Stable`` or ``Empty``.
+    :ivar type: ``classic`` or ``consumer``.
+    :ivar protocol_type: ``consumer`` for consumers; empty if it never had members.
+    :ivar assignor: the assignment strategy; empty without members.
+    :ivar coordinator: its coordinator.
+    :ivar epoch: incremented when members, subscriptions or topics change (KIP-848); −1 for a classic group.
+    :ivar assignment_epoch: the epoch of the target assignment; −1 for a classic group.
+    """
+
+    group_id: str
+    state: str
+    type: str
+    protocol_type: str
+    assignor: str
+    coordinator: Node
+    members: tuple[GroupMember, ...]
+    epoch: int = -1
+    assignment_epoch: int = -1
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has members, or may get some at any moment, which then commit their own offsets."""
+        return bool(self.members) or self.state not in ("Empty", "Dead")
+
+
+async def describe_at(channel: Channel, node: Node, group_ids: Sequence[str]) -> dict[str, GroupDescription | ApiError]:
+    """
+    Describe groups at one coordinator.
+
+    Only the coordinator knows the protocol of a group. So it is asked by the newer protocol first, and by the classic
+    one for the groups that are not of the newer.
+    """
+    answers: dict[str, GroupDescription | ApiError] = {}
+    classic: Sequence[str] = group_ids
+    if _CONSUMER_GROUP_DESCRIBE in channel.versions:
+        answers = await _describe_consumer_groups(channel, node, group_ids)
+        classic = [each for each, answer in answers.items() if _is_of_another_type(answer)]
+    if classic:
+        response: DescribeGroupsResponse = await channel.request(DescribeGroupsRequest(groups=list(classic)))
+        answers.update((each.group_id, _classic(each, node)) for each in response.groups)
+    return answers
+
+
+async def _describe_consumer_groups(
+    channel: Channel, node: Node, group_ids: Sequence[str]
+) -> dict[str, GroupDescription | ApiError]:
+    response: ConsumerGroupDescribeResponse = await channel.request(
+        ConsumerGroupDescribeRequest(group_ids=list(group_ids))
+    )
+    return {
+        each.group_id: group_error(each.error_code, each.group_id, each.error_message)
+        or GroupDescription(
+            group_id=each.group_id,
+            state=each.group_state,
+            type="consumer",
+            protocol_type=PROTOCOL_TYPE,
+            assignor=each.assignor_name,
+            coordinator=node,
+            members=tuple(
+                GroupMember(
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    host=_address(member.client_host),
+                    assignment=_partitions(member.assignment.topic_partitions),
+                    subscription=tuple(sorted(member.subscribed_topic_names)),
+                    pattern=member.subscribed_topic_regex or None,
+                    target=_partitions(member.target_assignment.topic_partitions),
+                    epoch=member.member_epoch,
+                )
+                for member in sorted(each.members, key=lambda member: member.member_id)
+            ),
+            epoch=each.group_epoch,
+            assignment_epoch=each.assignment_epoch,
+        )
+        for each in response.groups
+    }
+
+
+def _is_of_another_type(answer: GroupDescription | ApiError) -> bool:
+    return isinstance(answer, ApiError) and answer.code in (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNSUPPORTED_VERSION,
+    )
+
+
+def _classic(group: DescribedGroup, node: Node) -> GroupDescription | ApiError:
+    error = group_error(group.error_code, group.group_id, group.error_message)
+    if error is not None:
+        return error
+    if group.group_state == "Dead":
+        # Brokers before Kafka 4.0 describe a group that does not exist so.
+        return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group.group_id!r}")
+    members = []
+    for each in sorted(group.members, key=lambda each: each.member_id):
+        of_consumer = group.protocol_type == PROTOCOL_TYPE
+        members.append(
+            GroupMember(
+                member_id=each.member_id,
+                instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                host=_address(each.client_host),
+                assignment=read_assignment(each.member_assignment) if of_consumer else (),
+                subscription=read_subscription(each.member_metadata) if of_consumer else (),
+                metadata_bytes=bytes(each.member_metadata),
+                assignment_bytes=bytes(each.member_assignment),
+            )
+        )
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.group_state,
+        type="classic",
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        coordinator=node,
+        members=tuple(members),
+    )
+
+
+def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(each.topic_name, number) for each in topics for number in each.partitions))
+
+
+def _address(host: str) -> str:
+    """Remove the slash of an address in Java's format."""
+    return host.rpartition("/")[2]

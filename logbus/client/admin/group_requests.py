@@ -1,0 +1,236 @@
+"""The admin client's requests about groups; each returns a value or an error for each item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from twisted.internet.task import deferLater
+
+from logbus.client.admin.group_admin import CommittedOffset, ListedGroup
+from logbus.client.cluster.cluster import Cluster, Node
+from logbus.client.cluster.coordinators import Coordinators, group_error, is_coordinator_retriable
+from logbus.client.retry import api_error
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+from logbus.net.channel import Channel
+from logbus.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from logbus.wire.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+COMMITS_A_REQUEST = 1000
+"""All commits of a request become one record batch, whose size brokers limit (``message.max.bytes``)."""
+_OFFSET_COMMIT, _OFFSET_FETCH, _LIST_GROUPS = 8, 9, 16
+_BY_NAME = 9
+"""The last version of OffsetCommit and OffsetFetch that identifies topics by name."""
+_SEVERAL_GROUPS = 8
+"""The first version of OffsetFetch for several groups (KIP-709)."""
+
+
+async def list_groups(
+    cluster: Cluster, patience: float, states: Sequence[str], types: Sequence[str]
+) -> list[ListedGroup]:
+    """
+    The groups of all brokers, by id.
+
+    :param patience: seconds for which a broker that is loading is retried.
+    """
+    await cluster.refresh()
+    deadline = cluster.reactor.seconds() + patience
+    found: dict[str, ListedGroup] = {}
+    for node_id in sorted(cluster.nodes):
+        attempt = 0
+        while True:
+            response = await _list_at(await cluster.channel(node_id), states, types)
+            if not response.error_code:
+                break
+            error = api_error(response.error_code, f"the groups of broker {node_id}")
+            attempt += 1
+            wait = cluster.backoff.before(attempt)
+            if not is_coordinator_retriable(error) or cluster.reactor.seconds() + wait > deadline:
+                raise error
+            await deferLater(cluster.reactor, wait)
+        for each in response.groups:
+            found[each.group_id] = ListedGroup(
+                each.group_id, each.protocol_type, each.group_state, each.group_type, node_id
+            )
+    return [found[group_id] for group_id in sorted(found)]
+
+
+async def alter_offsets(
+    coordinators: Coordinators, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TopicPartition, ApiError | None]:
+    """Commit offsets for a group, in several requests if there are many."""
+    answers: dict[TopicPartition, ApiError | None] = {}
+    wanted = list(offsets.items())
+    for first in range(0, len(wanted), COMMITS_A_REQUEST):
+        some = dict(wanted[first : first + COMMITS_A_REQUEST])
+        answers.update(await _alter_some(coordinators, group_id, some))
+    return answers
+
+
+async def _alter_some(
+    coordinators: Coordinators, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TopicPartition, ApiError | None]:
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (topic, partition), committed in offsets.items():
+        topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[])).partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
+
+    async def send(
+        channel: Channel, node: Node, group_ids: Sequence[str]
+    ) -> dict[str, dict[TopicPartition, ApiError | None] | ApiError]:
+        version = min(channel.version(_OFFSET_COMMIT), _BY_NAME)
+        response: OffsetCommitResponse = await channel.request(request, version)
+        errors = {
+            TopicPartition(topic.name, each.partition_index): _commit_error(
+                each.error_code, group_id, TopicPartition(topic.name, each.partition_index)
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        }
+        return {group_id: _whole(errors)}
+
+    return _for_each(offsets, (await coordinators.ask([group_id], send))[group_id])
+
+
+async def delete_offsets(
+    coordinators: Coordinators, group_id: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, ApiError | None]:
+    """Delete a group's committed offsets."""
+    topics: dict[str, OffsetDeleteRequestTopic] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, OffsetDeleteRequestTopic(name=topic, partitions=[])).partitions.append(
+            OffsetDeleteRequestPartition(partition_index=partition)
+        )
+    request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+
+    async def send(
+        channel: Channel, node: Node, group_ids: Sequence[str]
+    ) -> dict[str, dict[TopicPartition, ApiError | None] | ApiError]:
+        response: OffsetDeleteResponse = await channel.request(request)
+        return {
+            group_id: group_error(response.error_code, group_id)
+            or {
+                TopicPartition(topic.name, each.partition_index): _commit_error(
+                    each.error_code, group_id, TopicPartition(topic.name, each.partition_index)
+                )
+                for topic in response.topics
+                for each in topic.partitions
+            }
+        }
+
+    return _for_each(partitions, (await coordinators.ask([group_id], send))[group_id])
+
+
+async def _list_at(channel: Channel, states: Sequence[str], types: Sequence[str]) -> ListGroupsResponse:
+    version = channel.version(_LIST_GROUPS)
+    for what, wanted, since in (("states", states, 4), ("types", types, 5)):
+        if wanted and version < since:
+            told = f"the broker at {channel.peer} does not tell the {what} of groups: it speaks ListGroups {version}"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{told}, and {since} is needed")
+    request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+    response: ListGroupsResponse = await channel.request(request)
+    return response
+
+
+async def fetch_offsets(
+    channel: Channel, node: Node, group_ids: Sequence[str]
+) -> dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError]:
+    """All committed offsets of groups, from one coordinator."""
+    version = min(channel.version(_OFFSET_FETCH), _BY_NAME)
+    response: OffsetFetchResponse
+    if version >= _SEVERAL_GROUPS:
+        groups = [OffsetFetchRequestGroup(group_id=each) for each in group_ids]
+        response = await channel.request(OffsetFetchRequest(groups=groups), version)
+        return {
+            each.group_id: group_error(each.error_code, each.group_id) or _committed(each.topics)
+            for each in response.groups
+        }
+    answers: dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError] = {}
+    for group_id in group_ids:
+        response = await channel.request(OffsetFetchRequest(group_id=group_id, topics=None), version)
+        answers[group_id] = group_error(response.error_code, group_id) or _committed(response.topics)
+    return answers
+
+
+def _committed(
+    topics: Sequence[OffsetFetchResponseTopic] | Sequence[OffsetFetchResponseTopics],
+) -> dict[TopicPartition, CommittedOffset | ApiError]:
+    found: dict[TopicPartition, CommittedOffset | ApiError] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if each.error_code:
+                found[partition] = api_error(each.error_code, str(partition))
+            elif each.committed_offset >= 0:
+                found[partition] = CommittedOffset(
+                    each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                )
+    return dict(sorted(found.items()))
+
+
+async def delete_groups(channel: Channel, node: Node, group_ids: Sequence[str]) -> dict[str, ApiError | None]:
+    """Delete groups at one coordinator."""
+    response: DeleteGroupsResponse = await channel.request(DeleteGroupsRequest(groups_names=list(group_ids)))
+    return {each.group_id: group_error(each.error_code, each.group_id) for each in response.results}
+
+
+def _commit_error(code: int, group_id: str, partition: TopicPartition) -> ApiError | None:
+    if not code:
+        return None
+    topic, number = partition
+    known = {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: f"topic {topic!r} has no partition {number}, or there is no such topic",
+        ErrorCode.UNKNOWN_MEMBER_ID: f"group {group_id!r} has members; stop its consumers first",
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: f"group {group_id!r} is reading topic {topic!r}; stop its consumers first",
+        ErrorCode.GROUP_ID_NOT_FOUND: f"there is no group {group_id!r}",
+    }
+    error = api_error(code, str(partition))
+    return ApiError(error.code, known[error.code]) if error.code in known else error
+
+
+def _whole(
+    errors: dict[TopicPartition, ApiError | None],
+) -> dict[TopicPartition, ApiError | None] | ApiError:
+    """OffsetCommit has no error for all of it: a coordinator that moved says so of each partition."""
+    for error in errors.values():
+        if error is not None and is_coordinator_retriable(error):
+            return error
+    return errors
+
+
+def _for_each(
+    partitions: Iterable[TopicPartition], answer: dict[TopicPartition, ApiError | None] | ApiError
+) -> dict[TopicPartition, ApiError | None]:
+    wanted = list(partitions)
+    if isinstance(answer, ApiError):
+        return dict.fromkeys(wanted, answer)
+    for partition in wanted:
+        if partition not in answer:
+            raise LogbusError(f"the broker's answer leaves out {partition}")
+    return {partition: answer[partition] for partition in wanted}

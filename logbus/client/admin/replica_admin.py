@@ -1,0 +1,156 @@
+"""The admin client's part for replicas: leader elections and reassignments (KIP-455, KIP-460)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+
+from logbus.client.admin.config_admin import response_error
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.retry import api_error
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.wire.messages.elections import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@frozen
+class Reassignment:
+    """
+    A reassignment in progress.
+
+    :ivar replicas: the current replicas, including ``adding`` and ``removing``.
+    """
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas at the end."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+
+class ReplicaAdmin:
+    """The part of :class:`~logbus.client.admin.admin_client.AdminClient` for leaders and replicas."""
+
+    _cluster: Cluster
+    _timeout: float
+
+    def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> Deferred[dict[TopicPartition, ApiError | None]]:
+        """
+        Elect the preferred leaders; partitions that they lead already are not in the result.
+
+        :param partitions: None: all.
+        :param unclean: instead, elect any live replica for partitions without a leader. Committed records that it lacks
+            are lost.
+        """
+        wanted = None
+        if partitions is not None:
+            wanted = [TopicPartitions(topic=topic, partitions=each) for topic, each in _by_topic(partitions).items()]
+        request = ElectLeadersRequest(
+            election_type=int(unclean), topic_partitions=wanted, timeout_ms=int(self._timeout * 1000)
+        )
+
+        def read(response: ElectLeadersResponse) -> dict[TopicPartition, ApiError | None]:
+            if response.error_code:
+                raise api_error(response.error_code, "the election", None)
+            answers = {}
+            for topic in response.replica_election_results:
+                self._cluster.forget(topic.topic)
+                for each in topic.partition_result:
+                    if each.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                        name = TopicPartition(topic.topic, each.partition_id)
+                        answers[name] = response_error(each.error_code, str(name), each.error_message)
+            return answers
+
+        return self._at_controller(request, read)
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Deferred[dict[TopicPartition, ApiError | None]]:
+        """
+        Start to move replicas, or cancel it.
+
+        :param targets: the brokers that get the replicas of each partition, preferred leader first; None cancels the
+            current reassignment.
+        """
+        by_topic: dict[str, list[ReassignablePartition]] = {}
+        for name, replicas in targets.items():
+            by_topic.setdefault(name.topic, []).append(
+                ReassignablePartition(
+                    partition_index=name.partition, replicas=None if replicas is None else list(replicas)
+                )
+            )
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=int(self._timeout * 1000),
+            topics=[ReassignableTopic(name=topic, partitions=each) for topic, each in by_topic.items()],
+        )
+
+        def read(response: AlterPartitionReassignmentsResponse) -> dict[TopicPartition, ApiError | None]:
+            if response.error_code:
+                raise api_error(response.error_code, "the reassignment", response.error_message)
+            answers = {}
+            for topic in response.responses:
+                self._cluster.forget(topic.name)
+                for each in topic.partitions:
+                    name = TopicPartition(topic.name, each.partition_index)
+                    answers[name] = response_error(each.error_code, str(name), each.error_message)
+            return answers
+
+        return self._at_controller(request, read)
+
+    def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> Deferred[dict[TopicPartition, Reassignment]]:
+        """The reassignments in progress, of these partitions or (None) of all."""
+        wanted = None
+        if partitions is not None:
+            wanted = [
+                ListPartitionReassignmentsTopics(name=topic, partition_indexes=each)
+                for topic, each in _by_topic(partitions).items()
+            ]
+        request = ListPartitionReassignmentsRequest(timeout_ms=int(self._timeout * 1000), topics=wanted)
+
+        def read(response: ListPartitionReassignmentsResponse) -> dict[TopicPartition, Reassignment]:
+            if response.error_code:
+                raise api_error(response.error_code, "the list of reassignments", response.error_message)
+            return {
+                TopicPartition(topic.name, each.partition_index): Reassignment(
+                    tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+                )
+                for topic in response.topics
+                for each in topic.partitions
+            }
+
+        return self._at_controller(request, read)
+
+    def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> Deferred[dict[K, V]]:
+        """Send a request to the controller, and retry if that has moved."""
+        raise NotImplementedError
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in dict.fromkeys(partitions):
+        found.setdefault(topic, []).append(partition)
+    return found

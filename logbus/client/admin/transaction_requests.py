@@ -1,0 +1,346 @@
+"""
+What a client asks of brokers about transactions; see :mod:`logbus.client.admin.transaction_admin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from attrs import frozen
+from twisted.internet.task import deferLater
+
+from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
+from logbus.client.cluster.cluster import Cluster, Node
+from logbus.client.cluster.coordinators import Coordinators, Work, is_coordinator_retriable, transaction_error
+from logbus.client.retry import api_error, is_retriable
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.net.channel import Channel
+from logbus.wire.messages.transactions import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from logbus.wire.messages.txn_state import (
+    DescribedTransactionState,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicRequest,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+
+T = TypeVar("T")
+Answers = dict[TopicPartition, T | ApiError]
+
+_LIST_TRANSACTIONS = 66
+
+
+@frozen
+class Filters:
+    """Which transactional ids to list; see :meth:`.TransactionAdmin.list_transactions`."""
+
+    states: Sequence[str] = ()
+    producer_ids: Sequence[int] = ()
+    longer_than_ms: int | None = None
+    pattern: str | None = None
+
+
+@frozen
+class AbortTransactionSpec:
+    """Whose transaction to end, and in the name of which coordinator."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+# Asked of every broker.
+
+
+async def list_transactions(cluster: Cluster, patience: float, filters: Filters) -> list[ListedTransaction]:
+    """
+    The transactional ids of all brokers, in order.
+
+    :param patience: seconds for which a broker is asked again that is loading.
+    """
+    await cluster.refresh()
+    deadline = cluster.reactor.seconds() + patience
+    found: dict[str, ListedTransaction] = {}
+    for node_id in sorted(cluster.nodes):
+        attempt = 0
+        while True:
+            response = await _list_at(await cluster.channel(node_id), filters)
+            if not response.error_code:
+                break
+            error = api_error(response.error_code, f"the transactions of broker {node_id}")
+            if error.code is ErrorCode.INVALID_REGULAR_EXPRESSION:
+                raise ApiError(
+                    error.code, f"broker {node_id} does not take {filters.pattern!r} for an expression (RE2)"
+                )
+            attempt += 1
+            wait = cluster.backoff.before(attempt)
+            if not is_coordinator_retriable(error) or cluster.reactor.seconds() + wait > deadline:
+                raise error
+            await deferLater(cluster.reactor, wait)
+        if response.unknown_state_filters:
+            unknown = ", ".join(map(repr, response.unknown_state_filters))
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {node_id} knows no state {unknown} of transactions")
+        for each in response.transaction_states:
+            found[each.transactional_id] = ListedTransaction(
+                each.transactional_id, each.producer_id, each.transaction_state, node_id
+            )
+    return [found[transactional_id] for transactional_id in sorted(found)]
+
+
+async def _list_at(channel: Channel, filters: Filters) -> ListTransactionsResponse:
+    version = channel.version(_LIST_TRANSACTIONS)
+    for what, wanted, since in (("duration", filters.longer_than_ms, 1), ("pattern", filters.pattern, 2)):
+        if wanted is not None and version < since:
+            told = f"the broker at {channel.peer} knows no filter by {what}: it speaks ListTransactions {version}"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{told}, and {since} is needed")
+    request = ListTransactionsRequest(
+        state_filters=list(filters.states),
+        producer_id_filters=list(filters.producer_ids),
+        duration_filter=-1 if filters.longer_than_ms is None else filters.longer_than_ms,
+        transactional_id_pattern=filters.pattern,
+    )
+    response: ListTransactionsResponse = await channel.request(request)
+    return response
+
+
+# Asked of coordinators.
+
+
+async def describe_at(
+    channel: Channel, node: Node, transactional_ids: Sequence[str]
+) -> dict[str, TransactionDescription | ApiError]:
+    """Transactional ids as one coordinator describes them."""
+    request = DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
+    response: DescribeTransactionsResponse = await channel.request(request)
+    return {
+        each.transactional_id: transaction_error(each.error_code, each.transactional_id) or _description(each, node)
+        for each in response.transaction_states
+    }
+
+
+def _description(state: DescribedTransactionState, node: Node) -> TransactionDescription:
+    partitions = [TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions]
+    # When the one before began is told as well.
+    over = state.transaction_state in ("CompleteCommit", "CompleteAbort")
+    return TransactionDescription(
+        transactional_id=state.transactional_id,
+        state=state.transaction_state,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        timeout_ms=state.transaction_timeout_ms,
+        started_ms=None if over or state.transaction_start_time_ms < 0 else state.transaction_start_time_ms,
+        partitions=tuple(sorted(partitions)),
+        coordinator=node,
+    )
+
+
+async def terminate(coordinators: Coordinators, transactional_id: str) -> None:
+    """
+    Have a transaction aborted, by asking for its producer's next epoch as a producer that starts anew does.
+
+    :raise ApiError: see :meth:`.TransactionAdmin.terminate_transaction`.
+    """
+    # An id that nobody knows would come into being; and of one that there is, the time-out stays as it was.
+    described = (await coordinators.ask([transactional_id], describe_at))[transactional_id]
+    if isinstance(described, ApiError):
+        raise described
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=max(described.timeout_ms, 1)
+    )
+
+    async def send(channel: Channel, node: Node, keys: Sequence[str]) -> dict[str, ApiError | None]:
+        response: InitProducerIdResponse = await channel.request(request)
+        return {transactional_id: transaction_error(response.error_code, transactional_id)}
+
+    cluster = coordinators.cluster
+    deadline = cluster.reactor.seconds() + coordinators.patience
+    attempt = 0
+    while True:
+        error = (await coordinators.ask([transactional_id], send))[transactional_id]
+        if error is None:
+            return
+        attempt += 1
+        wait = cluster.backoff.before(attempt)
+        # While the markers of the abort are being written.
+        busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        if not busy or cluster.reactor.seconds() + wait > deadline:
+            raise error
+        await deferLater(cluster.reactor, wait)
+
+
+# Asked of partitions' leaders.
+
+
+async def describe_producers(
+    cluster: Cluster, patience: float, partitions: Sequence[TopicPartition], broker_id: int | None
+) -> Answers[tuple[ActiveProducer, ...]]:
+    """
+    What partitions remember of producers.
+
+    :param broker_id: the replica to ask; None: the leader of each.
+    :raise ApiError: BROKER_NOT_AVAILABLE: there is no such broker.
+    """
+
+    async def send(channel: Channel, theirs: Sequence[TopicPartition]) -> Answers[tuple[ActiveProducer, ...]]:
+        topics: dict[str, DescribeProducersTopicRequest] = {}
+        for topic, number in theirs:
+            topics.setdefault(
+                topic, DescribeProducersTopicRequest(name=topic, partition_indexes=[])
+            ).partition_indexes.append(number)
+        response: DescribeProducersResponse = await channel.request(
+            DescribeProducersRequest(topics=list(topics.values()))
+        )
+        answers: Answers[tuple[ActiveProducer, ...]] = {}
+        for answer in response.topics:
+            for each in answer.partitions:
+                partition = TopicPartition(answer.name, each.partition_index)
+                if each.error_code:
+                    answers[partition] = api_error(each.error_code, str(partition), each.error_message)
+                    continue
+                producers = sorted(each.active_producers, key=lambda producer: producer.producer_id)
+                answers[partition] = tuple(
+                    ActiveProducer(
+                        producer_id=producer.producer_id,
+                        producer_epoch=producer.producer_epoch,
+                        last_sequence=producer.last_sequence,
+                        last_timestamp=producer.last_timestamp,
+                        coordinator_epoch=producer.coordinator_epoch,
+                        open_since=None if producer.current_txn_start_offset < 0 else producer.current_txn_start_offset,
+                    )
+                    for producer in producers
+                )
+        return answers
+
+    if broker_id is None:
+        return await _at_replicas(cluster, patience, partitions, _leader, send)
+    await cluster.refresh()
+    if broker_id not in cluster.nodes:
+        there = ", ".join(map(str, sorted(cluster.nodes)))
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id}; there are {there}")
+
+    async def place(cluster: Cluster, partition: TopicPartition) -> int:
+        await _existing(cluster, partition)
+        return broker_id
+
+    # Another replica's answer is not what was asked for.
+    return await _at_replicas(cluster, 0.0, partitions, place, send)
+
+
+async def write_marker(
+    cluster: Cluster, patience: float, partition: TopicPartition, ending: AbortTransactionSpec
+) -> None:
+    """
+    Write a marker that aborts.
+
+    :raise ApiError: see :meth:`.TransactionAdmin.abort_transaction`.
+    """
+    marker = WritableTxnMarker(
+        producer_id=ending.producer_id,
+        producer_epoch=ending.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+        coordinator_epoch=ending.coordinator_epoch,
+    )
+
+    async def send(channel: Channel, theirs: Sequence[TopicPartition]) -> Answers[None]:
+        response: WriteTxnMarkersResponse = await channel.request(WriteTxnMarkersRequest(markers=[marker]))
+        return {
+            TopicPartition(topic.name, each.partition_index): _marker_error(each.error_code, partition, ending)
+            for answer in response.markers
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    error = (await _at_replicas(cluster, patience, [partition], _leader, send))[partition]
+    if error is not None:
+        raise error
+
+
+def _marker_error(code: int, partition: TopicPartition, ending: AbortTransactionSpec) -> ApiError | None:
+    if not code:
+        return None
+    error = api_error(code, str(partition))
+    whose = f"producer {ending.producer_id}"
+    known = {
+        ErrorCode.INVALID_PRODUCER_EPOCH: f"{partition} has seen another epoch of {whose} than {ending.producer_epoch}",
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED: (
+            f"{partition} has seen a newer coordinator of {whose} than that of epoch {ending.coordinator_epoch}"
+        ),
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
+            f"{partition}: clients may only abort transactions that no coordinator ends; that of {whose} is none"
+        ),
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"{partition} is of an internal topic, where clients abort nothing",
+        ErrorCode.UNKNOWN_PRODUCER_ID: f"{partition} knows nothing of {whose}",
+    }
+    return ApiError(error.code, known[error.code]) if error.code in known else error
+
+
+async def _at_replicas(
+    cluster: Cluster,
+    patience: float,
+    partitions: Sequence[TopicPartition],
+    place: Callable[[Cluster, TopicPartition], Work[int]],
+    send: Callable[[Channel, Sequence[TopicPartition]], Work[Answers[T]]],
+) -> Answers[T]:
+    """
+    Ask replicas, and ask again for what the wrong one was asked for.
+
+    :param place: says which broker to ask.
+    :param send: asks one broker.
+    """
+    deadline = cluster.reactor.seconds() + patience
+    answers: Answers[T] = {}
+    again, attempt = list(dict.fromkeys(partitions)), 0
+    while True:
+        by_node: dict[int, list[TopicPartition]] = {}
+        for partition in again:
+            try:
+                by_node.setdefault(await place(cluster, partition), []).append(partition)
+            except ApiError as e:
+                answers[partition] = e
+        for node_id, theirs in by_node.items():
+            answers.update(await send(await cluster.channel(node_id), theirs))
+            for partition in theirs:
+                if partition not in answers:
+                    left_out = f"{partition}: the broker's answer leaves it out"
+                    answers[partition] = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out)
+        again = [each for theirs in by_node.values() for each in theirs if _is_not_yet(answers[each])]
+        attempt += 1
+        wait = cluster.backoff.before(attempt)
+        if not again or cluster.reactor.seconds() + wait > deadline:
+            return {each: answers[each] for each in dict.fromkeys(partitions)}
+        await deferLater(cluster.reactor, wait)
+        for partition in again:
+            cluster.forget(partition.topic)
+
+
+async def _existing(cluster: Cluster, partition: TopicPartition) -> None:
+    name, number = partition
+    topic = await cluster.topic(name)
+    if number not in topic.partitions:
+        there = f"it has 0 to {len(topic.partitions) - 1}"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {number}; {there}")
+
+
+async def _leader(cluster: Cluster, partition: TopicPartition) -> int:
+    await _existing(cluster, partition)
+    leader = cluster.leader(partition)
+    if leader is None:
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+    return leader
+
+
+def _is_not_yet(answer: object) -> bool:
+    return isinstance(answer, ApiError) and is_retriable(answer)

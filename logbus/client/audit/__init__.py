@@ -1,0 +1,1 @@
+"""Counts of records that applications publish and consume, and their comparison."""

@@ -1,0 +1,107 @@
+"""
+Reads an audit topic to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define
+from twisted.internet.defer import Deferred
+
+from logbus.client.audit.audit_comparison import AuditTotals
+from logbus.client.audit.event_decoder import EventDecoder
+from logbus.client.audit.monitoring_event import AUDIT_TOPIC, MonitoringEvent
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
+from logbus.client.serializers import SerializationError
+from logbus.errors import ApiError
+from logbus.model import TopicPartition
+
+Decode = Callable[[bytes | None], MonitoringEvent | Deferred[MonitoringEvent]]
+
+_PATIENCE = 5.0
+
+
+@define
+class AuditRead:
+    """
+    What was read.
+
+    :ivar ledger: the events, added up.
+    :ivar events: how many there were, doubled ones included.
+    :ivar unreadable: records that are no events.
+    :ivar problem: where the first of those is, and what is wrong with it.
+    """
+
+    ledger: AuditTotals
+    events: int = 0
+    unreadable: int = 0
+    problem: str = ""
+
+
+def read_audit(
+    cluster: Cluster,
+    ledger: AuditTotals,
+    topic: str = AUDIT_TOPIC,
+    *,
+    since_ms: int | None = None,
+    decode: Decode | None = None,
+) -> Deferred[AuditRead]:
+    """
+    Add up the events that are in an audit topic now.
+
+    :param ledger: what they are added to.
+    :param since_ms: leave out those that were published before it; milliseconds since 1970.
+    :param decode: reads an event, or says so later; default: an
+        :class:`~logbus.client.audit.event_decoder.EventDecoder` without a registry.
+    :raise ApiError: (in the Deferred) the topic is not there, or cannot be read.
+    :raise LogbusError: its brokers cannot be reached; or what ``decode`` raises besides SerializationError.
+    """
+    return Deferred.fromCoroutine(_read(cluster, AuditRead(ledger), topic, since_ms, decode or EventDecoder()))
+
+
+async def _read(
+    cluster: Cluster,
+    found: AuditRead,
+    name: str,
+    since_ms: int | None,
+    decode: Decode,
+) -> AuditRead:
+    wanted = [TopicPartition(name, index) for index in (await cluster.topic(name)).partitions]
+    ends = await _offsets(cluster, wanted, LATEST)
+    starts = await _offsets(cluster, wanted, EARLIEST if since_ms is None else since_ms)
+    left = {each: start for each, start in starts.items() if 0 <= start < ends[each]}
+    if not left:
+        return found
+    fetcher = Fetcher(cluster, reset="earliest")
+    try:
+        fetcher.assign(left)
+        while left:
+            fetched = await fetcher.poll()
+            end = ends[fetched.partition]
+            for record in fetched.records:
+                if record.offset >= end:
+                    continue
+                try:
+                    event = decode(record.value)
+                    found.ledger.add(await event if isinstance(event, Deferred) else event)
+                    found.events += 1
+                except SerializationError as e:
+                    found.unreadable += 1
+                    found.problem = found.problem or f"{fetched.partition} at offset {record.offset}: {e}"
+            if fetched.next_offset >= end:
+                left.pop(fetched.partition, None)
+    finally:
+        fetcher.close()
+    return found
+
+
+async def _offsets(cluster: Cluster, partitions: list[TopicPartition], time: int) -> dict[TopicPartition, int]:
+    found = {}
+    for partition, answer in (await list_offsets(cluster, dict.fromkeys(partitions, time), patience=_PATIENCE)).items():
+        if isinstance(answer, ApiError):
+            raise answer
+        found[partition] = answer.offset
+    return found

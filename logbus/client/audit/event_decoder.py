@@ -1,0 +1,97 @@
+"""
+Reads monitoring events in whichever coding they are: JSON, Avro, or Avro behind the id of a schema in a registry.
+
+Which it is, the first byte says: an object in JSON begins with a brace, a framed value with a byte 0, and in Avro an
+event begins with the length of its id, which is an even byte, or one of several, and never 0.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+
+from logbus.client.audit.monitoring_event import (
+    AUDIT_TOPIC,
+    AVRO_SCHEMA,
+    MonitoringEvent,
+    as_fields,
+    decode_event,
+    event_of,
+)
+from logbus.client.schema.registry_http import RegistryError
+from logbus.client.schema.schema_registry import SchemaRegistry, unframe
+from logbus.client.serializers import SerializationError
+from logbus.extras import install_hint
+
+if TYPE_CHECKING:
+    from logbus.client.schema.avro import AvroDeserializer, PlainAvro
+
+_FRAMED = 0
+_NOT_FOUND = 404
+_NEEDED = f"Avro needs fastavro, which is not installed: {install_hint('avro')}"
+
+
+def encode_avro(event: MonitoringEvent) -> bytes:
+    """
+    An event in Avro, by :data:`~logbus.client.audit.monitoring_event.AVRO_SCHEMA`, without a frame: for
+    :class:`~logbus.client.audit.audit_interceptor.AuditInterceptor`'s ``encode``.
+
+    :raise SerializationError: fastavro is not installed.
+    """
+    return _avro().write(AUDIT_TOPIC, as_fields(event))
+
+
+class EventDecoder:
+    """
+    :param registry: where schemas of framed events are looked up; None: these cannot be read.
+    """
+
+    def __init__(self, registry: SchemaRegistry | None = None) -> None:
+        self._registry = registry
+        self._framed: AvroDeserializer | None = None
+
+    def __call__(self, data: bytes | None) -> MonitoringEvent | Deferred[MonitoringEvent]:
+        """
+        Read an event.
+
+        :returns: the event, or a Deferred of it where the registry is asked.
+        :raise SerializationError: (or in the Deferred) it is not one; the message says what is wrong.
+        :raise RegistryUnreachable: (in the Deferred) the registry does not answer.
+        :raise RegistryError: (in the Deferred) it refuses to.
+        """
+        if not data or data.lstrip()[:1] == b"{":
+            return decode_event(data)
+        if data[0] != _FRAMED:
+            return event_of(_avro().read(AUDIT_TOPIC, data))
+        schema_id, _ = unframe(AUDIT_TOPIC, data)
+        if self._registry is None:
+            raise SerializationError(
+                f"a monitoring event in Avro with the schema {schema_id} of a schema registry: say where the registry "
+                "is (--schema-registry)"
+            )
+        return Deferred.fromCoroutine(self._read_framed(self._registry, schema_id, data))
+
+    async def _read_framed(self, registry: SchemaRegistry, schema_id: int, data: bytes) -> MonitoringEvent:
+        if self._framed is None:
+            try:
+                from logbus.client.schema.avro import AvroDeserializer
+            except ImportError:
+                raise SerializationError(_NEEDED) from None
+            self._framed = AvroDeserializer(registry, AVRO_SCHEMA)
+        try:
+            return event_of(await self._framed.deserialize(AUDIT_TOPIC, data))
+        except RegistryError as e:
+            if e.status != _NOT_FOUND:
+                raise
+            raise SerializationError(f"the registry has no schema {schema_id}: {e}") from e
+
+
+@cache
+def _avro() -> PlainAvro:
+    try:
+        from logbus.client.schema.avro import PlainAvro
+    except ImportError:
+        raise SerializationError(_NEEDED) from None
+    return PlainAvro(AVRO_SCHEMA)

@@ -1,0 +1,1 @@
+"""What a client knows of a cluster: its brokers, connections to them, topic metadata, and coordinators."""

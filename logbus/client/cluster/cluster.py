@@ -1,0 +1,401 @@
+"""
+The client's view of a cluster (Kafka: Metadata and NetworkClient): its brokers, topic metadata, and a connection to
+each broker in use.
+
+Metadata is kept until a caller finds it wrong (:meth:`Cluster.forget`), and requested again when it is next needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.endpoints import HostnameEndpoint
+from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.client.cluster.addresses import parse_bootstrap
+from logbus.client.cluster.broker_outages import BrokerOutages
+from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, newest
+from logbus.client.retry import Backoff, Unreachable, api_error
+from logbus.client.validators import InvalidOption, function, seconds, shown, text
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.timers import Timers
+from logbus.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+__all__ = ["Cluster", "Node", "PartitionMetadata", "TopicMetadata"]
+
+_NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+class Cluster:
+    """
+    Gives metadata and connections to producers, consumers and admin clients, which share it.
+
+    :param reactor: provides connections and timers.
+    :param bootstrap: ``HOST:PORT``, or several, as a list or separated by commas; tried in order until one answers.
+    :param client_id: the client id in requests.
+    :param timeout: seconds to wait for a response.
+    :param connect_timeout: seconds to wait for a connection.
+    :param patience: seconds for which an unknown topic is retried: a new topic is not known to all brokers at once.
+    :param endpoint: makes the endpoint for a host and port; default: resolves names, IPv4 and IPv6.
+
+    :ivar nodes: the brokers, by id; empty before the first metadata response.
+    :ivar cluster_id: None before that.
+    :ivar controller_id: −1 before that.
+    :raises ConfigError: ``bootstrap`` is not a list of addresses, or another option is wrong.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        bootstrap: str | Iterable[str],
+        *,
+        client_id: str = "logbus",
+        timeout: float = 30.0,
+        connect_timeout: float = 10.0,
+        patience: float = 0.5,
+        backoff: Backoff | None = None,
+        endpoint: Callable[[str, int], IStreamClientEndpoint] | None = None,
+    ) -> None:
+        if not callable(getattr(reactor, "callLater", None)):
+            raise InvalidOption(f"reactor is {shown(reactor)}; give twisted.internet.reactor")
+        text("client_id", client_id)
+        for name, value in (("timeout", timeout), ("connect_timeout", connect_timeout)):
+            seconds(name, value, positive=True)
+        seconds("patience", patience)
+        if not isinstance(backoff, Backoff | None):
+            raise InvalidOption(f"backoff is {shown(backoff)}; give logbus.client.retry.Backoff(first, most)")
+        function("endpoint", endpoint)
+        self.reactor = reactor
+        self.bootstrap = parse_bootstrap(bootstrap)
+        self.nodes: Mapping[int, Node] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.timeout = timeout
+        self.backoff = backoff or Backoff()
+        self._client_id = client_id
+        self._connect_timeout = connect_timeout
+        self._patience = patience
+        self._endpoint = endpoint or (lambda host, port: HostnameEndpoint(reactor, host, port))
+        self._timers = Timers(reactor)
+        self._topics: dict[str, TopicMetadata] = {}
+        self._channels: dict[tuple[str, int, str], Channel] = {}
+        self._connecting: dict[tuple[str, int, str], tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = {}
+        self._outages = BrokerOutages()
+        self._lanes = 0
+        self._closed = False
+
+    # Cached metadata.
+
+    def known(self, name: str) -> TopicMetadata | None:
+        """The cached metadata of a topic, if any."""
+        return self._topics.get(name)
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """The cached leader of a partition; None if it is not known or there is none."""
+        topic = self._topics.get(partition.topic)
+        found = None if topic is None else topic.partitions.get(partition.partition)
+        return None if found is None or found.leader < 0 or found.leader not in self.nodes else found.leader
+
+    def moved(self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()) -> bool:
+        """
+        Update the leader of a partition, as named by a broker that is not the leader (KIP-951).
+
+        :param nodes: the addresses of brokers in that response.
+        :returns: whether this is newer than the cache; if not, request metadata.
+        """
+        topic = self._topics.get(partition.topic)
+        known = None if topic is None else topic.partitions.get(partition.partition)
+        if topic is None or known is None or leader < 0 or leader_epoch <= known.leader_epoch:
+            return False
+        found = {each.node_id: each for each in nodes}
+        if leader not in found and leader not in self.nodes:
+            return False
+        self.nodes = {**self.nodes, **found}
+        changed = evolve(known, leader=leader, leader_epoch=leader_epoch)
+        self._topics[topic.name] = evolve(topic, partitions={**topic.partitions, known.index: changed})
+        return True
+
+    def forget(self, name: str) -> None:
+        """Drop the metadata of a topic, which proved wrong."""
+        self._topics.pop(name, None)
+
+    # Requests.
+
+    def topic(self, name: str, *, create: bool = False) -> Deferred[TopicMetadata]:
+        """
+        A topic's metadata, cached or requested.
+
+        :param create: let the broker create a missing topic, if it is configured to.
+        :raises ApiError: (in the Deferred) UNKNOWN_TOPIC_OR_PARTITION: it does not exist; or another error of the
+            broker.
+        :raises Unreachable: no broker answers.
+        """
+        return Deferred.fromCoroutine(self._topic(name, create))
+
+    def topics(self) -> Deferred[list[TopicMetadata]]:
+        """Request the metadata of all topics, by name."""
+        return Deferred.fromCoroutine(self._all_topics())
+
+    def refresh_topics(self, names: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
+        """
+        Refresh the metadata of topics in one request. The cache stays in use until the response comes.
+
+        :returns: fires with an error, or None, for each topic.
+        :raises Unreachable: (in the Deferred) no broker answers.
+        """
+
+        async def ask() -> dict[str, ApiError | None]:
+            found: dict[str, ApiError | None] = {}
+            for each in await self._ask(list(names), False):
+                wrong = api_error(each.error_code, f"topic {each.name}") if each.error_code else None
+                if wrong is not None and wrong.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    wrong = ApiError(wrong.code, f"there is no topic {each.name!r}")
+                found[each.name or ""] = wrong
+            return found
+
+        return Deferred.fromCoroutine(ask())
+
+    def refresh(self) -> Deferred[None]:
+        """Request the list of brokers."""
+
+        async def ask() -> None:
+            await self._ask([], False)
+
+        return Deferred.fromCoroutine(ask())
+
+    def any_channel(self) -> Deferred[Channel]:
+        """
+        A connection to any broker.
+
+        :raises Unreachable: (in the Deferred) no broker answers.
+        """
+        return Deferred.fromCoroutine(self._any_channel())
+
+    def channel(self, node_id: int, lane: str = "", *, lends: bool = False) -> Deferred[Channel]:
+        """
+        A connection to one broker.
+
+        :param lane: names a connection. Responses on a connection come in order, so a long poll delays what follows;
+            use a lane of your own for such requests.
+        :param lends: the memory of records in responses is reused, see :func:`~logbus.net.channel.connect`; only for a
+            lane of your own.
+        :raises Unreachable: (in the Deferred) the broker is unknown, or cannot be connected to.
+        """
+        node = self.nodes.get(node_id)
+        if node is None:
+            return Deferred.fromCoroutine(self._unknown_node(node_id, lane, lends))
+        return Deferred.fromCoroutine(self._channel(node.host, node.port, lane, lends))
+
+    def lane(self, name: str) -> str:
+        """A new lane for :meth:`channel`."""
+        self._lanes += 1
+        return f"{name}-{self._lanes}"
+
+    def hang_up(self, lane: str) -> None:
+        """Close the connections of a lane."""
+        for key, channel in list(self._channels.items()):
+            if key[2] == lane:
+                del self._channels[key]
+                channel.close()
+
+    def controller(self) -> Deferred[Channel]:
+        """A connection to the controller."""
+        return Deferred.fromCoroutine(self._controller())
+
+    def close(self) -> Deferred[None]:
+        """Close all connections; fires when they are closed."""
+        self._closed = True
+        for _, attempt in list(self._connecting.values()):
+            if attempt is not None:
+                attempt.cancel()
+        channels, self._channels = list(self._channels.values()), {}
+
+        async def close() -> None:
+            for lost in [channel.close() for channel in channels]:
+                await lost
+            self._timers.close()
+
+        return Deferred.fromCoroutine(close())
+
+    # Internals.
+
+    async def _topic(self, name: str, create: bool) -> TopicMetadata:
+        topic = self._topics.get(name)
+        if topic is not None:
+            return topic
+        deadline = self.reactor.seconds() + self._patience
+        attempt = 0
+        while True:
+            (answer,) = await self._ask([name], create)
+            if not answer.error_code:
+                return self._topics[name]
+            error = api_error(answer.error_code, f"topic {name}")
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                error = ApiError(error.code, f"there is no topic {name!r}")
+            if error.code not in _NOT_YET or self.reactor.seconds() >= deadline:
+                raise error
+            attempt += 1
+            await deferLater(self.reactor, self.backoff.before(attempt))
+
+    async def _all_topics(self) -> list[TopicMetadata]:
+        answers = await self._ask(None, False)
+        return [
+            self._topics[each.name] for each in sorted(answers, key=lambda a: a.name or "") if each.name in self._topics
+        ]
+
+    async def _ask(self, names: list[str] | None, create: bool) -> list[MetadataResponseTopic]:
+        """Request the metadata of topics, or (None) of all, and update the cache."""
+        attempt = 0
+        while True:
+            channel = await self._any_channel()
+            request = MetadataRequest(
+                topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+                allow_auto_topic_creation=create,
+            )
+            try:
+                response: MetadataResponse = await channel.request(request)
+                break
+            except RequestTimedOut:
+                raise
+            except Disconnected:
+                # A broker closes idle connections; that may be noticed only now.
+                attempt += 1
+                if attempt > 2:
+                    raise
+        if response.error_code:
+            raise api_error(response.error_code, "metadata")
+        self.nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        if names is None:
+            self._topics.clear()
+        for each in response.topics:
+            if each.name is None:
+                continue
+            if each.error_code:
+                self._topics.pop(each.name, None)
+            else:
+                self._topics[each.name] = newest(self._topics.get(each.name), decode_topic(each))
+        return response.topics
+
+    async def _any_channel(self) -> Channel:
+        for (_, _, lane), channel in list(self._channels.items()):
+            if not lane and channel.usable:
+                return channel
+        known = [(node.host, node.port) for node in self.nodes.values()]
+        problems = []
+        for host, port in dict.fromkeys([*known, *self.bootstrap]):
+            try:
+                return await self._channel(host, port, "")
+            except Unreachable as e:
+                problems.append(str(e))
+        raise Unreachable("; ".join(problems))
+
+    async def _unknown_node(self, node_id: int, lane: str, lends: bool) -> Channel:
+        await self._ask([], False)
+        node = self.nodes.get(node_id)
+        if node is None:
+            raise Unreachable(f"broker {node_id} is not there; there are {sorted(self.nodes)}")
+        return await self._channel(node.host, node.port, lane, lends)
+
+    async def _controller(self) -> Channel:
+        await self._ask([], False)
+        node = self.nodes.get(self.controller_id)
+        return await (self._any_channel() if node is None else self._channel(node.host, node.port, ""))
+
+    async def _channel(self, host: str, port: int, lane: str, lends: bool = False) -> Channel:
+        if self._closed:
+            raise Unreachable("the client is closed")
+        key = (host, port, lane)
+        channel = self._channels.get(key)
+        if channel is not None and channel.usable:
+            return channel
+        mine: Deferred[Channel] = Deferred()
+        if key in self._connecting:
+            self._connecting[key][0].append(mine)
+            return await mine
+        waiting = [mine]
+        self._connecting[key] = (waiting, None)
+        endpoint = self._endpoint(host, port)
+        attempt = connect(endpoint, self._timers, client_id=self._client_id, timeout=self.timeout, lends=lends)
+        self._connecting[key] = (waiting, attempt)
+        late = False
+
+        def expire() -> None:
+            nonlocal late
+            late = True
+            attempt.cancel()
+
+        timer = self._timers.call_later(self._connect_timeout, expire)
+
+        def connected(result: Channel | Failure) -> None:
+            timer.cancel()
+            del self._connecting[key]
+            if isinstance(result, Failure):
+                error = result.value
+                if late or isinstance(error, RequestTimedOut):
+                    error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self.timeout):g} s")
+                unreachable = Unreachable(why_unreachable(host, port, error))
+                self._is_away(host, port, unreachable)
+                problem = Failure(unreachable)
+                for each in waiting:
+                    each.errback(problem)
+                return
+            self._channels[key] = result
+            if self._outages.reached(f"{host}:{port}"):
+                self._log.info("connected to {host}:{port} again", host=host, port=port)
+            result.when_lost().addCallback(lambda _: self._lost(host, port, result))
+            for each in waiting:
+                each.callback(result)
+
+        attempt.addBoth(connected)
+        return await mine
+
+    def _lost(self, host: str, port: int, channel: Channel) -> None:
+        """Count a timeout as an outage. A broker that closes a connection may have good reasons."""
+        if isinstance(channel.ended_by, RequestTimedOut):
+            self._is_away(host, port, channel.ended_by)
+
+    def _is_away(self, host: str, port: int, error: LogbusError) -> None:
+        if self._closed:
+            return
+        failures = self._outages.failed(f"{host}:{port}", self.reactor.seconds())
+        if failures == 1:
+            self._log.warn("{error}", error=error)
+        elif failures is not None:
+            self._log.warn("{error} (failed {count} times since the last warning)", error=error, count=failures)
+
+
+def why_unreachable(host: str, port: int, error: BaseException | None) -> str:
+    """One line about a failed connection: the address, and the reason."""
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(error, DNSLookupError):
+        return f"cannot connect to {where}: the name {host} cannot be resolved"
+    if isinstance(error, ConnectError):
+        reason = (error.args[0] if error.args else None) or type(error).__doc__ or "no connection"
+        if type(error).__name__ == "ConnectionRefusedError":
+            reason = "connection refused"
+        return f"cannot connect to {where}: {reason}"
+    if isinstance(error, RequestTimedOut):
+        return f"cannot connect to {where}: {error}"
+    if isinstance(error, LogbusError):
+        return f"no Kafka broker at {where}: {error}"
+    if isinstance(error, CancelledError):
+        return f"cannot connect to {where}: given up"
+    return f"cannot connect to {where}: {error!r}"

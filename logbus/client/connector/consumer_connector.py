@@ -1,0 +1,332 @@
+"""
+The consumer of the documents: members of a group divide partitions among themselves, through ZooKeeper and without a
+master.
+
+.. code-block:: python
+
+    store = zookeeper_store(reactor, "zk1:2181,zk2:2181/logbus")
+    await store.open()
+    connector = ConsumerConnector(cluster, store, "page-views")
+    streams = await connector.create_message_streams({"pages": 2})
+    for stream in streams["pages"]:
+        ...  # async for record in stream
+    await connector.shutdown()
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from logbus.client.admin.admin_client import AdminClient
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.connector.group_registry import GroupRegistry
+from logbus.client.connector.message_stream import MessageStream
+from logbus.client.connector.offset_storage import KafkaOffsetStorage, OffsetStorage, ZookeeperOffsetStorage
+from logbus.client.connector.owned_partitions import Holding
+from logbus.client.connector.partition_reader import Reset, reader_of
+from logbus.client.connector.positions import Positions
+from logbus.client.connector.rebalance import RebalanceRounds
+from logbus.client.connector.topic_filter import TopicFilter
+from logbus.client.connector.znodes import MOST_STREAMS, GroupPaths, TopicCount, is_legal_group
+from logbus.client.connector.zookeeper_member import ZookeeperMember
+from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
+from logbus.errors import ConfigError, LogbusError
+from logbus.metastore.imetastore import SessionState
+from logbus.model import LEGAL_TOPIC_NAME, TopicPartition
+from logbus.services import PeriodicTask
+
+Storage = Literal["zookeeper", "kafka"]
+
+
+class ConsumerConnector:
+    """
+    A consumer of a group.
+
+    A record is *done* when its stream is asked for the next one. What is done is committed every
+    ``auto_commit_interval``, before a partition is let go, and at the end; what was not yet done when a member died is
+    delivered again to another. Nothing is committed that is not done, unless :meth:`commit_offsets` is told so.
+
+    :param cluster: where the records come from; closed by its owner.
+    :param store: the cluster's ZooKeeper, open: see :func:`zookeeper_store`; closed by its owner.
+    :param group_id: letters, digits, ``.``, ``_`` and ``-``.
+    :param consumer_id: what is ours alone of the consumer id, which begins with the group; None: made of the host's
+        name, the time and a random number.
+    :param offsets_storage: where offsets are kept: ``zookeeper`` or ``kafka``. They are not moved from one to the
+        other.
+    :param auto_commit: commit what is done without being told to.
+    :param auto_commit_interval: seconds.
+    :param auto_offset_reset: where to begin a partition without a committed offset, and to go on where an offset is not
+        kept any more: ``earliest``, ``latest``, or ``none``: that is an error.
+    :param rebalance_max_retries: attempts to get one's share after the first, until that is called a failure.
+    :param rebalance_backoff: seconds between them; attempts also follow each change.
+    :param finish_timeout: seconds to wait for records that are not done, before their partitions are let go; they are
+        delivered again by the next owner then.
+    :param offsets_timeout: seconds that reading or committing offsets may take.
+    :param exclude_internal_topics: filters do not see the brokers' own topics; all members must agree.
+    :param interceptors: see :class:`~logbus.client.interceptors.ConsumerInterceptor`; they hear of each record as its
+        stream hands it out, and of what is committed.
+    :param wall_clock: seconds since 1970.
+    :param reading: options of :class:`~logbus.client.consumer.fetcher.Fetcher`: ``max_wait``, ``max_bytes``,
+        ``isolation`` and so on. ``queue_bytes`` is what each stream reads ahead.
+
+    :ivar consumer_id: as it is registered.
+    :raises ConfigError: an option is wrong.
+    :raises TypeError: there is no such option.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Any,
+        group_id: str,
+        *,
+        consumer_id: str | None = None,
+        offsets_storage: Storage = "zookeeper",
+        auto_commit: bool = True,
+        auto_commit_interval: float = 5.0,
+        auto_offset_reset: Reset = "latest",
+        rebalance_max_retries: int = 4,
+        rebalance_backoff: float = 2.0,
+        finish_timeout: float = 1.0,
+        offsets_timeout: float = 5.0,
+        exclude_internal_topics: bool = True,
+        interceptors: Sequence[ConsumerInterceptor] = (),
+        wall_clock: Callable[[], float] = time.time,
+        **reading: Any,
+    ) -> None:
+        if not is_legal_group(group_id):
+            raise ConfigError(f"group_id {group_id!r}: expected up to 255 letters, digits, '.', '_' and '-'")
+        own = _unique(wall_clock()) if consumer_id is None else consumer_id
+        if not is_legal_group(own):
+            raise ConfigError(f"consumer_id {own!r}: expected up to 255 letters, digits, '.', '_' and '-'")
+        if offsets_storage not in ("zookeeper", "kafka"):
+            raise ConfigError(f"offsets_storage {offsets_storage!r}: expected zookeeper or kafka")
+        if auto_offset_reset not in ("earliest", "latest", "none"):
+            raise ConfigError(f"auto_offset_reset {auto_offset_reset!r}: expected earliest, latest or none")
+        if rebalance_max_retries < 0:
+            raise ConfigError(f"rebalance_max_retries {rebalance_max_retries}: expected 0 or more")
+        for name, seconds in (
+            ("auto_commit_interval", auto_commit_interval),
+            ("rebalance_backoff", rebalance_backoff),
+            ("offsets_timeout", offsets_timeout),
+        ):
+            if not seconds > 0:
+                raise ConfigError(f"{name} {seconds}: expected more than 0 s")
+        # An option that there is not is found now, and not when the first record is asked for.
+        reader_of(cluster, auto_offset_reset, **reading).close()
+        self.consumer_id = f"{group_id}_{own}"
+        self._cluster = cluster
+        self._store = store
+        self._reset: Reset = auto_offset_reset
+        self._reading = reading
+        self._positions = Positions()
+        self._interceptors = ConsumerInterceptors(tuple(interceptors))
+        self._auto_commit = auto_commit
+        self._rounds = RebalanceRounds(rebalance_max_retries)
+        self._backoff = rebalance_backoff
+        self._finish_timeout = finish_timeout
+        self._offsets_timeout = offsets_timeout
+        self._internal = not exclude_internal_topics
+        self._paths = GroupPaths(group_id)
+        self._registry = GroupRegistry(store, self._paths, self.consumer_id, wall_clock)
+        self._storage: OffsetStorage = (
+            ZookeeperOffsetStorage(store, self._paths)
+            if offsets_storage == "zookeeper"
+            else KafkaOffsetStorage(AdminClient(cluster, timeout=offsets_timeout), group_id)
+        )
+        self._committing = PeriodicTask(
+            cluster.reactor, auto_commit_interval, self._commit_now_and_then, "committing offsets"
+        )
+        self._cannot_commit = False
+        self._member: ZookeeperMember | None = None
+        self._holding: Holding | None = None
+        self._closing: list[Deferred[None]] | None = None
+        self._closed = False
+
+    def create_message_streams(self, topics: Mapping[str, int]) -> Deferred[dict[str, list[MessageStream]]]:
+        """
+        Join the group, and read topics, also such as are not there yet.
+
+        :param topics: the number of streams of each; those of all members share its partitions.
+        :return: fires with the streams of each topic once this member has its share.
+        :raises ConfigError: a topic or a number is not possible.
+        :raises RebalanceFailed: (in the Deferred) the share is not to be had; this member has left the group again.
+        :raises LogbusError: this connector has streams already, or is shut down.
+        """
+        for topic, count in topics.items():
+            if not LEGAL_TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+                raise ConfigError(f"{topic!r} is not a topic's name: expected letters, digits, '.', '_' and '-'")
+            _check_count(count)
+        if not topics:
+            raise ConfigError("no topic is named")
+        streams = {topic: [self._stream() for _ in range(count)] for topic, count in topics.items()}
+
+        async def join() -> dict[str, list[MessageStream]]:
+            every = [stream for some in streams.values() for stream in some]
+            await self._join(TopicCount(dict(topics)), every, lambda topic, number: streams[topic][number])
+            return streams
+
+        self._check_fresh()
+        return Deferred.fromCoroutine(join())
+
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter, count: int = 1
+    ) -> Deferred[list[MessageStream]]:
+        """
+        Join the group, and read the topics that a filter allows; new ones are found while it runs.
+
+        :param topic_filter: :class:`WhiteList` or :class:`BlackList`.
+        :param count: streams; each may deliver records of several topics.
+        :return: fires with them once this member has its share.
+        :raises ConfigError: the number is not possible.
+        :raises RebalanceFailed: (in the Deferred) the share is not to be had; this member has left the group again.
+        :raises LogbusError: this connector has streams already, or is shut down.
+        """
+        _check_count(count)
+        streams = [self._stream() for _ in range(count)]
+
+        async def join() -> list[MessageStream]:
+            await self._join(TopicCount({}, topic_filter, count), streams, lambda _, number: streams[number])
+            return streams
+
+        self._check_fresh()
+        return Deferred.fromCoroutine(join())
+
+    def commit_offsets(self, *in_hand: MessageStream) -> Deferred[None]:
+        """
+        Commit what is done, and the records that were taken out last and are declared done by this call.
+
+        :param in_hand: the streams whose last record is done; none: all of them.
+        :raises LogbusError: (in the Deferred) something could not be committed, as while ZooKeeper is out of reach.
+        """
+
+        async def commit() -> None:
+            if self._holding is not None:
+                for stream in in_hand or self._holding.streams:
+                    stream.finish()
+                await self._holding.commit()
+
+        return Deferred.fromCoroutine(commit())
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions whose records this consumer delivers at present."""
+        streams = () if self._holding is None else self._holding.streams
+        return frozenset(partition for stream in streams for partition in stream.partitions)
+
+    def shutdown(self) -> Deferred[None]:
+        """
+        Commit what is done, let go of all partitions, leave the group, and end the streams.
+
+        :return: fires when that is done; while ZooKeeper is out of reach the others notice when its session expires.
+        """
+        ended: Deferred[None] = Deferred()
+        if self._closed:
+            ended.callback(None)
+        elif self._closing is not None:
+            self._closing.append(ended)
+        else:
+            self._closing = [ended]
+            Deferred.fromCoroutine(self._shutdown()).addBoth(self._ended)
+        return ended
+
+    # How it works.
+
+    def _stream(self) -> MessageStream:
+        return MessageStream(
+            self._cluster,
+            lambda: reader_of(self._cluster, self._reset, **self._reading),
+            self._positions,
+            self._interceptors,
+        )
+
+    def _check_fresh(self) -> None:
+        if self._closing is not None:
+            raise LogbusError("the connector is shut down")
+        if self._holding is not None:
+            raise LogbusError("the connector has streams already; make another one for more")
+
+    async def _join(
+        self, subscription: TopicCount, streams: list[MessageStream], stream_of: Callable[[str, int], MessageStream]
+    ) -> None:
+        self._holding = Holding(
+            self._cluster,
+            self._storage,
+            self._positions,
+            streams,
+            stream_of,
+            lambda: self._store.state is SessionState.CONNECTED,
+            self._reset,
+            self._reading.get("isolation") == "read_committed",
+            self._interceptors,
+            self._auto_commit,
+            self._finish_timeout,
+            self._offsets_timeout,
+        )
+        self._member = ZookeeperMember(
+            self._registry,
+            self._holding,
+            subscription,
+            self._rounds,
+            self._backoff,
+            self._internal,
+            self._cluster.reactor,
+        )
+        if self._auto_commit:
+            self._committing.startService()
+        try:
+            await self._member.join()
+        except LogbusError:
+            await self.shutdown()
+            raise
+
+    async def _commit_now_and_then(self) -> None:
+        assert self._holding is not None
+        try:
+            await self._holding.commit()
+        except LogbusError as e:
+            if not self._cannot_commit:
+                self._log.warn("consumer {name}: {error}; trying again", name=self.consumer_id, error=e)
+            self._cannot_commit = True
+        else:
+            if self._cannot_commit:
+                self._log.info("consumer {name} commits offsets again", name=self.consumer_id)
+            self._cannot_commit = False
+
+    async def _shutdown(self) -> None:
+        if self._committing.running:
+            await self._committing.stopService()
+        try:
+            if self._member is not None:
+                await self._member.leave()
+        finally:
+            if self._holding is not None:
+                self._holding.end()
+
+    def _ended(self, result: Any) -> None:
+        self._closed = True
+        waiting, self._closing = self._closing or [], []
+        for each in waiting:
+            if not each.called:
+                each.callback(result)
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MOST_STREAMS:
+        raise ConfigError(f"{count} streams: expected 1 to {MOST_STREAMS}")
+
+
+def _unique(now: float) -> str:
+    """What makes a consumer's id its own, as Kafka's consumers have it."""
+    host = re.sub(r"[^a-zA-Z0-9._-]", "-", socket.gethostname())[:200]
+    return f"{host}-{int(now * 1000)}-{uuid.uuid4().hex[:8]}"

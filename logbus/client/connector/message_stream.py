@@ -1,0 +1,232 @@
+"""
+A message stream: the records of some partitions, merged, for one loop to take out one after the other.
+
+Nothing is read ahead of the loop beyond what its reader keeps, so a slow loop slows down its own partitions, and no
+others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from attrs import define, field
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.connector.partition_reader import (
+    OpenReader,
+    PartitionReader,
+    forget_missing_topics,
+    records_of,
+    start_position,
+)
+from logbus.client.connector.positions import Positions
+from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
+from logbus.client.interceptors import ConsumerInterceptors
+from logbus.client.retry import is_retriable
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+
+T = TypeVar("T")
+
+
+@define(eq=False)
+class MessageStream:
+    """
+    An asynchronous iterator over :class:`~logbus.client.ConsumerRecord`; which partitions they come from changes with
+    every rebalance. It ends when the connector shuts down.
+
+    .. code-block:: python
+
+        async for record in stream:
+            print(record.topic, record.partition, record.offset, record.value)
+
+    Asking for the next record says that the one before is done. One loop reads a stream; for more, ask the connector
+    for more streams.
+
+    A record that is damaged, or a partition without an offset where ``auto_offset_reset`` is none, is an
+    :class:`~logbus.errors.ApiError` for the loop; the stream may be read on, and says so again.
+    """
+
+    _cluster: Cluster
+    _open_reader: OpenReader
+    _positions: Positions
+    _interceptors: ConsumerInterceptors
+    _partitions: dict[TopicPartition, None] = field(factory=dict, init=False)
+    _reader: PartitionReader | None = field(default=None, init=False)
+    _records: deque[ConsumerRecord] = field(factory=deque, init=False)
+    _source: TopicPartition | None = field(default=None, init=False)
+    _after: int = field(default=0, init=False)
+    _in_hand: tuple[TopicPartition, int] | None = field(default=None, init=False)
+    _waiting: Deferred[Any] | None = field(default=None, init=False)
+    _turn: int = field(default=0, init=False)
+    _attempt: int = field(default=0, init=False)
+    _ended: bool = field(default=False, init=False)
+    _hearing: list[Deferred[None]] = field(factory=list, init=False)
+    _log = Logger()
+
+    # For the loop.
+
+    def __aiter__(self) -> MessageStream:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        if self._waiting is not None:
+            raise LogbusError("another loop waits for this stream; ask the connector for more streams")
+        self.finish()
+        while not self._records:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._more()
+        record = self._records.popleft()
+        after = record.offset + 1 if self._records else self._after
+        self._in_hand = TopicPartition(record.topic, record.partition), after
+        if self._interceptors:
+            # Each when it is handed out: what waits behind it may yet be read anew, or by others.
+            self._interceptors.on_consume((record,))
+        return record
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Where its records come from at present."""
+        return frozenset(self._partitions)
+
+    # For the connector.
+
+    def finish(self) -> None:
+        """The record that was taken out last is done."""
+        if self._in_hand is not None:
+            partition, after = self._in_hand
+            self._in_hand = None
+            self._positions.reached(partition, after)
+            hearing, self._hearing = self._hearing, []
+            for each in hearing:
+                each.callback(None)
+
+    def finishing(self, partitions: Iterable[TopicPartition]) -> Deferred[None] | None:
+        """Fires when the record that is out is done; None: none of these partitions has one out."""
+        if self._in_hand is None or self._in_hand[0] not in frozenset(partitions):
+            return None
+        waiting: Deferred[None] = Deferred(self._hearing.remove)
+        self._hearing.append(waiting)
+        return waiting
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these, too, from where :class:`Positions` says."""
+        new = [each for each in partitions if each not in self._partitions]
+        if not new or self._ended:
+            return
+        self._partitions.update(dict.fromkeys(new))
+        if self._reader is not None:
+            try:
+                self._reader.add(self._starts(new))
+                return
+            except ApiError:
+                pass  # The loop hears of it when it opens the next one.
+        self._open_anew()
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Deliver nothing of these any more, from now on; a record that is out stays so."""
+        old = [each for each in partitions if each in self._partitions]
+        for each in old:
+            del self._partitions[each]
+        if self._records and self._source not in self._partitions:
+            self._records.clear()
+        if self._reader is not None:
+            self._reader.remove(old)
+
+    def disown(self, partitions: Iterable[TopicPartition]) -> None:
+        """Should a record of these be out, it counts as not delivered."""
+        if self._in_hand is not None and self._in_hand[0] in frozenset(partitions):
+            self._in_hand = None
+
+    def end(self) -> None:
+        """Deliver nothing any more; a loop that waits ends."""
+        self._ended = True
+        self._partitions.clear()
+        self._records.clear()
+        self._open_anew()
+
+    # How it works.
+
+    async def _more(self) -> None:
+        """Wait for records, or for other partitions to read; there may be none all the same."""
+        turn = self._turn
+        try:
+            fetched = await self._wait(self._opened().poll())
+            if turn == self._turn:
+                self._take(fetched)
+        except CancelledError:
+            if turn == self._turn:
+                raise
+        except LogbusError as e:
+            if turn == self._turn:
+                await self._failed(e)
+
+    def _take(self, fetched: Fetched) -> None:
+        self._attempt = 0
+        if fetched.partition not in self._partitions:
+            return
+        self._source = fetched.partition
+        self._records = records_of(fetched)
+        self._after = fetched.next_offset
+        if not self._records:
+            self._positions.reached(fetched.partition, fetched.next_offset)
+
+    async def _failed(self, error: LogbusError) -> None:
+        """A topic that was just made, or deleted, is not the same everywhere at once: another attempt is worth it."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+        damaged = isinstance(error, ApiError) and error.code is ErrorCode.CORRUPT_MESSAGE
+        if damaged or not is_retriable(error):
+            raise error
+        self._log.debug("{error}; trying again", error=error)
+        self._attempt += 1
+        for topic in {each.topic for each in self._partitions}:
+            self._cluster.forget(topic)
+        turn = self._turn
+        try:
+            await self._wait(deferLater(self._cluster.reactor, self._cluster.backoff.before(self._attempt)))
+        except CancelledError:
+            if turn == self._turn:
+                raise
+
+    async def _wait(self, what: Deferred[T]) -> T:
+        self._waiting = what
+        try:
+            return await what
+        finally:
+            self._waiting = None
+
+    def _opened(self) -> PartitionReader:
+        if self._reader is None:
+            starts = self._starts(self._partitions)
+            self._reader = self._open_reader()
+            self._reader.add(starts)
+        return self._reader
+
+    def _starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = list(partitions)
+        forget_missing_topics(self._cluster, wanted)
+        starts = {}
+        for each in wanted:
+            if self._in_hand is not None and self._in_hand[0] == each:
+                starts[each] = self._in_hand[1]
+            else:
+                starts[each] = start_position(each, self._positions.get(each))
+        return starts
+
+    def _open_anew(self) -> None:
+        """Give up the reader; a loop that waits for it looks anew, and does not hear of its end."""
+        reader, self._reader = self._reader, None
+        self._records.clear()
+        self._turn += 1
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if reader is not None:
+            reader.close()

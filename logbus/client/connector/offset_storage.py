@@ -1,0 +1,106 @@
+"""
+Where the offsets of a group are kept: in ZooKeeper, as the documents have it, or with the brokers, as all newer
+consumers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from attrs import define
+
+from logbus.client.admin.admin_client import AdminClient
+from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.connector.gather import together
+from logbus.client.connector.group_registry import create_deep
+from logbus.client.connector.znodes import GroupPaths, OffsetZnode
+from logbus.errors import ApiError, LogbusError
+from logbus.metastore.imetastore import NodeError, NodeExists, NoNode
+from logbus.model import TopicPartition
+
+
+class OffsetStorage(Protocol):
+    """Keeps, for each partition, the offset of the next record to read."""
+
+    async def read(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """
+        The offsets; None where none was committed.
+
+        :raise LogbusError: they cannot be read.
+        """
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogbusError]:
+        """
+        Keep these.
+
+        :return: what could not be kept; nothing: all is well.
+        :raise LogbusError: nobody knows what was kept.
+        """
+
+
+@define(eq=False)
+class ZookeeperOffsetStorage:
+    """``/consumers/G/offsets/T/P``."""
+
+    store: Any
+    paths: GroupPaths
+
+    async def read(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The offsets."""
+        wanted = list(partitions)
+        return dict(zip(wanted, await together(self._read(each) for each in wanted), strict=True))
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogbusError]:
+        """Keep these."""
+        errors = await together(self._write(self.paths.offset(each), offset) for each, offset in offsets.items())
+        return {each: error for each, error in zip(offsets, errors, strict=True) if error is not None}
+
+    async def _read(self, partition: TopicPartition) -> int | None:
+        path = self.paths.offset(partition)
+        try:
+            data, _ = await self.store.get(path)
+        except NoNode:
+            return None
+        return OffsetZnode.decode(path, data)
+
+    async def _write(self, path: str, offset: int) -> LogbusError | None:
+        data = OffsetZnode.encode(offset)
+        try:
+            try:
+                await self.store.set(path, data)
+            except NoNode:
+                try:
+                    await create_deep(self.store, path, data)
+                except NodeExists:
+                    await self.store.set(path, data)
+        except NodeError as e:
+            return e
+        return None
+
+
+@define(eq=False)
+class KafkaOffsetStorage:
+    """The group's offsets as every Kafka client sees them; ``logbus groups`` shows them, too."""
+
+    admin: AdminClient
+    group_id: str
+
+    async def read(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The offsets."""
+        committed = (await self.admin.list_group_offsets([self.group_id]))[self.group_id]
+        if isinstance(committed, ApiError):
+            raise committed
+        found: dict[TopicPartition, int | None] = {}
+        for partition in partitions:
+            answer = committed.get(partition)
+            if isinstance(answer, ApiError):
+                raise answer
+            found[partition] = None if answer is None else answer.offset
+        return found
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogbusError]:
+        """Keep these."""
+        wanted = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+        answers = await self.admin.alter_group_offsets(self.group_id, wanted)
+        return {partition: error for partition, error in answers.items() if error is not None}

@@ -1,0 +1,174 @@
+"""
+What a consumer holds: its streams, how far they were read, and what of it is committed.
+
+Holding knows nothing of who else there is: :mod:`.member` tells it what to begin with and what to let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import CancelledError, Deferred, DeferredList, DeferredLock
+from twisted.logger import Logger
+
+from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.connector.message_stream import MessageStream
+from logbus.client.connector.offset_storage import OffsetStorage
+from logbus.client.connector.partition_reader import Reset, ends_of
+from logbus.client.connector.positions import Positions
+from logbus.client.interceptors import ConsumerInterceptors
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+
+
+@define(eq=False)
+class Holding:
+    """
+    :ivar stream_of: the stream that gets the records of a topic, by topic and number.
+    :ivar reachable: whether ZooKeeper can be reached; while it cannot, what we own may be somebody else's.
+    :ivar interceptors: hear of what was committed.
+    :ivar auto_commit: commit what is done before it is let go.
+    :ivar finish_timeout: seconds to wait for a record that is out of a stream before its partition is let go.
+    :ivar offsets_timeout: seconds that reading or committing offsets may take.
+    """
+
+    cluster: Cluster
+    storage: OffsetStorage
+    positions: Positions
+    streams: Sequence[MessageStream]
+    stream_of: Callable[[str, int], MessageStream]
+    reachable: Callable[[], bool]
+    reset: Reset
+    committed_only: bool
+    interceptors: ConsumerInterceptors
+    auto_commit: bool
+    finish_timeout: float
+    offsets_timeout: float
+    _lock: DeferredLock = field(factory=DeferredLock, init=False)
+    _log = Logger()
+
+    async def begin(self, taken: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogbusError]:
+        """
+        Deliver the records of these; what is delivered already goes on.
+
+        :param taken: the stream of each, by its number.
+        :return: what cannot be begun yet, and why.
+        """
+        failed: dict[TopicPartition, LogbusError] = {}
+        new = [each for each in taken if each not in self.positions]
+        if new:
+            try:
+                committed = await self._in_time(self.storage.read(new), "reading offsets")
+            except LogbusError as e:
+                failed.update(dict.fromkeys(new, e))
+            else:
+                lacking = [each for each, offset in committed.items() if offset is None]
+                ends = await ends_of(self.cluster, lacking, self.reset, committed=self.committed_only)
+                for each, offset in committed.items():
+                    start = ends.get(each)
+                    if isinstance(start, LogbusError):
+                        failed[each] = start
+                    else:
+                        self.positions.begin(each, offset, start)
+        for stream, partitions in self._by_stream({k: v for k, v in taken.items() if k not in failed}).items():
+            stream.add(partitions)
+        return failed
+
+    async def let_go(self, released: Mapping[TopicPartition, int]) -> None:
+        """Deliver nothing of these any more, and commit what was done."""
+        by_stream = self._by_stream(released)
+        for stream, partitions in by_stream.items():
+            stream.remove(partitions)
+        # Now that nothing new comes out, what is out may be brought to its end.
+        waiting = [stream.finishing(partitions) for stream, partitions in by_stream.items()]
+        outstanding = [each for each in waiting if each is not None]
+        if outstanding:
+            done = DeferredList(outstanding, consumeErrors=True)
+            await _patiently(done, self.finish_timeout, self.cluster.reactor)
+        for stream, partitions in by_stream.items():
+            stream.disown(partitions)
+        if self.auto_commit:
+            try:
+                await self.commit(released)
+            except LogbusError as e:
+                self._log.warn("offsets were not committed before their partitions were let go: {error}", error=e)
+
+    def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """
+        These are not ours any more: deliver nothing of them, at once, and commit nothing.
+
+        :param partitions: None: all.
+        """
+        for stream in self.streams:
+            gone = list(stream.partitions if partitions is None else partitions)
+            stream.remove(gone)
+            stream.disown(gone)
+        self.positions.drop(self.positions.all() if partitions is None else partitions)
+
+    async def commit(self, among: Iterable[TopicPartition] | None = None) -> None:
+        """
+        Commit what is done; one commit at a time, so that none overtakes another.
+
+        :raise LogbusError: something could not be committed.
+        """
+        await self._lock.acquire()
+        try:
+            offsets = self.positions.uncommitted(among)
+            if not offsets:
+                return
+            if not self.reachable():
+                raise LogbusError(
+                    f"{len(offsets)} offsets cannot be committed: ZooKeeper is out of reach, and the partitions may be "
+                    "somebody else's by now"
+                )
+            failed = await self._in_time(self.storage.commit(offsets), "committing offsets")
+            kept = {each: offset for each, offset in offsets.items() if each not in failed}
+            self.positions.committed(kept)
+            if kept:
+                self.interceptors.on_commit({each: CommittedOffset(offset) for each, offset in kept.items()})
+            for partition, error in failed.items():
+                raise LogbusError(f"{len(failed)} offsets cannot be committed, among them {partition}: {error}")
+        finally:
+            self._lock.release()
+
+    def end(self) -> None:
+        """Close the streams."""
+        for stream in self.streams:
+            stream.end()
+
+    def _by_stream(self, partitions: Mapping[TopicPartition, int]) -> dict[MessageStream, list[TopicPartition]]:
+        found: dict[MessageStream, list[TopicPartition]] = {}
+        for partition, number in partitions.items():
+            found.setdefault(self.stream_of(partition.topic, number), []).append(partition)
+        return found
+
+    async def _in_time(self, work: Any, what: str) -> Any:
+        def too_late(_: object, seconds: float) -> None:
+            raise LogbusError(f"{what} took longer than {seconds:g} s")
+
+        return await Deferred.fromCoroutine(work).addTimeout(
+            self.offsets_timeout, self.cluster.reactor, onTimeoutCancel=too_late
+        )
+
+
+async def _patiently(done: Deferred[Any], seconds: float, clock: Any) -> None:
+    """Wait for something, and not for too long."""
+    late = False
+
+    def expire() -> None:
+        nonlocal late
+        late = True
+        done.cancel()
+
+    timer = clock.callLater(seconds, expire)
+    try:
+        ended = await done
+        # A list that is cancelled does not fail, but what is in it.
+        if not late and not all(success for success, _ in ended):
+            raise CancelledError
+    finally:
+        if timer.active():
+            timer.cancel()

@@ -1,0 +1,299 @@
+"""
+Applies a group's assignment to a consumer: starts fetching assigned partitions at their committed offsets, and stops
+when partitions are revoked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.committer import Committer
+from logbus.client.consumer.consumer_record import Fetched
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.partition_position import Position, Reset, reset_position
+from logbus.client.consumer.record_poller import RecordPoller
+from logbus.client.membership import GroupListener
+from logbus.client.retry import is_retriable
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import NO_EPOCH, TopicPartition
+
+
+class AssignmentListener(GroupListener):
+    """
+    The consumer's own listener of its membership; it calls the application's listener in turn.
+
+    :param auto: commit processed records before partitions are given up.
+    :param handout: delivers records to the application.
+
+    :ivar listener: the application's.
+    :ivar require_stable: wait for open transactions that commit offsets, instead of reading the offsets before them
+        (KIP-447).
+    :ivar failure: the error that stopped the consumer; raised to callers that ask for records.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        fetcher: Fetcher,
+        committer: Committer,
+        reset: Reset,
+        auto: bool,
+        handout: RecordPoller[Any, Any],
+    ) -> None:
+        self.listener = GroupListener()
+        self.require_stable = False
+        self.failure: LogbusError | None = None
+        self._cluster = cluster
+        self._fetcher = fetcher
+        self._committer = committer
+        self._reset: Reset = reset
+        self._auto = auto
+        self._record_poller = handout
+        # Partitions whose offsets are being looked up, with an object for each request: results of earlier requests are
+        # ignored.
+        self._wanted: dict[TopicPartition, object] = {}
+        self._beginning: Deferred[None] | None = None
+        self._waiting: set[Deferred[Fetched]] = set()
+        self._alive: Any = None
+
+    # Called by the membership.
+
+    def on_assigned(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
+        """Fetch these partitions, too, from their committed offsets."""
+
+        async def assigned() -> None:
+            self._committer.forget()
+            if partitions:
+                await self._begin(partitions)
+            await _told(self.listener.on_assigned(partitions))
+
+        return Deferred.fromCoroutine(assigned())
+
+    def on_revoked(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
+        """
+        Deliver nothing more of these partitions, and remove them once processed records are committed.
+
+        Waits for records that the application is processing, until it asks for more. The Java client does the same: it
+        rebalances in poll() only.
+        """
+
+        async def revoked() -> None:
+            held = partitions & self._fetcher.assignment
+            self._fetcher.pause(held)
+            membership = self._committer.membership
+            if membership is not None:
+                await self._record_poller.when_done(held, membership.options.max_poll_interval)
+            try:
+                await _told(self.listener.on_revoked(partitions))
+            except Exception:
+                self._log.failure("on_revoked failed; the partitions are given up all the same")
+            if self._auto:
+                try:
+                    await self._committer.commit(done=True)
+                except LogbusError as e:
+                    self._log.warn("offsets were not committed before partitions went: {error}", error=e)
+            self._drop(partitions)
+
+        return Deferred.fromCoroutine(revoked())
+
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
+        """Remove these at once: another member may have them."""
+        self._drop(partitions)
+
+        async def lost() -> None:
+            await _told(self.listener.on_lost(partitions))
+
+        return Deferred.fromCoroutine(lost())
+
+    def on_failed(self, error: LogbusError) -> Deferred[None]:
+        """Fail callers that wait for records, and later ones."""
+        self._fail(error)
+
+        async def failed() -> None:
+            await _told(self.listener.on_failed(error))
+
+        return Deferred.fromCoroutine(failed())
+
+    # Called by the consumer.
+
+    def begin(self, partitions: frozenset[TopicPartition]) -> None:
+        """Fetch assigned partitions from their committed offsets, once these are looked up."""
+        self._start(partitions)
+
+    async def seek_to_committed(self, partitions: Sequence[TopicPartition]) -> None:
+        """See :meth:`.Consumer.seek_to_committed`."""
+        reading = {each: self._fetcher.reading(each) for each in partitions}
+        found = await self.committed(partitions) if partitions else {}
+        # A partition that was removed and assigned again meanwhile starts at the offset of the other member.
+        still = [each for each, since in reading.items() if self._fetcher.is_reading(since)]
+        positions, epochs, error = self._positions(still, found)
+        for each, position in positions.items():
+            self._fetcher.seek(each, position, epochs.get(each, NO_EPOCH))
+        self._record_poller.let_go(positions)
+        if error is not None:
+            raise error
+
+    async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
+        """
+        Look up the group's committed offsets.
+
+        :raises LogbusError: there is no group; or the broker refuses.
+        """
+        membership, group = self._committer.membership, self._committer.group
+        if group is None:
+            raise LogbusError("nothing is committed without a group; give the consumer a group_id")
+        if membership is not None:
+            return await membership.committed(partitions)
+        return await group.fetch(partitions, require_stable=self.require_stable)
+
+    def polled(self) -> None:
+        """Tell the membership that the application asks for records."""
+        membership = self._committer.membership
+        if membership is not None:
+            membership.polled()
+
+    def check(self) -> None:
+        """
+        See that there is something to wait for.
+
+        :raises LogbusError: the membership ended, or offsets could not be looked up.
+        """
+        if self.failure is not None:
+            failure = self.failure
+            if self._committer.membership is None:
+                self.failure = None
+                self._start(())
+            raise failure
+
+    def waiting(self, records: Deferred[Fetched]) -> Deferred[Fetched]:
+        """Have a wait for records end when there will be none, and count it as a sign of life."""
+        self._waiting.add(records)
+        self._keep_alive()
+
+        def ended(result: Fetched | Failure) -> Fetched | Failure:
+            self._waiting.discard(records)
+            if not self._waiting and self._alive is not None and self._alive.active():
+                self._alive.cancel()
+            if isinstance(result, Failure) and result.check(CancelledError) and self.failure is not None:
+                return Failure(self.failure)
+            return result
+
+        records.addBoth(ended)
+        return records
+
+    def end(self) -> None:
+        """Begin nothing more."""
+        self._wanted = {}
+        self.failure = None
+        if self._beginning is not None:
+            self._beginning.cancel()
+
+    # How it works.
+
+    def _keep_alive(self) -> None:
+        membership = self._committer.membership
+        if membership is None or not self._waiting or (self._alive is not None and self._alive.active()):
+            return
+        interval = membership.options.max_poll_interval / 3
+
+        def alive() -> None:
+            self.polled()
+            self._keep_alive()
+
+        self._alive = self._cluster.reactor.callLater(interval, alive)
+
+    async def _begin(self, partitions: frozenset[TopicPartition]) -> None:
+        """Look up offsets, and fetch. If the lookup fails now, retry without holding up the rebalance."""
+        try:
+            self._add(partitions, await self.committed(tuple(partitions)))
+        except LogbusError as e:
+            self._log.warn("committed offsets cannot be looked up: {error}", error=e)
+            self._start(partitions)
+
+    def _start(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch these, too, as soon as their offsets are looked up."""
+        self._wanted |= {each: object() for each in partitions}
+        if self._beginning is None and self._wanted:
+            self._beginning = beginning = Deferred.fromCoroutine(self._keep_trying())
+
+            def ended(result: object) -> None:
+                self._beginning = None
+                if isinstance(result, Failure) and not result.check(CancelledError):
+                    error = result.value
+                    self._fail(error if isinstance(error, LogbusError) else LogbusError(repr(error)))
+
+            beginning.addBoth(ended)
+
+    async def _keep_trying(self) -> None:
+        attempt = 0
+        while self._wanted:
+            wanted = dict(self._wanted)
+            try:
+                found = await self.committed(tuple(wanted))
+            except LogbusError as e:
+                if not is_retriable(e):
+                    raise
+                attempt += 1
+                self._log.debug("{error}; retrying", error=e)
+                await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
+                continue
+            still = [each for each, request in wanted.items() if self._wanted.get(each) is request]
+            for each in still:
+                del self._wanted[each]
+            self._add(still, found)
+
+    def _add(self, partitions: Iterable[TopicPartition], found: dict[TopicPartition, CommittedOffset | None]) -> None:
+        positions, epochs, error = self._positions(partitions, found)
+        if error is not None:
+            self._fail(error)
+        self._fetcher.add(positions, epochs)
+
+    def _positions(
+        self, partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, CommittedOffset | None]
+    ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int], ApiError | None]:
+        """
+        Start positions of partitions, the leader epochs before them, and an error if a partition has no committed
+        offset and there is no reset policy.
+        """
+        error = None
+        positions: dict[TopicPartition, Position] = {}
+        epochs: dict[TopicPartition, int] = {}
+        for each in sorted(partitions):
+            committed = found.get(each)
+            if committed is not None and committed.offset >= 0:
+                positions[each], epochs[each] = committed.offset, committed.leader_epoch
+            elif self._reset == "none":
+                error = ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{each}: no offset was committed; commit one, or set auto_offset_reset to earliest or latest",
+                )
+            else:
+                positions[each] = reset_position(self._reset)
+        return positions, epochs, error
+
+    def _drop(self, partitions: frozenset[TopicPartition]) -> None:
+        for each in partitions:
+            self._wanted.pop(each, None)
+        self._committer.given_up(partitions)
+        self._record_poller.let_go(partitions)
+        self._fetcher.remove(partitions)
+
+    def _fail(self, error: LogbusError) -> None:
+        self.failure = error
+        for each in list(self._waiting):
+            each.cancel()
+
+
+async def _told(answer: Any) -> None:
+    if answer is not None:
+        await answer

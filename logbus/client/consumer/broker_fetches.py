@@ -1,0 +1,262 @@
+"""Fetches from one broker: one request at a time, in a fetch session (KIP-227)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.logger import Logger
+
+from logbus.client.cluster.cluster import Cluster, Node
+from logbus.client.consumer.consumer_record import CompletedFetch, completed_fetch
+from logbus.client.consumer.fetch_session_handler import FINAL_EPOCH, NO_SESSION, Ask, FetchSessionHandler
+from logbus.client.consumer.offset_for_leader_epoch import epoch_ends
+from logbus.client.consumer.partition_position import PartitionPosition
+from logbus.client.retry import api_error, is_retriable
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
+from logbus.net.channel import Channel
+from logbus.wire.messages.records import FetchRequest, FetchResponse, PartitionData
+from logbus.wire.schema import ZERO_UUID
+
+_FETCH = 1
+_SESSION_VERSION = 7
+_EPOCH_VERSION = 12
+"""The first version whose responses name the point where logs diverge."""
+_LAST_VERSION_BY_NAME = 12
+_REPLICA_FOR = 300.0
+"""Seconds after which the leader is asked again for the preferred read replica."""
+_HINTS = 3
+"""The number of leader hints to follow without delay; after that, brokers that name each other get time to agree."""
+_NOT_YET = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH})
+"""Errors of the right broker, which has to catch up first."""
+_ENDING_TAKES = 1.0
+"""Seconds to wait for brokers to close sessions; they also evict them when they need the room."""
+
+Met = CompletedFetch | ApiError | OffsetAndEpoch
+"""
+The result for one partition: batches; an error that retrying does not help, such as OFFSET_OUT_OF_RANGE; or the point
+where the leader's log diverges from what was read.
+"""
+
+
+@frozen
+class FetchOptions:
+    """How to fetch: see :class:`~logbus.client.consumer.fetcher.Fetcher`."""
+
+    max_wait: float
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+    queue_bytes: int
+    committed: bool
+    rack: str
+
+
+@define(eq=False)
+class BrokerFetches:
+    """
+    The fetch session with one broker.
+
+    :ivar node_id: the broker's id.
+    :ivar busy: whether a fetch is in flight.
+    """
+
+    _log = Logger()
+
+    node_id: int
+    _cluster: Cluster
+    _lane: str
+    _options: FetchOptions
+    _session: FetchSessionHandler = field(factory=FetchSessionHandler, init=False)
+    busy: bool = field(default=False, init=False)
+
+    def lost(self) -> None:
+        """Start a new session, since the last fetch may or may not have been served."""
+        self._session.reset()
+
+    async def fetch(self, sources: Sequence[PartitionPosition], max_bytes: int) -> list[tuple[PartitionPosition, Met]]:
+        """
+        Send one fetch.
+
+        :param sources: the partitions to fetch; those whose position changes meanwhile are left alone.
+        :param max_bytes: of the response, beyond the first batch.
+        :returns: results for some of the partitions, whose fetch offsets are advanced.
+        :raises LogbusError: there was no response.
+        """
+        channel = await self._cluster.channel(self.node_id, self._lane, lends=True)
+        version = channel.version(_FETCH)
+        found: list[tuple[PartitionPosition, Met]] = []
+        if version < _EPOCH_VERSION:
+            found += await self._check(channel, sources)
+        cluster, options = self._cluster, self._options
+        asked: dict[TopicPartition, tuple[PartitionPosition, Ask]] = {}
+        ids: dict[str, bytes] = {}
+        cut = {source.partition for source, _ in found}
+        for source in sources:
+            if source.wanted is None and not source.lost and source.partition not in cut:
+                epoch = source.epoch if version >= _EPOCH_VERSION else NO_EPOCH
+                ask = Ask(source.offset, options.partition_max_bytes, self._leader_epoch(source), epoch)
+                asked[source.partition] = source, ask
+                topic = cluster.known(source.partition.topic)
+                ids[source.partition.topic] = ZERO_UUID if topic is None else topic.topic_id.bytes
+        if not asked:
+            return found
+        if ZERO_UUID in ids.values():
+            version = min(version, _LAST_VERSION_BY_NAME)
+        session = self._session
+        topics, forgotten = session.next_fetch(
+            {partition: ask for partition, (_, ask) in asked.items()}, ids if version > _LAST_VERSION_BY_NAME else {}
+        )
+        has_sessions = version >= _SESSION_VERSION
+        request = FetchRequest(
+            max_wait_ms=int(options.max_wait * 1000),
+            min_bytes=options.min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=int(options.committed),
+            session_id=session.session_id,
+            session_epoch=session.epoch if has_sessions else FINAL_EPOCH,
+            topics=topics,
+            forgotten_topics_data=forgotten if has_sessions else [],
+            rack_id=options.rack,
+        )
+        response: FetchResponse = await channel.request(request, version, options.max_wait + cluster.timeout)
+        # No await from here on: the memory of the records is reused.
+        if response.error_code:
+            session.reset()
+            raise api_error(response.error_code, f"fetch from broker {self.node_id}")
+        session.answered(response.session_id if has_sessions else 0)
+        nodes = [Node(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
+        for answer in response.responses:
+            name = answer.topic or session.name_of(answer.topic_id)
+            for each in answer.partitions:
+                partition = TopicPartition(name, each.partition_index)
+                session.heard_of(partition)
+                if partition not in asked:
+                    continue
+                source, ask = asked[partition]
+                if source.wanted is None and source.offset == ask.offset:
+                    if each.error_code:
+                        del asked[partition]
+                    met = self._met(source, ask, each, nodes)
+                    if met is not None:
+                        found.append((source, met))
+        for source, _ in asked.values():
+            source.succeeded()
+        return found
+
+    async def end(self) -> None:
+        """
+        Close the session, if there is one.
+
+        Uses another connection than fetches do: one of these may be waiting for records, and responses come in order.
+        """
+        session_id = self._session.session_id
+        self._session.reset()
+        if session_id == NO_SESSION:
+            return
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=session_id,
+            session_epoch=FINAL_EPOCH,
+            topics=[],
+            forgotten_topics_data=[],
+        )
+        try:
+            channel = await self._cluster.channel(self.node_id)
+            await channel.request(request)
+        except LogbusError as e:
+            self._log.debug(
+                "the fetch session with broker {node} could not be closed: {error}", node=self.node_id, error=e
+            )
+
+    def _leader_epoch(self, source: PartitionPosition) -> int:
+        topic = self._cluster.known(source.partition.topic)
+        known = None if topic is None else topic.partitions.get(source.partition.partition)
+        return NO_EPOCH if known is None else known.leader_epoch
+
+    async def _check(
+        self, channel: Channel, sources: Sequence[PartitionPosition]
+    ) -> list[tuple[PartitionPosition, Met]]:
+        """Check with OffsetForLeaderEpoch that the leader's log still has what was read, if its epoch has changed."""
+        due = {}
+        for source in sources:
+            current = self._leader_epoch(source)
+            if source.epoch != NO_EPOCH and current > source.checked and source.wanted is None:
+                due[source.partition] = source, current
+        ends = await epoch_ends(channel, {each: (current, s.epoch) for each, (s, current) in due.items()})
+        found: list[tuple[PartitionPosition, Met]] = []
+        for partition, (source, current) in due.items():
+            end = ends.get(partition)
+            if isinstance(end, ApiError):
+                if is_retriable(end):
+                    self._put_off(source, end, lost=end.code not in _NOT_YET)
+                continue
+            source.checked = current
+            if end is not None and 0 <= end.offset < source.offset:
+                found.append((source, end))
+        return found
+
+    def _met(self, source: PartitionPosition, ask: Ask, data: PartitionData, nodes: Iterable[Node]) -> Met | None:
+        if data.error_code:
+            return self._refused(source, ask, data, nodes)
+        is_leader = source.replica != self.node_id
+        if data.preferred_read_replica >= 0 and is_leader:
+            source.replica = data.preferred_read_replica
+            source.replica_until = self._cluster.reactor.seconds() + _REPLICA_FOR
+            return None
+        diverging = data.diverging_epoch
+        if diverging is not None and diverging.end_offset >= 0:
+            return OffsetAndEpoch(diverging.end_offset, diverging.epoch)
+        committed = self._options.committed
+        source.high_watermark = data.last_stable_offset if committed else data.high_watermark
+        try:
+            kept = completed_fetch(source.partition, ask.offset, data, committed)
+        except ApiError as e:
+            return e
+        if kept is None:
+            return None
+        chunk, last = kept
+        source.offset, source.epoch = last.next_offset, last.leader_epoch
+        return chunk
+
+    def _refused(
+        self, source: PartitionPosition, ask: Ask, data: PartitionData, nodes: Iterable[Node]
+    ) -> ApiError | None:
+        error = api_error(data.error_code, str(source.partition))
+        if source.replica == self.node_id:
+            # Ask the leader instead, also about an offset that is out of range.
+            source.replica = -1
+            self._put_off(source, error, lost=error.code is not ErrorCode.OFFSET_OUT_OF_RANGE)
+        elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if ask.last_epoch == NO_EPOCH:
+                return error
+            # Perhaps the leader only does not know this epoch any more.
+            source.epoch = NO_EPOCH
+        elif error.code is ErrorCode.CORRUPT_MESSAGE or not is_retriable(error):
+            return error
+        else:
+            hint = data.current_leader
+            if hint is not None and self._cluster.moved(source.partition, hint.leader_id, hint.leader_epoch, nodes):
+                source.attempts += 1
+                if source.attempts <= _HINTS:
+                    return None
+            self._put_off(source, error, lost=error.code not in _NOT_YET)
+        return None
+
+    def _put_off(self, source: PartitionPosition, error: ApiError, *, lost: bool) -> None:
+        source.lost = source.lost or lost
+        source.failed(self._cluster.reactor.seconds(), self._cluster.backoff)
+
+
+def end_sessions(brokers: Iterable[BrokerFetches], clock: Any) -> Deferred[None]:
+    """Close fetch sessions; fires when that is done or has timed out, and never fails."""
+
+    async def end() -> None:
+        await gatherResults([Deferred.fromCoroutine(each.end()) for each in brokers], consumeErrors=True)
+
+    ended = Deferred.fromCoroutine(end()).addTimeout(_ENDING_TAKES, clock)
+    return ended.addErrback(lambda failure: None)

@@ -1,0 +1,499 @@
+"""
+The consumer (Kafka: KafkaConsumer): reads records of chosen partitions, or as a member of a group.
+
+.. code-block:: python
+
+    consumer = Consumer(cluster, "billing")
+    consumer.subscribe(["orders"])
+    async for record in consumer:
+        print(record.offset, record.value)
+    await consumer.close()
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Generic
+
+from attrs import evolve, fields
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from logbus.client import validators as check
+from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.assignment_listener import AssignmentListener
+from logbus.client.consumer.committer import Committer
+from logbus.client.consumer.consumer_record import ConsumerRecord, K, V
+from logbus.client.consumer.delivered_offsets import Deliveries
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.offsets_by_time import OffsetsByTime
+from logbus.client.consumer.partition_position import AtTime, Isolation, Position, Reset, reset_position
+from logbus.client.consumer.record_poller import Batches, RecordPoller
+from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
+from logbus.client.list_offsets import EARLIEST, LATEST
+from logbus.client.membership import (
+    GroupListener,
+    GroupMetadata,
+    GroupOffsets,
+    GroupOptions,
+    Membership,
+    Subscription,
+    membership_of,
+)
+from logbus.client.membership.assignors import assignors_by_name
+from logbus.client.serializers import Deserializer
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+
+__all__ = ["AtTime", "Consumer", "Isolation", "Position", "Reset"]
+
+
+class Consumer(OffsetsByTime, Generic[K, V]):
+    """
+    A consumer of records whose keys and values have the types that its deserializers return, or ``bytes | None``.
+
+    A consumer is read by one loop. A record counts as processed when the loop asks for the next one. Automatic commits
+    cover processed records only, so a record whose processing fails is read again.
+
+    :param cluster: the cluster to read from; its owner closes it, not the consumer.
+    :param group_id: the group to join, or to commit for; None: the application keeps offsets itself.
+    :param auto_offset_reset: where to start without a committed offset, or if the offset is out of range: ``earliest``,
+        ``latest``, or ``none``, which raises an error.
+    :param enable_auto_commit: commit processed records every ``auto_commit_interval`` seconds, before partitions are
+        revoked, and at the end.
+    :param isolation_level: ``read_committed`` delivers records of transactions only once they are committed.
+    :param key_deserializer: called with the topic and the bytes of a key, returns the record's key. If it raises, the
+        loop ends with a :class:`RecordError`, and the record stays the next one.
+    :param value_deserializer: the same for values.
+    :param interceptors: see :class:`~logbus.client.interceptors.ConsumerInterceptor`.
+    :param client_rack: the rack of this client: brokers may name a nearby replica to fetch from (KIP-392).
+    :param fetch_max_wait: seconds a broker delays a fetch that has fewer than ``fetch_min_bytes``.
+    :param fetch_max_bytes: of one response.
+    :param max_partition_fetch_bytes: of one partition in it.
+    :param queue_max_bytes: the most to read ahead, of all partitions together, in bytes on the wire.
+    :param options: of :class:`~logbus.client.membership.GroupOptions`.
+
+    :raises ConfigError: an option is wrong.
+    :raises TypeError: there is no such option, or it needs a ``group_id``.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str | None = None,
+        *,
+        auto_offset_reset: Reset = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval: float = 5.0,
+        isolation_level: Isolation = "read_uncommitted",
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
+        client_rack: str | None = None,
+        fetch_max_wait: float = 0.5,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 16 * 1024 * 1024,
+        max_partition_fetch_bytes: int = 4 * 1024 * 1024,
+        queue_max_bytes: int = 32 * 1024 * 1024,
+        **options: Any,
+    ) -> None:
+        check.cluster(cluster)
+        check.choice("auto_offset_reset", auto_offset_reset, ("earliest", "latest", "none"))
+        check.choice("isolation_level", isolation_level, ("read_uncommitted", "read_committed"))
+        check.flag("enable_auto_commit", enable_auto_commit)
+        check.seconds("auto_commit_interval", auto_commit_interval, positive=True)
+        check.function("key_deserializer", key_deserializer)
+        check.function("value_deserializer", value_deserializer)
+        interceptors = check.objects("interceptors", interceptors, "on_consume")
+        check.text("client_rack", client_rack, optional=True)
+        check.seconds("fetch_max_wait", fetch_max_wait, is_sent=True)
+        check.integer("fetch_min_bytes", fetch_min_bytes, 0)
+        check.integer("fetch_max_bytes", fetch_max_bytes, 1)
+        check.integer("max_partition_fetch_bytes", max_partition_fetch_bytes, 1)
+        check.integer("queue_max_bytes", queue_max_bytes, 1, 2**63)
+        super().__init__(cluster, isolation_level)
+        self._reset: Reset = auto_offset_reset
+        self._options: GroupOptions | None = None
+        group = None
+        if group_id is not None:
+            unknown = sorted(options.keys() - {each.name for each in fields(GroupOptions)})
+            if unknown:
+                raise TypeError(f"a consumer has no option {', '.join(unknown)}")
+            options = {"client_rack": client_rack, **options}
+            self._options = GroupOptions(group_id, **options)
+            assignors_by_name(self._options.assignors)
+            group = GroupOffsets(cluster, group_id, self._options.request_timeout)
+        elif options:
+            raise TypeError(f"without a group_id there is no use for {', '.join(sorted(options))}")
+        self._fetcher = Fetcher(
+            cluster,
+            reset=auto_offset_reset,
+            max_wait=fetch_max_wait,
+            min_bytes=fetch_min_bytes,
+            max_bytes=fetch_max_bytes,
+            partition_max_bytes=max_partition_fetch_bytes,
+            queue_bytes=queue_max_bytes,
+            isolation=isolation_level,
+            rack=client_rack,
+            patience=5.0,
+        )
+        hooks = ConsumerInterceptors(tuple(interceptors))
+        self._deliveries = Deliveries()
+        self._record_poller = RecordPoller(
+            cluster.reactor, self._fetcher, hooks, key_deserializer, value_deserializer, self._deliveries.delivered
+        )
+        self._committer = Committer(cluster.reactor, group, hooks, self._record_poller.offsets, self._deliveries)
+        self._auto = enable_auto_commit and group is not None
+        self._interval = auto_commit_interval
+        self._follower = AssignmentListener(
+            cluster, self._fetcher, self._committer, auto_offset_reset, self._auto, self._record_poller
+        )
+        self._follower.require_stable = self._options is not None and self._options.require_stable
+        self._record_poller.watcher = self._follower
+        self._subscribe_next: tuple[Subscription, GroupListener | None] | None = None
+
+    # Assignment.
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The assigned partitions."""
+        return self._fetcher.assignment
+
+    def assign(self, partitions: Mapping[TopicPartition, Position] | Iterable[TopicPartition]) -> None:
+        """
+        Read exactly these partitions, without joining the group.
+
+        :param partitions: with start positions; without, they start at the group's committed offsets, or as
+            ``auto_offset_reset`` says.
+        :raises LogbusError: the consumer subscribes to topics, or is closed.
+        :raises ConfigError: the argument is something else.
+        """
+        if isinstance(partitions, Mapping):
+            for each, position in partitions.items():
+                check.partition(each)
+                _check_position(each, position)
+        else:
+            partitions = check.partitions(partitions)
+        if self._committer.membership is not None:
+            raise LogbusError("the consumer subscribes to topics: await unsubscribe() before partitions are assigned")
+        self._check_open()
+        self._record_poller.let_go(self.assignment)
+        self._fetcher.remove(self.assignment)
+        self._follower.end()
+        if not partitions:
+            self._fetcher.rest()
+        elif isinstance(partitions, Mapping):
+            self._fetcher.add(partitions)
+        elif self._committer.group is None:
+            self._fetcher.add(dict.fromkeys(partitions, reset_position(self._reset)))
+        else:
+            self._follower.begin(frozenset(partitions))
+        self._begin()
+
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: GroupListener | None = None) -> None:
+        """
+        Join the group, which divides the partitions of topics among its members.
+
+        :param topics: names, or an expression that has to match whole names; topics created later are included.
+        :param listener: called when partitions are assigned and revoked.
+        :raises LogbusError: there is no group, or the consumer is closed.
+        :raises ConfigError: no topic is named, or the options do not fit.
+        """
+        self._check_open()
+        if self._options is None:
+            raise LogbusError("a consumer without a group cannot subscribe: give it a group_id, or assign partitions")
+        for name in ("on_assigned", "on_revoked", "on_lost", "on_failed"):
+            if listener is not None and (isinstance(listener, type) or not callable(getattr(listener, name, None))):
+                raise check.InvalidOption(f"listener is {check.shown(listener)}; give an instance of a GroupListener")
+        wanted = Subscription.matching(topics.pattern) if isinstance(topics, re.Pattern) else Subscription.of(topics)
+        wanted.among([])
+        if self._record_poller.leaving:
+            # One membership ends before the next one begins.
+            self._subscribe_next = wanted, listener
+            return
+        membership = self._committer.membership
+        if membership is None:
+            self.assign({})
+            membership = self._committer.membership = self._join(self._options)
+        self._subscribe(membership, wanted, listener)
+
+    def unsubscribe(self) -> Deferred[None]:
+        """Leave the group, or drop the assigned partitions; fires when that is done."""
+
+        async def unsubscribe() -> None:
+            membership = self._committer.membership
+            if membership is not None:
+                await self._leave(membership)
+            self._committer.membership = None
+            self._record_poller.let_go(self.assignment)
+            self._fetcher.remove(self.assignment)
+            self._follower.end()
+            await self._fetcher.rest()
+            following, self._subscribe_next = self._subscribe_next, None
+            if following is not None and self._options is not None and not self._record_poller.closed:
+                membership = self._committer.membership = self._join(self._options)
+                self._subscribe(membership, *following)
+
+        self._subscribe_next = None
+        return Deferred.fromCoroutine(unsubscribe())
+
+    def group_metadata(self) -> GroupMetadata:
+        """
+        The member's identity, with which a producer's transaction commits offsets (KIP-447).
+
+        It covers the records delivered since the last call. If one of their partitions was revoked meanwhile, the
+        result is the identity from before: the coordinator then refuses the offsets, and the transaction is aborted. So
+        call this once for each transaction, when all records of the transaction have been delivered.
+
+        :raises LogbusError: there is no group.
+        """
+        if self._options is None:
+            raise LogbusError("a consumer without a group has no group metadata; give it a group_id")
+        membership = self._committer.membership
+        if membership is None:
+            now = GroupMetadata(self._options.group_id)
+        else:
+            now = evolve(membership.last_metadata, assignment=self.assignment)
+        # Otherwise a loop over records would continue in the same batch unnoticed.
+        self._record_poller.stop()
+        return self._deliveries.metadata(now)
+
+    # Records.
+
+    def __aiter__(self) -> RecordPoller[K, V]:
+        return self._record_poller
+
+    def __anext__(self) -> Coroutine[Deferred[Any], Any, ConsumerRecord[K, V]]:
+        return self._record_poller.__anext__()
+
+    def batches(self) -> Batches[K, V]:
+        """``async for batch in consumer.batches()``: the records of one partition at a time, as they were fetched."""
+        return Batches(self._record_poller)
+
+    def poll(
+        self, timeout: float | None = None, max_records: int = 500
+    ) -> Deferred[dict[TopicPartition, list[ConsumerRecord[K, V]]]]:
+        """
+        The next records, by partition.
+
+        Cancelling the Deferred loses no records.
+
+        :param timeout: seconds to wait for records; None: no limit.
+        :returns: fires with at least one record, unless the timeout expires or the consumer is closed.
+        :raises RecordError: (in the Deferred) the next record cannot be deserialized.
+        :raises ApiError: OFFSET_OUT_OF_RANGE if ``auto_offset_reset`` is ``none``; a topic that does not exist; corrupt
+            records. The error is raised again until its cause is gone; :meth:`seek` skips it.
+        :raises MembershipFailed: the group does not accept this member any more.
+        """
+
+        if timeout is not None:
+            check.seconds("timeout", timeout)
+        check.integer("max_records", max_records, 1)
+
+        async def poll() -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+            found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
+            left = max_records
+            hand = await self._record_poller.next_delivery(timeout)
+            while hand is not None:
+                records = hand.take(left)
+                if not records:
+                    if hand.error is not None and not found:
+                        raise hand.error
+                    break
+                found.setdefault(hand.fetched.partition, []).extend(records)
+                left -= len(records)
+                if not left or not hand.is_over:
+                    break
+                try:
+                    hand = self._record_poller.next_ready_delivery(found)
+                except LogbusError:
+                    # The next call raises it; this one returns records.
+                    break
+            return found
+
+        return Deferred.fromCoroutine(poll())
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """
+        Deliver no records of these partitions until they are resumed; the consumer stays in its group.
+
+        :raises KeyError: one is not assigned.
+        """
+        self._fetcher.pause(partitions)
+        self._record_poller.stop()
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """
+        Deliver them again.
+
+        :raises KeyError: one is not assigned.
+        """
+        self._fetcher.resume(partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions."""
+        return self._fetcher.paused()
+
+    # Positions.
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """
+        The offset of the next record to be handed out; None while it is not found out yet.
+
+        :raises KeyError: the partition is not assigned.
+        """
+        return self._record_poller.position(partition)
+
+    def seek(self, partition: TopicPartition, position: Position) -> None:
+        """
+        Go on elsewhere.
+
+        :param position: an offset, :data:`EARLIEST`, :data:`LATEST`, or :class:`AtTime`.
+        :raises KeyError: the partition is not assigned.
+        """
+        check.partition(partition)
+        _check_position(partition, position)
+        self._fetcher.seek(partition, position)
+        self._record_poller.let_go((partition,))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset that is kept; default: in all partitions."""
+        for each in partitions or self.assignment:
+            self.seek(each, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on with what comes later; default: in all partitions."""
+        for each in partitions or self.assignment:
+            self.seek(each, LATEST)
+
+    def seek_to_committed(self, *partitions: TopicPartition) -> Deferred[None]:
+        """
+        Go back to what the group committed, for instance after a transaction was aborted. A partition for which nothing
+        is committed begins as ``auto_offset_reset`` says; one that is given up meanwhile is left out.
+
+        :param partitions: default: all that are assigned.
+        :raises KeyError: (in the Deferred, as all of these) one is not assigned.
+        :raises LogbusError: there is no group; the broker refuses; or nothing is committed for a partition and
+            ``auto_offset_reset`` is ``none``.
+        """
+        return Deferred.fromCoroutine(self._follower.seek_to_committed(partitions or tuple(self.assignment)))
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """
+        The number of offsets between each position and the partition's end, as of its last fetch; None while that is
+        unknown.
+        """
+        found: dict[TopicPartition, int | None] = {}
+        for each in self.assignment:
+            position, end = self.position(each), self._fetcher.high_watermark(each)
+            found[each] = None if position is None or end is None else max(0, end - position)
+        return found
+
+    # Committing.
+
+    def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> Deferred[None]:
+        """
+        Commit offsets. Calls made while a commit is in flight become one commit, and all get its outcome.
+
+        :param offsets: the next offsets to read; default: the positions after the delivered records.
+        :raises CommitFailed: (in the Deferred) the group has rebalanced, or a partition's offset is refused.
+        :raises LogbusError: there is no group, or no coordinator was reached in time.
+        """
+        return self._committer.commit(_as_committed(offsets))
+
+    def commit_nowait(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
+        """Commit without waiting; a failure is logged."""
+        self._committer.commit_nowait(_as_committed(offsets))
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
+        """
+        The group's committed offsets; None: no offset.
+
+        :raises LogbusError: (in the Deferred) there is no group; or the broker refuses.
+        """
+        return Deferred.fromCoroutine(self._follower.committed(tuple(partitions)))
+
+    def close(self, *, done: bool = True) -> Deferred[None]:
+        """
+        Stop reading, commit if automatic commits are enabled, and leave the group. Fires when that is done; never
+        fails.
+
+        :param done: the records delivered last are processed, too.
+        """
+        return Deferred.fromCoroutine(self._close(done))
+
+    async def __aenter__(self) -> Consumer[K, V]:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        await self._close(kind is None)
+
+    # Internals.
+
+    def _join(self, options: GroupOptions) -> Membership:
+        return membership_of(self._cluster, options, self._follower)
+
+    def _subscribe(self, membership: Membership, wanted: Subscription, listener: GroupListener | None) -> None:
+        self._follower.listener = listener or GroupListener()
+        self._follower.failure = None
+        membership.subscribe(wanted)
+        self._begin()
+
+    async def _leave(self, membership: Membership) -> None:
+        self._record_poller.leaving = True
+        self._record_poller.stop_waiting()
+        try:
+            await membership.close()
+        finally:
+            self._record_poller.leaving = False
+
+    def _check_open(self) -> None:
+        if self._record_poller.closed:
+            raise LogbusError("the consumer is closed")
+
+    def _begin(self) -> None:
+        if self._auto:
+            self._committer.start(self._interval)
+
+    async def _close(self, done: bool) -> None:
+        if self._record_poller.closed:
+            return
+        self._record_poller.closed = True
+        self._record_poller.stop()
+        if done:
+            self._record_poller.settle()
+        self._record_poller.stop_waiting()
+        membership = self._committer.membership
+        self._committer.stop()
+        if membership is not None:
+            await membership.close()
+        elif self._auto:
+            try:
+                await self._committer.commit(done=True)
+            except LogbusError as e:
+                self._log.warn("offsets were not committed: {error}", error=e)
+        self._committer.close()
+        self._follower.end()
+        await self._fetcher.close()
+
+
+def _as_committed(
+    offsets: Mapping[TopicPartition, int | CommittedOffset] | None,
+) -> dict[TopicPartition, CommittedOffset] | None:
+    if offsets is None:
+        return None
+    check.offsets(offsets)
+    return {each: CommittedOffset(at) if isinstance(at, int) else at for each, at in offsets.items()}
+
+
+def _check_position(partition: TopicPartition, position: object) -> None:
+    if not isinstance(position, AtTime):
+        is_offset = isinstance(position, int) and not isinstance(position, bool)
+        if not is_offset or position < EARLIEST:  # type: ignore[operator]
+            raise check.InvalidOption(
+                f"the position of {partition} is {check.shown(position)}; it is an offset, EARLIEST, LATEST or AtTime"
+            )

@@ -1,0 +1,435 @@
+"""
+Fetches records of assigned partitions and buffers them ahead of the application (Kafka: Fetcher).
+
+Each broker has one fetch in flight, on a connection of its own, while records of the previous one are delivered. The
+buffer is bounded in bytes, over all partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.client import validators as check
+from logbus.client.background_tasks import BackgroundTasks
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.broker_fetches import BrokerFetches, FetchOptions, Met, end_sessions
+from logbus.client.consumer.consumer_record import CompletedFetch, Fetched
+from logbus.client.consumer.fetch_buffer import FetchBuffer, Problem
+from logbus.client.consumer.partition_position import (
+    AtTime,
+    Isolation,
+    PartitionPosition,
+    Position,
+    Reset,
+    reset_position,
+)
+from logbus.client.consumer.position_lookup import Trouble, find_leaders, find_offsets
+from logbus.client.retry import is_retriable
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
+
+__all__ = ["AtTime", "Fetcher", "Isolation", "Position", "Reset"]
+
+
+class Fetcher:
+    """
+    Keeps the positions of assigned partitions, and the fetched data.
+
+    :param cluster: the cluster to read from; its owner closes it, not the fetcher.
+    :param reset: where to continue if an offset is out of range; ``none`` raises an error.
+    :param max_wait: seconds a broker delays a fetch that has fewer than ``min_bytes``.
+    :param max_bytes: of one response.
+    :param partition_max_bytes: of one partition in it.
+    :param queue_bytes: the size of the buffer, over all partitions, in bytes on the wire and including responses to
+        come. A larger batch is fetched all the same (KIP-74).
+    :param isolation: ``read_committed`` delivers records of transactions only once they are committed.
+    :param rack: the client's rack: brokers may name a nearby replica to fetch from (KIP-392).
+    :param patience: seconds for which a topic or partition may be missing before that is an error.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        reset: Reset = "latest",
+        max_wait: float = 0.5,
+        min_bytes: int = 1,
+        max_bytes: int = 16 * 1024 * 1024,
+        partition_max_bytes: int = 4 * 1024 * 1024,
+        queue_bytes: int = 32 * 1024 * 1024,
+        isolation: Isolation = "read_uncommitted",
+        rack: str | None = None,
+        patience: float = 0.5,
+    ) -> None:
+        check.choice("reset", reset, ("earliest", "latest", "none"))
+        check.choice("isolation", isolation, ("read_uncommitted", "read_committed"))
+        check.seconds("max_wait", max_wait, is_sent=True)
+        check.seconds("patience", patience)
+        for name, number in (("max_bytes", max_bytes), ("partition_max_bytes", partition_max_bytes)):
+            check.integer(name, number, 1)
+        check.integer("min_bytes", min_bytes, 0)
+        check.integer("queue_bytes", queue_bytes, 1, 2**63)
+        check.text("rack", rack, optional=True)
+        self._cluster = cluster
+        self._clock = cluster.reactor
+        self._lane = cluster.lane("fetch")
+        self._reset: Reset = reset
+        self._patience = patience
+        read = max_wait, min_bytes, max_bytes, partition_max_bytes, queue_bytes
+        self._options = FetchOptions(*read, isolation == "read_committed", rack or "")
+        self._sources: dict[TopicPartition, PartitionPosition] = {}
+        self._ahead = FetchBuffer()
+        self._brokers: dict[int, BrokerFetches] = {}
+        self._looking = False
+        self._locating: set[int] = set()
+        self._is_full = False
+        self._waiting: list[Deferred[Fetched]] = []
+        self._tasks = BackgroundTasks(self._broken)
+        self._wake: Any = None
+        self._closed = False
+
+    # Assignment and positions.
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The assigned partitions."""
+        return frozenset(self._sources)
+
+    def assign(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Fetch exactly these partitions, from these positions."""
+        self.remove(list(self._sources))
+        self.add(positions)
+
+    def add(self, positions: Mapping[TopicPartition, Position], epochs: Mapping[TopicPartition, int] = {}) -> None:
+        """
+        Fetch these partitions, too; those that are assigned already move to the positions.
+
+        :param epochs: the leader epochs of the records before the positions, if known, to detect that the log was
+            truncated since (KIP-320).
+        """
+        for partition, position in positions.items():
+            self._ahead.drop(partition)
+            source = self._sources.setdefault(partition, PartitionPosition(partition))
+            source.go_to(position, epochs.get(partition, NO_EPOCH))
+        self._go_on()
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching these partitions, and drop their buffered data."""
+        for partition in partitions:
+            if self._sources.pop(partition, None) is not None:
+                self._ahead.resume(partition)
+                self._ahead.drop(partition)
+
+    def seek(self, partition: TopicPartition, position: Position, epoch: int = NO_EPOCH) -> None:
+        """
+        Move to another position of a partition, and drop its buffered data.
+
+        :raises KeyError: the partition is not assigned.
+        """
+        self._sources[partition].go_to(position, epoch)
+        self._ahead.drop(partition)
+        self._go_on()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """
+        Deliver and fetch nothing of these. Buffered data is kept if there is not much of it.
+
+        :raises KeyError: one is not assigned.
+        """
+        for partition in partitions:
+            self._sources[partition].paused = True
+            self._ahead.pause(partition)
+        self._make_room()
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """
+        Fetch and deliver these again.
+
+        :raises KeyError: one is not assigned.
+        """
+        for partition in partitions:
+            self._sources[partition].paused = False
+            self._ahead.resume(partition)
+        self._serve()
+        self._go_on()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions."""
+        return frozenset(each.partition for each in self._sources.values() if each.paused)
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """
+        The offset after the last record taken; None while it is being looked up.
+
+        :raises KeyError: the partition is not assigned.
+        """
+        source = self._sources[partition]
+        return None if source.wanted is not None and not self._ahead.holds(partition) else source.position
+
+    def reading(self, partition: TopicPartition) -> PartitionPosition:
+        """
+        A token for :meth:`is_reading`.
+
+        :raises KeyError: the partition is not assigned.
+        """
+        return self._sources[partition]
+
+    def is_reading(self, source: PartitionPosition) -> bool:
+        """Whether a partition has been assigned without interruption since the token was taken."""
+        return self._sources.get(source.partition) is source
+
+    def epoch(self, partition: TopicPartition) -> int:
+        """The leader epoch of the last record taken, −1 if it is not known."""
+        return self._sources[partition].position_epoch
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """The end of the partition for consumers, as of the last fetch; None before the first one."""
+        return self._sources[partition].high_watermark
+
+    # Records.
+
+    def take(self) -> Fetched | None:
+        """
+        The next records of any partition, if some are buffered.
+
+        :raises ApiError: as :meth:`poll`.
+        """
+        if not self._ahead:
+            return None
+        source = self._sources[self._ahead.next]
+        try:
+            fetched = self._ahead.take()
+        except ApiError:
+            source.reread()
+            source.stuck = False
+            source.failed(self._clock.seconds(), self._cluster.backoff)
+            self._go_on()
+            raise
+        source.position = fetched.next_offset
+        if fetched.epoch != NO_EPOCH:
+            source.position_epoch = fetched.epoch
+        if self._is_full and self._has_room():
+            self._go_on()
+        return fetched
+
+    def poll(self) -> Deferred[Fetched]:
+        """
+        Wait for the next records of any partition. The result has no records if a partition advanced without any.
+
+        Cancelling the Deferred loses no records: the next call gets them.
+
+        :raises ApiError: (in the Deferred) OFFSET_OUT_OF_RANGE if ``reset`` is none; a topic that does not exist;
+            corrupt records. The error is raised again until its cause is gone; :meth:`seek` skips it.
+        """
+        if self._closed:
+            return fail(LogbusError("the consumer is closed"))
+        try:
+            fetched = self.take()
+        except ApiError as e:
+            return fail(e)
+        if fetched is not None:
+            return succeed(fetched)
+        waiting: Deferred[Fetched] = Deferred(self._waiting.remove)
+        self._waiting.append(waiting)
+        self._go_on()
+        return waiting
+
+    def rest(self) -> Deferred[None]:
+        """Close the fetch sessions, since nothing is fetched for now (KIP-227). Fires soon, and never fails."""
+        brokers, self._brokers = self._brokers, {}
+        return end_sessions(brokers.values(), self._clock)
+
+    def close(self) -> Deferred[None]:
+        """
+        Stop fetching; callers that wait get an error. Fires when the fetch sessions are closed, or after a short time.
+        """
+        self._closed = True
+        self._tasks.cancel()
+        if self._wake is not None and self._wake.active():
+            self._wake.cancel()
+        self._cluster.hang_up(self._lane)
+        self.remove(list(self._sources))
+        resting = self.rest()
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.errback(LogbusError("the consumer is closed"))
+        return resting
+
+    # Internals.
+
+    def _has_room(self) -> bool:
+        return self._ahead.size < self._options.queue_bytes // 2
+
+    def _make_room(self) -> None:
+        """
+        Drop data of paused partitions if it takes too much of the buffer; it is fetched again after they are resumed.
+        """
+        for partition in self._ahead.paused():
+            if self._ahead.paused_size <= self._options.queue_bytes // 4:
+                return
+            self._ahead.drop(partition)
+            source = self._sources[partition]
+            source.reread()
+            source.stuck = False
+
+    def _go_on(self) -> None:
+        """Start all lookups and fetches that are possible now."""
+        if self._closed:
+            return
+        now, wake, most = self._clock.seconds(), 0.0, self._options.partition_max_bytes
+        self._is_full = not self._has_room()
+        lost, locate, fetch = (
+            list[PartitionPosition](),
+            dict[int, list[PartitionPosition]](),
+            dict[int, list[PartitionPosition]](),
+        )
+        for source in self._sources.values():
+            if source.stuck:
+                continue
+            if source.retry_at > now:
+                wake = min(wake or source.retry_at, source.retry_at)
+                continue
+            leader = self._cluster.leader(source.partition)
+            if leader is None or source.lost:
+                source.lost = True
+                lost.append(source)
+            elif source.wanted is not None:
+                locate.setdefault(leader, []).append(source)
+            elif not source.paused and not self._is_full and self._ahead.size_of(source.partition) < most:
+                if source.replica_until <= now or source.replica not in self._cluster.nodes:
+                    source.replica = -1
+                fetch.setdefault(leader if source.replica < 0 else source.replica, []).append(source)
+        self._wake_at(wake)
+        if lost and not self._looking:
+            self._looking = True
+            self._tasks.start(self._find_leaders(lost))
+        for node_id, sources in locate.items():
+            if node_id not in self._locating:
+                self._locating.add(node_id)
+                self._tasks.start(self._find_offsets(node_id, sources))
+        for node_id, sources in fetch.items():
+            if node_id not in self._brokers:
+                self._brokers[node_id] = BrokerFetches(node_id, self._cluster, self._lane, self._options)
+            broker = self._brokers[node_id]
+            if not broker.busy:
+                broker.busy = True
+                self._tasks.start(self._fetch(broker, sources))
+
+    def _wake_at(self, when: float) -> None:
+        if self._wake is not None and self._wake.active():
+            self._wake.cancel()
+        if when:
+            self._wake = self._clock.callLater(when - self._clock.seconds(), self._go_on)
+
+    async def _find_leaders(self, sources: list[PartitionPosition]) -> None:
+        try:
+            self._tell(await find_leaders(self._cluster, sources, self._patience))
+        finally:
+            self._looking = False
+        self._after()
+
+    async def _find_offsets(self, node_id: int, sources: list[PartitionPosition]) -> None:
+        try:
+            found, trouble = await find_offsets(self._cluster, sources, self._options.committed)
+        finally:
+            self._locating.discard(node_id)
+        for source in found:
+            if not self._ahead.holds(source.partition):
+                source.position, source.position_epoch = source.offset, NO_EPOCH
+        self._tell(trouble)
+        self._after()
+
+    async def _fetch(self, broker: BrokerFetches, sources: list[PartitionPosition]) -> None:
+        # Fetches start while half of the buffer is free: together the responses of all brokers fit into that half.
+        share = max(1, self._options.queue_bytes // 2 // max(1, len(self._brokers)))
+        try:
+            found = await broker.fetch(sources, min(self._options.max_bytes, share))
+        except LogbusError as e:
+            broker.lost()
+            now = self._clock.seconds()
+            self._log.debug("{error}; retrying", error=e)
+            for source in sources:
+                source.lost = source.lost or source.replica != broker.node_id
+                source.replica = -1
+                source.failed(now, self._cluster.backoff)
+            if not is_retriable(e):
+                error = e if isinstance(e, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
+                self._tell([(sources[0], error)])
+        else:
+            for source, met in found:
+                self._meet(source, met)
+        finally:
+            broker.busy = False
+        self._after()
+
+    def _after(self) -> None:
+        self._make_room()
+        self._serve()
+        self._go_on()
+
+    def _meet(self, source: PartitionPosition, met: Met) -> None:
+        partition = source.partition
+        if self._sources.get(partition) is not source:
+            return
+        if isinstance(met, CompletedFetch):
+            self._ahead.put(partition, met)
+            # Brokers fill a response in the order of partitions, so rotate them.
+            self._sources[partition] = self._sources.pop(partition)
+        elif isinstance(met, OffsetAndEpoch):
+            self._cut(source, met)
+        elif met.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            message = f"{partition} has no offset {source.offset}: its records begin and end elsewhere"
+            if self._reset == "none":
+                self._tell([(source, ApiError(met.code, message))])
+            else:
+                self._log.info("{message}; going on from the {reset}", message=message, reset=self._reset)
+                source.wanted = reset_position(self._reset)
+                # Do not loop at full speed if a broker returns this error each time.
+                source.failed(self._clock.seconds(), self._cluster.backoff)
+        else:
+            self._tell([(source, met)])
+
+    def _cut(self, source: PartitionPosition, end: OffsetAndEpoch) -> None:
+        """Handle a truncated log: records were read that the leader's log does not have."""
+        partition, position = source.partition, source.position
+        message = (
+            f"{partition} was cut off at offset {end.offset}, and the position is {position}: what was read is gone"
+        )
+        self._log.warn("{message}", message=message)
+        self._ahead.drop(partition)
+        if position > end.offset and self._reset == "none":
+            source.reread()
+            self._tell([(source, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
+        else:
+            epoch = end.epoch if position >= end.offset else NO_EPOCH
+            source.go_to(min(position, end.offset), epoch, checked=source.checked)
+            source.failed(self._clock.seconds(), self._cluster.backoff)
+
+    def _tell(self, trouble: Trouble) -> None:
+        for source, error in trouble:
+            if self._sources.get(source.partition) is source and not source.stuck:
+                source.stuck = True
+                self._ahead.put(source.partition, Problem(error))
+
+    def _serve(self) -> None:
+        """Give buffered records to callers that wait."""
+        while self._waiting and self._ahead:
+            waiting = self._waiting.pop(0)
+            try:
+                fetched = self.take()
+            except ApiError as e:
+                waiting.errback(e)
+            else:
+                assert fetched is not None
+                waiting.callback(fetched)
+
+    def _broken(self, failure: Failure) -> None:
+        self._log.failure("fetching failed", failure=failure)
+        self._clock.callLater(self._cluster.backoff.most, self._go_on)

@@ -1,0 +1,92 @@
+"""The fetch state of one partition (Kafka: SubscriptionState.TopicPartitionState). Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import define, frozen
+
+from logbus.client.list_offsets import EARLIEST, LATEST
+from logbus.client.retry import Backoff
+from logbus.model import NO_EPOCH, TopicPartition
+
+Reset = Literal["earliest", "latest", "none"]
+"""Where to continue if an offset is out of range; ``none`` raises an error."""
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+
+@frozen
+class AtTime:
+    """A position by time: the first record at or after it, or the end if there is none; milliseconds since 1970."""
+
+    ms: int
+
+
+Position = int | AtTime
+"""An offset, :data:`~logbus.client.list_offsets.EARLIEST`, :data:`~logbus.client.list_offsets.LATEST`, or a time."""
+
+
+def reset_position(reset: Reset) -> Position:
+    """The position for a reset policy."""
+    return EARLIEST if reset == "earliest" else LATEST
+
+
+@define(eq=False)
+class PartitionPosition:
+    """
+    A partition's position, and what has to be looked up before it can be fetched.
+
+    :ivar wanted: the position to look up; None: it is known.
+    :ivar offset: the next offset to fetch.
+    :ivar epoch: the leader epoch of the record before ``offset``, −1: not known.
+    :ivar position: the next offset to deliver.
+    :ivar checked: the leader epoch in which ``offset`` was last compared with the leader's log.
+    :ivar lost: its leader has to be looked up.
+    :ivar replica: a follower to fetch from (KIP-392), until ``replica_until``; −1: the leader.
+    :ivar retry_at: no request for it before that time.
+    :ivar attempts: failures since the last success.
+    :ivar stuck: it has an error that was not raised to the application yet.
+    :ivar missing_since: when brokers first answered that there is no such partition.
+    """
+
+    partition: TopicPartition
+    wanted: Position | None = None
+    offset: int = -1
+    epoch: int = NO_EPOCH
+    position: int = -1
+    position_epoch: int = NO_EPOCH
+    high_watermark: int | None = None
+    checked: int = NO_EPOCH
+    paused: bool = False
+    lost: bool = False
+    replica: int = -1
+    replica_until: float = 0.0
+    retry_at: float = 0.0
+    attempts: int = 0
+    stuck: bool = False
+    missing_since: float | None = None
+
+    def go_to(self, position: Position, epoch: int = NO_EPOCH, checked: int = NO_EPOCH) -> None:
+        """Move to another position."""
+        if isinstance(position, int) and position >= 0:
+            self.wanted = None
+            self.offset = self.position = position
+            self.epoch = self.position_epoch = epoch
+            self.checked = checked
+        else:
+            self.wanted = position
+        self.attempts, self.retry_at, self.stuck = 0, 0.0, False
+
+    def reread(self) -> None:
+        """Fetch again from the delivered position, since buffered data was dropped."""
+        if self.wanted is None:
+            self.offset, self.epoch = self.position, self.position_epoch
+
+    def failed(self, now: float, backoff: Backoff) -> None:
+        """Note a failure, and delay the next request with increasing backoff."""
+        self.attempts += 1
+        self.retry_at = now + backoff.before(self.attempts)
+
+    def succeeded(self) -> None:
+        """Note a response without an error."""
+        self.attempts, self.retry_at, self.missing_since = 0, 0.0, None

@@ -1,0 +1,97 @@
+"""Looks up what a fetch needs: the leaders of partitions, and the offsets of positions such as "latest"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.partition_position import AtTime, PartitionPosition
+from logbus.client.list_offsets import LATEST, list_offsets
+from logbus.client.retry import is_retriable
+from logbus.errors import ApiError, ErrorCode, LogbusError
+
+Trouble = list[tuple[PartitionPosition, ApiError]]
+"""Partitions with errors that retrying does not help."""
+
+
+async def find_leaders(cluster: Cluster, sources: Sequence[PartitionPosition], patience: float) -> Trouble:
+    """
+    Look up the leaders of partitions; those without a leader are looked up again later.
+
+    :param patience: seconds for which a topic or partition may be missing.
+    """
+    now = cluster.reactor.seconds
+    try:
+        errors = await cluster.refresh_topics(dict.fromkeys(each.partition.topic for each in sources))
+    except LogbusError as e:
+        for source in sources:
+            source.failed(now(), cluster.backoff)
+        if is_retriable(e):
+            return []
+        raise
+    trouble: Trouble = []
+    for source in sources:
+        name, index = source.partition
+        error, topic = errors.get(name), cluster.known(name)
+        if error is None and topic is not None and index not in topic.partitions:
+            there = f"it has 0 to {len(topic.partitions) - 1}"
+            error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}; {there}")
+        if error is None and cluster.leader(source.partition) is not None:
+            source.lost = False
+            source.missing_since = None
+            continue
+        source.failed(now(), cluster.backoff)
+        if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if source.missing_since is None:
+                source.missing_since = now()
+            if now() - source.missing_since >= patience:
+                trouble.append((source, error))
+        elif error is not None and not is_retriable(error):
+            trouble.append((source, error))
+    return trouble
+
+
+async def find_offsets(
+    cluster: Cluster, sources: Sequence[PartitionPosition], committed: bool
+) -> tuple[list[PartitionPosition], Trouble]:
+    """
+    Look up the start offsets of partitions that have the same leader.
+
+    :param committed: the end is the last stable offset.
+    :returns: the partitions whose ``offset`` is set now, and errors.
+    """
+    wanted = {each.partition: each.wanted for each in sources}
+    times = {
+        partition: position.ms if isinstance(position, AtTime) else position
+        for partition, position in wanted.items()
+        if position is not None
+    }
+    try:
+        found = await list_offsets(cluster, times, committed=committed)
+        ends = [partition for partition, answer in found.items() if getattr(answer, "offset", 0) < 0]
+        if ends:
+            found.update(await list_offsets(cluster, dict.fromkeys(ends, LATEST), committed=committed))
+    except LogbusError as e:
+        for source in sources:
+            source.lost = True
+            source.failed(cluster.reactor.seconds(), cluster.backoff)
+        if is_retriable(e):
+            return [], []
+        raise
+    known: list[PartitionPosition] = []
+    trouble: Trouble = []
+    for source in sources:
+        answer = found.get(source.partition)
+        if answer is None or source.wanted is not wanted[source.partition]:
+            continue
+        if not isinstance(answer, ApiError):
+            source.offset, source.wanted = answer.offset, None
+            source.epoch = source.checked = -1
+            source.succeeded()
+            known.append(source)
+        elif is_retriable(answer):
+            source.lost = True
+            source.failed(cluster.reactor.seconds(), cluster.backoff)
+        else:
+            trouble.append((source, answer))
+    return known, trouble

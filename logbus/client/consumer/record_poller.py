@@ -1,0 +1,274 @@
+"""Delivers records to the application: a consumer's loop, its batches, and its positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol
+
+from twisted.internet.defer import CancelledError, Deferred, succeed
+
+from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.consumer.batch_delivery import Hand, deserialize_batch
+from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched, K, V
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.interceptors import ConsumerInterceptors
+from logbus.client.serializers import Deserializer
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+
+
+class PollMonitor(Protocol):
+    """The group membership, as seen by the delivery of records."""
+
+    def polled(self) -> None:
+        """The application asks for records."""
+
+    def check(self) -> None:
+        """
+        Check that waiting for records makes sense.
+
+        :raises LogbusError: it does not: the consumer reads nothing, or has failed.
+        """
+
+    def waiting(self, records: Deferred[Fetched]) -> Deferred[Fetched]:
+        """Cancel a wait for records when the consumer fails."""
+
+
+class RecordPoller(Generic[K, V]):
+    """
+    Delivers records to one loop: the records delivered last are processed when the loop asks for more.
+
+    :param watcher: set before records are asked for.
+    :param delivered: called with a partition when its next batch, or the rest of one, is delivered.
+
+    :ivar closed: deliver nothing more.
+    :ivar leaving: the application gives up its partitions itself, so do not wait until it asks for more.
+    """
+
+    watcher: PollMonitor
+
+    def __init__(
+        self,
+        clock: Any,
+        fetcher: Fetcher,
+        interceptors: ConsumerInterceptors,
+        key_deserializer: Deserializer[K] | None,
+        value_deserializer: Deserializer[V] | None,
+        delivered: Callable[[TopicPartition], object],
+    ) -> None:
+        self.closed = self.leaving = False
+        self._clock = clock
+        self._fetcher = fetcher
+        self._interceptors = interceptors
+        self._key, self._value = key_deserializer, value_deserializer
+        self._open_batches: dict[TopicPartition, Hand] = {}
+        self._rest: Iterator[ConsumerRecord[K, V]] = iter(())
+        self._delivered = delivered
+        self._is_read = False
+        self._processing: list[Deferred[None]] = []
+
+    def __aiter__(self) -> RecordPoller[K, V]:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        for record in self._rest:
+            # The fast path, without a call or an exception.
+            return record
+        while True:
+            hand = await self.next_delivery()
+            if hand is None:
+                raise StopAsyncIteration
+            hand.iterate()
+            self._rest = hand.rest
+            for record in hand.rest:
+                return record
+            if hand.error is not None:
+                raise hand.error
+
+    async def next_delivery(self, seconds: float | None = None) -> Hand | None:
+        """
+        Wait for the next batch to deliver; None if the time is up or the consumer was closed.
+
+        :raises LogbusError: another loop is waiting for records; or the error of a partition.
+        """
+        if self._is_read:
+            raise LogbusError(
+                "another poll or loop of this consumer is waiting for records: one loop reads a consumer, so await it "
+                "first, or use a consumer for each loop"
+            )
+        self._is_read = True
+        try:
+            hand = await self._next_delivery(seconds)
+        finally:
+            self._is_read = False
+        if hand is not None:
+            self._delivered(hand.fetched.partition)
+        return hand
+
+    async def _next_delivery(self, seconds: float | None) -> Hand | None:
+        self.settle()
+        deadline = None if seconds is None else self._clock.seconds() + seconds
+        while not self.closed:
+            self.watcher.polled()
+            hand = self._ready_delivery()
+            if hand is not None:
+                return hand
+            fetched = await self._wait(deadline)
+            if fetched is None:
+                return None
+            hand = self._open(fetched)
+            if hand is not None:
+                return hand
+        return None
+
+    def next_ready_delivery(self, but: Iterable[TopicPartition]) -> Hand | None:
+        """
+        The next batch that can be delivered without waiting, in addition to the last one.
+
+        :param but: partitions to skip if they only have the rest of a batch.
+        :raises ApiError: the error of the partition whose turn it is.
+        """
+        hand = self._ready_delivery(but)
+        if hand is not None:
+            self._delivered(hand.fetched.partition)
+        return hand
+
+    def _ready_delivery(self, but: Iterable[TopicPartition] = ()) -> Hand | None:
+        if self._open_batches:
+            paused = self._fetcher.paused()
+            for partition, hand in self._open_batches.items():
+                if partition not in but and partition not in paused and not hand.is_over:
+                    return hand
+        while not self.closed:
+            fetched = self._fetcher.take()
+            if fetched is None:
+                return None
+            found = self._open(fetched)
+            if found is not None:
+                return found
+        return None
+
+    def settle(self) -> None:
+        """Mark all delivered records as processed."""
+        for partition, hand in list(self._open_batches.items()):
+            hand.settle()
+            if hand.is_over:
+                del self._open_batches[partition]
+        self.stop_waiting()
+
+    def when_done(self, partitions: Iterable[TopicPartition], seconds: float) -> Deferred[None]:
+        """
+        Fires when the application has processed the delivered records of partitions: when it asks for more, or gives
+        them up.
+
+        :param seconds: the most to wait.
+        """
+        hands = [self._open_batches[each] for each in partitions if each in self._open_batches]
+        if self.closed or self.leaving or all(each.done >= each.position for each in hands):
+            return succeed(None)
+        # A loop over records iterates over a batch without calling here: make it come back for the next record.
+        self.stop()
+        waiting: Deferred[None] = Deferred()
+        self._processing.append(waiting)
+        timer = self._clock.callLater(seconds, waiting.cancel)
+
+        def ended(_: object) -> None:
+            if waiting in self._processing:
+                self._processing.remove(waiting)
+            if timer.active():
+                timer.cancel()
+
+        return waiting.addBoth(ended)
+
+    def stop_waiting(self) -> None:
+        """Fire the Deferreds of :meth:`when_done`."""
+        processing, self._processing = self._processing, []
+        for each in processing:
+            each.callback(None)
+
+    def stop(self) -> None:
+        """Make a loop over records come back for the next record."""
+        self._rest = iter(())
+
+    def let_go(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop the batches of these partitions."""
+        for each in partitions:
+            hand = self._open_batches.pop(each, None)
+            if hand is not None and hand.rest is self._rest:
+                self.stop()
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """
+        The offset of the next record to deliver; None while it is being looked up.
+
+        :raises KeyError: the partition is not assigned.
+        """
+        hand = self._open_batches.get(partition)
+        return self._fetcher.position(partition) if hand is None else hand.position
+
+    def offsets(self, done: bool) -> dict[TopicPartition, CommittedOffset]:
+        """
+        The offsets to commit.
+
+        :param done: those after processed records, not after delivered ones.
+        """
+        found = {}
+        for each in self._fetcher.assignment:
+            hand = self._open_batches.get(each)
+            if hand is not None:
+                found[each] = CommittedOffset(hand.done if done else hand.position, hand.fetched.epoch)
+            else:
+                position = self._fetcher.position(each)
+                if position is not None and position >= 0:
+                    found[each] = CommittedOffset(position, self._fetcher.epoch(each))
+        return found
+
+    def _open(self, fetched: Fetched) -> Hand | None:
+        hand = deserialize_batch(fetched, self._key, self._value)
+        if hand.is_over:
+            # Only transaction markers or compacted offsets: the position advanced without records.
+            return None
+        if self._interceptors and hand.fetched.records:
+            self._interceptors.on_consume(hand.fetched.records)
+        before = self._open_batches.get(fetched.partition)
+        if before is not None:
+            hand.floor = before.done
+        self._open_batches[fetched.partition] = hand
+        return hand
+
+    async def _wait(self, deadline: float | None) -> Fetched | None:
+        """Wait for the fetcher; None if the time is up or the consumer was closed."""
+        self.watcher.check()
+        waiting = self.watcher.waiting(self._fetcher.poll())
+        timer = None
+        if deadline is not None:
+            timer = self._clock.callLater(max(0.0, deadline - self._clock.seconds()), waiting.cancel)
+        try:
+            return await waiting
+        except (CancelledError, LogbusError) as e:
+            is_late = timer is not None and not timer.active() and isinstance(e, CancelledError)
+            if self.closed or is_late:
+                return None
+            raise
+        finally:
+            if timer is not None and timer.active():
+                timer.cancel()
+
+
+class Batches(Generic[K, V]):
+    """A consumer's batches, as an asynchronous iterator of :class:`~logbus.client.consumer.consumer_record.Fetched`."""
+
+    def __init__(self, handout: RecordPoller[K, V]) -> None:
+        self._record_poller = handout
+
+    def __aiter__(self) -> Batches[K, V]:
+        return self
+
+    async def __anext__(self) -> Fetched[K, V]:
+        hand = await self._record_poller.next_delivery()
+        if hand is None:
+            raise StopAsyncIteration
+        records = hand.take(hand.left)
+        if not records and hand.error is not None:
+            raise hand.error
+        return hand.fetched._replace(records=records)

@@ -1,0 +1,328 @@
+"""
+What the shells of both protocols have in common: the listener is told, the consumer's polls are watched, offsets are
+committed.
+
+A shell hands what happens to its machine, and does what that says. Nothing is ever waited for inside the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.membership.actions import Action, Failed, Left, ListenerEvent, Tell
+from logbus.client.membership.group_coordinator_client import GroupCoordinatorClient
+from logbus.client.membership.group_offsets import GroupOffsets
+from logbus.client.membership.interface import CommitFailed, GroupListener, GroupMetadata, GroupOptions
+from logbus.client.membership.missing_topics import MissingTopics
+from logbus.client.membership.offset_requests import MOVED_ON, refused
+from logbus.client.membership.subscription import Subscription
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+
+LEAVING_TAKES = 5.0
+"""Seconds after which one who leaves does not wait for the coordinator any more: its session will end."""
+
+_PASSING = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
+
+
+class MemberStateMachine(Protocol):
+    """What the machines of both protocols have in common."""
+
+    owned: frozenset[TopicPartition]
+    paused: bool
+
+    def begin(self) -> list[Action]: ...
+    def late(self) -> list[Action]: ...
+    def stop(self, *, leave: bool) -> list[Action]: ...
+    def told(self) -> list[Action]: ...
+
+
+class BaseMembership:
+    """
+    :param listener: is told, one thing after another.
+    """
+
+    _log = Logger()
+    _machine: MemberStateMachine
+
+    def __init__(self, cluster: Cluster, options: GroupOptions, listener: GroupListener) -> None:
+        self.options = options
+        self._cluster = cluster
+        self._clock = cluster.reactor
+        self._listener = listener
+        self._coordinator = GroupCoordinatorClient(cluster, options.group_id)
+        self._offsets = GroupOffsets(cluster, options.group_id, options.request_timeout)
+        self._subscription: Subscription | None = None
+        self._missing = MissingTopics(cluster, options.group_id)
+        self._tasks: set[Deferred[None]] = set()
+        self._stopping: list[Deferred[None]] = []
+        self._settling: list[Deferred[None]] = []
+        self._polled_at = 0.0
+        self._poll_watch: IDelayedCall | None = None
+        self._closed = False
+        self._last_metadata = GroupMetadata(options.group_id, 0, group_instance_id=options.group_instance_id)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that the listener has."""
+        return self._machine.owned
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who we are now."""
+        raise NotImplementedError
+
+    @property
+    def last_metadata(self) -> GroupMetadata:
+        """Who we are, or were last."""
+        self._remember()
+        return self._last_metadata
+
+    def polled(self) -> None:
+        """The application is alive."""
+        self._polled_at = self._clock.seconds()
+        if self._machine.paused and not self._closed:
+            self._begin()
+
+    def unsubscribe(self) -> Deferred[None]:
+        """Give up everything and leave."""
+        return self._stop(self._leaves(None))
+
+    def close(self, *, leave: bool | None = None) -> Deferred[None]:
+        """End."""
+        self._closed = True
+        return self._stop(self._leaves(leave))
+
+    def rejoin(self, reason: str) -> None:
+        """Have the group rebalance."""
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
+        """What the group committed for partitions."""
+        return self._offsets.fetch(partitions, require_stable=self.options.require_stable)
+
+    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Deferred[None]:
+        """Commit as the member one is now."""
+        return Deferred.fromCoroutine(self._commit(dict(offsets)))
+
+    # What protocols do each in their way.
+
+    def _do(self, actions: Sequence[Action]) -> None:
+        raise NotImplementedError
+
+    def _is_settled(self) -> bool:
+        """Whether it is known who we are."""
+        raise NotImplementedError
+
+    def _rest(self) -> None:
+        """Stop whatever goes on: the membership has ended."""
+        raise NotImplementedError
+
+    def _leaves(self, leave: bool | None) -> bool:
+        return self.options.group_instance_id is None if leave is None else leave
+
+    # How it works.
+
+    def _remember(self) -> None:
+        """Keep who we are, for when we are nobody."""
+        metadata = self.metadata
+        if metadata.is_member:
+            self._last_metadata = metadata
+
+    def _begin(self) -> None:
+        self._polled_at = self._clock.seconds()
+        self._watch_polls()
+        self._do(self._machine.begin())
+
+    def _stop(self, leave: bool) -> Deferred[None]:
+        self._subscription = None
+        self._missing.stop()
+        ended: Deferred[None] = Deferred()
+        self._stopping.append(ended)
+        self._do(self._machine.stop(leave=leave))
+        return ended
+
+    def _do_common(self, action: Action) -> None:
+        if isinstance(action, Tell):
+            self._start(self._tell(action))
+        elif isinstance(action, Failed):
+            self._missing.stop()
+            self._log.error("{error}", error=action.error)
+            self._ended()
+            self._start(self._call(self._listener.on_failed, action.error))
+        elif isinstance(action, Left):
+            self._ended()
+
+    def _ended(self) -> None:
+        self._rest()
+        if self._poll_watch is not None and self._poll_watch.active():
+            self._poll_watch.cancel()
+        self._poll_watch = None
+        stopping, self._stopping = self._stopping, []
+        for each in stopping:
+            if not each.called:
+                each.callback(None)
+
+    async def _tell(self, action: Tell) -> None:
+        method = {
+            ListenerEvent.ASSIGNED: self._listener.on_assigned,
+            ListenerEvent.REVOKED: self._listener.on_revoked,
+            ListenerEvent.LOST: self._listener.on_lost,
+        }[action.what]
+        names = ", ".join(str(each) for each in sorted(action.partitions)[:10])
+        self._log.info(
+            "group {group}: {count} partitions {what}: {names}",
+            group=self.options.group_id,
+            count=len(action.partitions),
+            what=action.what.value,
+            names=names,
+        )
+        await self._call(method, action.partitions)
+        self._do(self._machine.told())
+
+    async def _call(self, method: Any, argument: Any) -> None:
+        try:
+            waiting = method(argument)
+            if waiting is not None:
+                await waiting
+        except (Exception, CancelledError):
+            self._log.failure("a listener of group {group} failed", group=self.options.group_id)
+
+    async def _farewell(self, send: Callable[[], Coroutine[Deferred[Any], Any, int]]) -> None:
+        """Tell the coordinator that one leaves: tried twice, and not for long, for nobody wants to wait for it."""
+
+        async def say() -> None:
+            for _ in range(2):
+                try:
+                    code = await send()
+                except LogbusError as e:
+                    self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
+                    continue
+                self._coordinator.noticed(code)
+                if not code:
+                    return
+
+        try:
+            await Deferred.fromCoroutine(say()).addTimeout(LEAVING_TAKES, self._clock)
+        except Exception as e:
+            self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
+
+    def _watch_polls(self) -> None:
+        if self._poll_watch is not None and self._poll_watch.active():
+            return
+
+        def look() -> None:
+            left = self._polled_at + self.options.max_poll_interval - self._clock.seconds()
+            if left > 0:
+                self._poll_watch = self._clock.callLater(left, look)
+                return
+            self._poll_watch = None
+            self._log.warn(
+                "group {group}: the consumer asked for no records for {seconds:g} s, and leaves until it does: "
+                "process fewer at a time, or raise max_poll_interval",
+                group=self.options.group_id,
+                seconds=self.options.max_poll_interval,
+            )
+            self._do(self._machine.late())
+
+        self._poll_watch = self._clock.callLater(self.options.max_poll_interval, look)
+
+    # Committing.
+
+    async def _commit(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
+        deadline = self._clock.seconds() + self.options.request_timeout
+        attempt = 0
+        lost: dict[TopicPartition, ApiError] = {}
+        while offsets:
+            if attempt or not self.metadata.is_member:
+                await self._settled(deadline)
+            member = self.metadata
+            # The coordinator does not know whose partitions are whose: another member's offset must not be put back.
+            gone = [each for each in offsets if not member.is_member or each not in self.assignment]
+            if gone:
+                lost |= self.not_ours(gone)
+                offsets = {each: at for each, at in offsets.items() if each not in lost}
+                continue
+            try:
+                await self._offsets.commit(offsets, member)
+                break
+            except CommitFailed as e:
+                if not self._may_commit_later(e, member) or self._clock.seconds() >= deadline:
+                    lost |= e.errors
+                    break
+                offsets = {each: offsets[each] for each in e.errors}
+            attempt += 1
+            await deferLater(self._clock, self._cluster.backoff.before(attempt))
+        failure = refused(self.last_metadata, lost)
+        if failure is not None:
+            raise failure
+
+    def not_ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
+        """Why offsets of partitions cannot be committed that were given up, or never assigned."""
+        if not self._is_settled():
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+        else:
+            code = ErrorCode.ILLEGAL_GENERATION if self.metadata.is_member else ErrorCode.UNKNOWN_MEMBER_ID
+        return {each: ApiError(code) for each in partitions}
+
+    def _may_commit_later(self, error: CommitFailed, member: GroupMetadata) -> bool:
+        """Whether the refusal may only mean that a rebalance went on meanwhile, and the partitions remained ours."""
+        if error.code not in MOVED_ON:
+            return False
+        return error.code in _PASSING or self.metadata != member or not self._is_settled()
+
+    def _settled(self, deadline: float) -> Deferred[None]:
+        """Fires when it is known who we are, or at a time (the reactor's)."""
+        if self._is_settled():
+            return succeed(None)
+        waiting: Deferred[None] = Deferred()
+        self._settling.append(waiting)
+
+        def give_up() -> None:
+            if waiting in self._settling:
+                self._settling.remove(waiting)
+                waiting.callback(None)
+
+        timer = self._clock.callLater(max(0.0, deadline - self._clock.seconds()), give_up)
+
+        def done(result: Any) -> Any:
+            if waiting in self._settling:
+                self._settling.remove(waiting)
+            if timer.active():
+                timer.cancel()
+            return result
+
+        return waiting.addBoth(done)
+
+    def _settle(self) -> None:
+        if self._is_settled() and self._settling:
+            settling, self._settling = self._settling, []
+            for each in settling:
+                if not each.called:
+                    each.callback(None)
+
+    def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> Deferred[None]:
+        """Let something go on by itself; what fails there is a mistake here, and told to the log."""
+        task = Deferred.fromCoroutine(coroutine)
+        self._tasks.add(task)
+
+        def ended(result: object) -> None:
+            self._tasks.discard(task)
+            if isinstance(result, Failure) and not result.check(CancelledError):
+                self._log.failure("group {group}", failure=result, group=self.options.group_id)
+
+        task.addBoth(ended)
+        return task
+
+
+def code_of(error: LogbusError) -> ErrorCode:
+    """The code that an error in reaching the coordinator counts as."""
+    return error.code if isinstance(error, ApiError) else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,0 +1,312 @@
+"""
+A member of the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, sent as
+:mod:`~logbus.client.membership.classic_state_machine` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import deferLater
+
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.membership.actions import Action
+from logbus.client.membership.assignors import ASSIGNORS, are_cooperative, assignors_by_name
+from logbus.client.membership.base_membership import BaseMembership, code_of
+from logbus.client.membership.classic_codec import (
+    MemberSubscription,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
+from logbus.client.membership.classic_state_machine import ClassicStateMachine
+from logbus.client.membership.classic_states import NO_GENERATION, ClassicMemberState, Join, Leave, Sync
+from logbus.client.membership.interface import GroupListener, GroupMetadata, GroupOptions
+from logbus.client.membership.subscription import Subscription
+from logbus.client.membership.topic_watch import TopicWatch
+from logbus.client.retry import api_error
+from logbus.errors import ErrorCode, LogbusError
+from logbus.model import TopicPartition
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
+from logbus.wire.messages.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+
+_LEAVE_GROUP, _SEVERAL_LEAVE = 13, 3
+_BEYOND_REBALANCE = 5.0
+"""Seconds that an answer may take longer than the coordinator waits for members."""
+
+
+class ClassicMembership(BaseMembership):
+    """
+    See :class:`~logbus.client.membership.Membership`.
+
+    :raise ConfigError: an assignor is not known.
+    """
+
+    def __init__(self, cluster: Cluster, options: GroupOptions, listener: GroupListener) -> None:
+        super().__init__(cluster, options, listener)
+        self._assignors = assignors_by_name(options.assignors)
+        self._machine: ClassicStateMachine = ClassicStateMachine(
+            options.group_id, are_cooperative(self._assignors), options.group_instance_id
+        )
+        # JoinGroup waits for others, and answers come in order: it has a connection of its own.
+        self._lane = cluster.lane("join")
+        self._joining: tuple[int, Deferred[None]] | None = None
+        self._joined = JoinGroupResponse()
+        self._had: tuple[frozenset[TopicPartition], int] = (frozenset(), NO_GENERATION)
+        self._attempt = 0
+        self._beat: IDelayedCall | None = None
+        self._beating = False
+        self._watch = TopicWatch(cluster, options.metadata_max_age, lambda: self._start(self._look()))
+
+    @property
+    def state(self) -> str:
+        """One of the names of :class:`~logbus.client.membership.classic_state_machine.ClassicMemberState`."""
+        return self._machine.phase.value
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who we are now."""
+        member = self._machine
+        if member.generation == NO_GENERATION:
+            return GroupMetadata(self.options.group_id, group_instance_id=self.options.group_instance_id)
+        return GroupMetadata(self.options.group_id, member.generation, member.member_id, self.options.group_instance_id)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """
+        Want this from now on.
+
+        :raise ConfigError: the pattern is no regular expression.
+        """
+        subscription.among([])
+        if self._closed or (
+            subscription == self._subscription and self._machine.phase is not ClassicMemberState.UNJOINED
+        ):
+            return
+        self._subscription = subscription
+        self._missing.watch(subscription)
+        if subscription.pattern is None:
+            self._machine.topics = frozenset(subscription.topics)
+        if self._machine.phase in (ClassicMemberState.UNJOINED, ClassicMemberState.LEAVING) or self._stopping:
+            self._begin()
+        else:
+            self._do(self._machine.rejoin())
+
+    def rejoin(self, reason: str) -> None:
+        """Have the group rebalance."""
+        if self._machine.phase is ClassicMemberState.STABLE:
+            self._log.info("group {group}: joining again: {reason}", group=self.options.group_id, reason=reason)
+        self._do(self._machine.rejoin())
+
+    # What the machine says.
+
+    def _do(self, actions: Sequence[Action]) -> None:
+        self._remember()
+        for action in actions:
+            if isinstance(action, Join):
+                self._request(self._join, self._machine.turn, action.wait)
+            elif isinstance(action, Sync):
+                self._request(self._sync, self._machine.turn)
+            elif isinstance(action, Leave):
+                self._start(self._leave(action))
+            else:
+                self._do_common(action)
+        if self._joining is not None and self._joining[0] != self._machine.turn:
+            (_, task), self._joining = self._joining, None
+            task.cancel()
+            self._cluster.hang_up(self._lane)
+        if self._machine.beats and self._beat is None and not self._beating:
+            self._beat = self._clock.callLater(self.options.heartbeat_interval, self._send_heartbeat)
+        self._settle()
+
+    def _is_settled(self) -> bool:
+        return self._machine.phase not in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING)
+
+    def _rest(self) -> None:
+        if self._beat is not None and self._beat.active():
+            self._beat.cancel()
+        self._beat = None
+        self._watch.stop()
+        self._cluster.hang_up(self._lane)
+
+    def _request(self, send: Any, turn: int, *arguments: Any) -> None:
+        """Have a request sent and its answer taken in, as long as the machine's turn lasts."""
+
+        async def ask() -> None:
+            try:
+                answer = await send(*arguments)
+            except LogbusError as e:
+                self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
+                code = code_of(e)
+                self._coordinator.noticed(code)
+                answer = lambda: self._machine.refused(code)  # noqa: E731
+            except CancelledError:
+                raise
+            except Exception:
+                self._log.failure("group {group}: joining failed", group=self.options.group_id)
+                answer = lambda: self._machine.refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # noqa: E731
+            if turn == self._machine.turn:
+                self._joining = None
+                self._do(answer())
+
+        task = self._start(ask())
+        if not task.called:
+            self._joining = (turn, task)
+
+    # JoinGroup and SyncGroup.
+
+    async def _join(self, wait: bool) -> Any:
+        if wait:
+            self._attempt += 1
+            await deferLater(self._clock, self._cluster.backoff.before(self._attempt))
+        member = self._machine
+        member.topics = frozenset(await self._watch.wanted(self._subscription or Subscription()))
+        request = JoinGroupRequest(
+            group_id=self.options.group_id,
+            session_timeout_ms=int(self.options.session_timeout * 1000),
+            rebalance_timeout_ms=int(self.options.max_poll_interval * 1000),
+            member_id=member.member_id,
+            group_instance_id=self.options.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(name=each.name, metadata=write_subscription(self._subscription_for(each.name)))
+                for each in self._assignors
+            ],
+        )
+        response: JoinGroupResponse = await self._coordinator.ask(request, lane=self._lane, seconds=self._patience())
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED and response.member_id != request.member_id:
+            return lambda: member.given_id(response.member_id)
+        if response.error_code:
+            raise api_error(response.error_code, f"group {self.options.group_id!r}")
+        if response.protocol_name not in {each.name for each in self._assignors}:
+            what = f"group {self.options.group_id!r}: assignor {response.protocol_name!r} was never offered"
+            raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what)
+        self._joined = response
+        return lambda: member.joined(response.member_id, response.generation_id)
+
+    def _subscription_for(self, assignor: str) -> MemberSubscription:
+        member = self._machine
+        had, generation = self._had
+        return MemberSubscription(
+            topics=tuple(sorted(member.topics)),
+            owned=tuple(sorted(member.owned)),
+            generation=member.generation,
+            rack=self.options.client_rack,
+            user_data=ASSIGNORS[assignor].user_data(had, generation),
+        )
+
+    async def _sync(self) -> Any:
+        member, joined = self._machine, self._joined
+        self._watch.counts = {}
+        assignments = []
+        if joined.leader == member.member_id:
+            subscriptions = {
+                each.member_id: read_subscription(bytes(each.metadata), each.group_instance_id)
+                for each in joined.members
+            }
+            counts = await self._watch.count(topic for each in subscriptions.values() for topic in each.topics)
+            self._watch.counts = counts
+            is_somewhere = any(each.rack for each in subscriptions.values())
+            self._watch.racks = self._watch.find_racks(counts) if is_somewhere else {}
+            if not joined.skip_assignment:
+                assignor = ASSIGNORS[joined.protocol_name or ""]
+                assignments = [
+                    SyncGroupRequestAssignment(member_id=each, assignment=write_assignment(partitions))
+                    for each, partitions in assignor.assign(counts, subscriptions, self._watch.racks).items()
+                ]
+        request = SyncGroupRequest(
+            group_id=self.options.group_id,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=self.options.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=assignments,
+        )
+        response = await self._coordinator.ask(request, lane=self._lane, seconds=self._patience())
+        if response.error_code:
+            raise api_error(response.error_code, f"group {self.options.group_id!r}")
+        assigned = read_assignment(bytes(response.assignment))
+        self._attempt = 0
+        self._had = (assigned, member.generation)
+        self._watch.schedule_check()
+        return lambda: member.synced(assigned)
+
+    def _patience(self) -> float:
+        return max(self._cluster.timeout, self.options.max_poll_interval + _BEYOND_REBALANCE)
+
+    async def _look(self) -> None:
+        """See whether there are new topics or partitions."""
+        member = self._machine
+        try:
+            if member.phase is ClassicMemberState.STABLE and self._subscription is not None:
+                change = await self._watch.change(self._subscription, member.topics)
+                if change is not None:
+                    self.rejoin(change)
+        except LogbusError as e:
+            self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
+        if member.phase is not ClassicMemberState.UNJOINED:
+            self._watch.schedule_check()
+
+    # Heartbeat and LeaveGroup.
+
+    def _send_heartbeat(self) -> None:
+        self._beat = None
+        if self._machine.beats:
+            self._beating = True
+            self._start(self._heartbeat_now())
+
+    async def _heartbeat_now(self) -> None:
+        sent = self.metadata
+        request = HeartbeatRequest(
+            group_id=sent.group_id,
+            generation_id=sent.generation,
+            member_id=sent.member_id,
+            group_instance_id=sent.group_instance_id,
+        )
+        wait = self.options.heartbeat_interval
+        failed: ErrorCode | None = None
+        try:
+            seconds = min(self._cluster.timeout, self.options.session_timeout)
+            code = (await self._coordinator.ask(request, seconds=seconds)).error_code
+            if code:
+                raise api_error(code, f"group {sent.group_id!r}")
+        except LogbusError as e:
+            failed = code_of(e)
+            self._coordinator.noticed(failed)
+            wait = min(wait, self._cluster.backoff.most)
+        finally:
+            self._beating = False
+        if self._machine.beats:
+            self._beat = self._clock.callLater(wait, self._send_heartbeat)
+        # One of a generation before says nothing about this one.
+        if failed is not None and self.metadata == sent:
+            self._do(self._machine.heartbeat_answered(failed))
+
+    async def _leave(self, action: Leave) -> None:
+        instance = self.options.group_instance_id
+        identity = MemberIdentity(member_id=action.member_id, group_instance_id=instance, reason=action.reason)
+
+        async def ask() -> int:
+            channel = await self._coordinator.channel()
+            request = LeaveGroupRequest(group_id=self.options.group_id, members=[identity])
+            if channel.version(_LEAVE_GROUP) < _SEVERAL_LEAVE:
+                request = LeaveGroupRequest(group_id=self.options.group_id, member_id=action.member_id)
+            code: int = (await self._coordinator.ask(request)).error_code
+            return code
+
+        await self._farewell(ask)
+        if self._machine.phase is ClassicMemberState.LEAVING:
+            self._do(self._machine.left())

@@ -1,0 +1,266 @@
+"""
+A member of the consumer protocol: ConsumerGroupHeartbeat, sent as
+:mod:`~logbus.client.membership.consumer_state_machine` says.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import deferLater
+
+from logbus.client.cluster.cluster import Cluster, TopicMetadata
+from logbus.client.membership.actions import Action
+from logbus.client.membership.base_membership import BaseMembership, code_of
+from logbus.client.membership.consumer_state_machine import (
+    ConsumerMemberState,
+    ConsumerStateMachine,
+    HeartbeatFields,
+    SendHeartbeat,
+    SendLeaveHeartbeat,
+)
+from logbus.client.membership.interface import GroupListener, GroupMetadata, GroupOptions
+from logbus.client.membership.subscription import Subscription
+from logbus.client.retry import api_error
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.model import TopicPartition
+from logbus.wire.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatTopicPartitions,
+)
+
+_HEARTBEAT = 68
+_MEMBER_MAKES_ID = 1
+_OFTEN, _SELDOM = 0.05, 300.0
+"""Seconds between heartbeats: brokers say how many, within reason."""
+"""The version from which members make their own ids, and subscribe by expressions (KIP-1082)."""
+_FIRST_INTERVAL = 5.0
+"""Seconds between heartbeats until the coordinator has said its own."""
+
+
+class ConsumerMembership(BaseMembership):
+    """
+    See :class:`~logbus.client.membership.Membership`.
+
+    :param new_id: makes the member's id.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: GroupOptions,
+        listener: GroupListener,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        super().__init__(cluster, options, listener)
+        self._machine: ConsumerStateMachine = ConsumerStateMachine(
+            options.group_id, new_id(), options.group_instance_id
+        )
+        self._interval = _FIRST_INTERVAL
+        self._attempt = 0
+        self._beat: IDelayedCall | None = None
+        self._beating = False
+        self._beat_again = False
+        self._names: dict[bytes, str] = {}
+        self._resolving = 0
+
+    @property
+    def state(self) -> str:
+        """One of the names of :class:`~logbus.client.membership.consumer_state_machine.ConsumerMemberState`."""
+        return self._machine.phase.value
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who we are now."""
+        member = self._machine
+        if member.epoch <= 0:
+            return GroupMetadata(self.options.group_id, group_instance_id=self.options.group_instance_id)
+        return GroupMetadata(self.options.group_id, member.epoch, member.member_id, self.options.group_instance_id)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Want this from now on."""
+        if self._closed:
+            return
+        self._subscription = subscription
+        self._missing.watch(subscription)
+        actions = self._machine.want(subscription)
+        if self._machine.phase in (ConsumerMemberState.UNJOINED, ConsumerMemberState.LEAVING) or self._stopping:
+            self._begin()
+        else:
+            self._do(actions)
+
+    # What the machine says.
+
+    def _do(self, actions: Sequence[Action]) -> None:
+        self._remember()
+        for action in actions:
+            if isinstance(action, SendHeartbeat):
+                self._schedule_heartbeat_soon()
+            elif isinstance(action, SendLeaveHeartbeat):
+                self._start(self._depart(action))
+            else:
+                self._do_common(action)
+        self._settle()
+
+    def _is_settled(self) -> bool:
+        return self._machine.phase is not ConsumerMemberState.JOINING
+
+    def _rest(self) -> None:
+        self._stop_timer()
+        self._resolving += 1
+
+    # Heartbeats.
+
+    def _stop_timer(self) -> None:
+        if self._beat is not None and self._beat.active():
+            self._beat.cancel()
+        self._beat = None
+
+    def _schedule_heartbeat_soon(self) -> None:
+        if self._attempt and not self._beating:
+            # A coordinator that refuses everything is not asked at once each time.
+            self._schedule_heartbeat(self._cluster.backoff.before(self._attempt))
+        else:
+            self._heartbeat_at_once()
+
+    def _heartbeat_at_once(self) -> None:
+        if self._beating:
+            self._beat_again = True
+        elif self._machine.beats:
+            self._stop_timer()
+            self._beating = True
+            self._start(self._heartbeat_now())
+
+    def _schedule_heartbeat(self, seconds: float) -> None:
+        self._stop_timer()
+        if self._beat_again:
+            seconds = 0
+        self._beat_again = False
+        if self._machine.beats:
+            self._beat = self._clock.callLater(seconds, self._heartbeat_at_once)
+
+    async def _heartbeat_now(self) -> None:
+        member = self._machine
+        turn, report = member.turn, member.report()
+        wait = self._interval
+        actions: Callable[[], Sequence[Action]] = list
+        try:
+            response = await self._send(report)
+            if response.error_code:
+                raise api_error(response.error_code, f"group {self.options.group_id!r}", response.error_message)
+            self._attempt = 0
+            wait = self._interval = min(max(response.heartbeat_interval_ms / 1000, _OFTEN), _SELDOM)
+            actions = lambda: self._take(report, response)  # noqa: E731
+        except LogbusError as e:
+            self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
+            code, said = code_of(e), str(e)
+            if not isinstance(e, ApiError):
+                member.unheard()
+            self._coordinator.noticed(code)
+            self._attempt += 1
+            wait = min(wait, self._cluster.backoff.before(self._attempt))
+            actions = lambda: member.refused(code, said)  # noqa: E731
+        finally:
+            self._beating = False
+        if turn == member.turn:
+            self._do(actions())
+        if not self._beating:
+            self._schedule_heartbeat(wait)
+
+    async def _send(self, report: HeartbeatFields) -> ConsumerGroupHeartbeatResponse:
+        member, options = self._machine, self.options
+        version = (await self._coordinator.channel()).version(_HEARTBEAT)
+        subscription, joins = report.subscription, report.joins
+        if version < _MEMBER_MAKES_ID and subscription is not None and subscription.pattern is not None:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker knows no subscriptions by expressions")
+        topics: list[str] | None = None
+        pattern: str | None = None
+        is_full = subscription is not None and report.owned is not None
+        if subscription is not None:
+            # Empty takes back what was said before.
+            topics, pattern = list(subscription.topics), subscription.pattern or (None if joins else "")
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=options.group_id,
+            member_id="" if joins and version < _MEMBER_MAKES_ID else member.member_id,
+            member_epoch=report.epoch,
+            instance_id=options.group_instance_id,
+            rack_id=options.client_rack if joins else None,
+            rebalance_timeout_ms=int(options.max_poll_interval * 1000) if is_full else -1,
+            subscribed_topic_names=topics,
+            subscribed_topic_regex=pattern if version >= _MEMBER_MAKES_ID else None,
+            server_assignor=options.group_remote_assignor if joins else None,
+            topic_partitions=None if report.owned is None else self._by_id(report.owned),
+        )
+        response: ConsumerGroupHeartbeatResponse = await self._coordinator.ask(request, highest=version)
+        return response
+
+    def _take(self, report: HeartbeatFields, response: ConsumerGroupHeartbeatResponse) -> list[Action]:
+        actions = self._machine.confirmed(report, response.member_id, response.member_epoch)
+        if response.assignment is not None:
+            self._resolving += 1
+            wanted = {each.topic_id: list(each.partitions) for each in response.assignment.topic_partitions}
+            self._start(self._resolve(wanted, self._resolving))
+        return actions
+
+    # Topics are named by their ids here.
+
+    def _by_id(self, partitions: Iterable[TopicPartition]) -> list[HeartbeatTopicPartitions]:
+        ids = {name: topic_id for topic_id, name in self._names.items()}
+        found: dict[bytes, list[int]] = {}
+        for topic, number in sorted(partitions):
+            found.setdefault(ids[topic], []).append(number)
+        return [HeartbeatTopicPartitions(topic_id=each, partitions=numbers) for each, numbers in found.items()]
+
+    async def _resolve(self, wanted: dict[bytes, list[int]], turn: int) -> None:
+        """Find the names of topics, and tell the machine what it is to have, as far as they are known."""
+        attempt = 0
+        while True:
+            missing = wanted.keys() - self._names.keys()
+            if missing:
+                try:
+                    for each in await self._topics():
+                        self._names[each.topic_id.bytes] = each.name
+                except LogbusError as e:
+                    self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
+            if turn != self._resolving:
+                return
+            known = frozenset(
+                TopicPartition(self._names[topic_id], number)
+                for topic_id, numbers in wanted.items()
+                if topic_id in self._names
+                for number in numbers
+            )
+            self._do(self._machine.target(known))
+            if wanted.keys() <= self._names.keys() or turn != self._resolving:
+                return
+            attempt += 1
+            await deferLater(self._clock, self._cluster.backoff.before(attempt))
+
+    async def _topics(self) -> Sequence[TopicMetadata]:
+        subscription = self._machine.subscription
+        if subscription.pattern is not None:
+            return await self._cluster.topics()
+        await self._cluster.refresh_topics(subscription.topics)
+        known = [self._cluster.known(each) for each in subscription.topics]
+        return [each for each in known if each is not None]
+
+    # Leaving.
+
+    async def _depart(self, action: SendLeaveHeartbeat) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.options.group_id,
+            member_id=action.member_id,
+            member_epoch=action.epoch,
+            instance_id=self.options.group_instance_id,
+        )
+
+        async def ask() -> int:
+            code: int = (await self._coordinator.ask(request)).error_code
+            return code
+
+        await self._farewell(ask)
+        if self._machine.phase is ConsumerMemberState.LEAVING:
+            self._do(self._machine.left())

@@ -1,0 +1,80 @@
+"""One group's coordinator: looked for once, and anew when it proves to be another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from logbus.client.cluster.cluster import Cluster, Node
+from logbus.client.cluster.coordinators import Coordinators
+from logbus.client.retry import Unreachable
+from logbus.errors import ApiError, ErrorCode
+from logbus.net.channel import Channel, Disconnected
+from logbus.wire.connection import api_key_of
+
+ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""What a broker says that does not coordinate the group (any more)."""
+
+
+class GroupCoordinatorClient:
+    """
+    Cheap to have several of: what one finds out the others find out, too, by asking.
+    """
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._node: Node | None = None
+
+    def forget(self) -> None:
+        """It proved to be another, or cannot be reached."""
+        self._node = None
+
+    def noticed(self, code: int) -> None:
+        """Take a response's error code into account."""
+        if code in ELSEWHERE:
+            self.forget()
+
+    async def channel(self, lane: str = "") -> Channel:
+        """
+        A connection to it.
+
+        :param lane: see :meth:`Cluster.channel`.
+        :raise ApiError: there is none now, or one may not know.
+        :raise LogbusError: it cannot be reached, nor perhaps anybody.
+        """
+        if self._node is None:
+            found = (await Coordinators(self._cluster, 0).find([self._group_id]))[self._group_id]
+            if isinstance(found, ApiError):
+                raise found
+            self._node = found
+        node_id = self._node.node_id
+        try:
+            if node_id not in self._cluster.nodes:
+                await self._cluster.refresh()
+            return await self._cluster.channel(node_id, lane)
+        except Unreachable:
+            self.forget()
+            raise
+
+    async def ask(
+        self, message: Any, *, highest: int | None = None, lane: str = "", seconds: float | None = None
+    ) -> Any:
+        """
+        Send it a request; the response, whatever error codes are in it.
+
+        :param highest: the highest version to use.
+        :param seconds: to wait for the answer; default: the connection's.
+        :raise LogbusError: as :meth:`channel`, or the connection was lost.
+        """
+        channel = await self.channel(lane)
+        try:
+            version = None
+            if highest is not None:
+                version = min(highest, channel.version(api_key_of(message)))
+            answer: Deferred[Any] = channel.request(message, version, seconds)
+            return await answer
+        except Disconnected:
+            self.forget()
+            raise

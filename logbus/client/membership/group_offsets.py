@@ -1,0 +1,152 @@
+"""What groups commit, and look up; a consumer may do so without being a member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.task import deferLater
+
+from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.admin.group_requests import COMMITS_A_REQUEST
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.membership.group_coordinator_client import GroupCoordinatorClient
+from logbus.client.membership.interface import GroupMetadata
+from logbus.client.membership.offset_requests import (
+    OffsetResults,
+    commit_request,
+    fetch_request,
+    read_committed,
+    read_fetched,
+    refused,
+)
+from logbus.client.retry import is_retriable
+from logbus.errors import ApiError, LogbusError
+from logbus.model import TopicPartition
+
+_OFFSET_FETCH = 9
+_BY_NAME = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics."""
+
+
+class GroupOffsets:
+    """
+    The committed offsets of a group. Commits are sent one after another: what was committed last holds.
+
+    :param patience: seconds for which something is tried again.
+    :ivar group_id: the group's name.
+    """
+
+    def __init__(self, cluster: Cluster, group_id: str, patience: float = 30.0) -> None:
+        self._cluster = cluster
+        self.group_id = group_id
+        self._patience = patience
+        self._coordinator = GroupCoordinatorClient(cluster, group_id)
+        self._commits = DeferredLock()
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMetadata | None = None
+    ) -> Deferred[None]:
+        """
+        Commit offsets.
+
+        Cancelling the Deferred does not take back what is on its way.
+
+        :param member: who commits; None: nobody, for a group without members.
+        :raise CommitFailed: (in the Deferred) some are not committed; it says which and why.
+        :raise LogbusError: no coordinator could be reached in time.
+        """
+        return Deferred.fromCoroutine(self._commit(dict(offsets), member or GroupMetadata(self.group_id)))
+
+    def fetch(
+        self, partitions: Sequence[TopicPartition], *, require_stable: bool = False
+    ) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
+        """
+        What is committed for partitions; None for nothing.
+
+        :param require_stable: wait for transactions that are open (KIP-447).
+        :raise ApiError: (in the Deferred) the broker refuses, or transactions stay open for ``patience``.
+        """
+        return Deferred.fromCoroutine(self._fetch(list(dict.fromkeys(partitions)), require_stable))
+
+    # How it works.
+
+    async def _commit(self, offsets: dict[TopicPartition, CommittedOffset], member: GroupMetadata) -> None:
+        await self._commits.acquire()
+        try:
+            answers: dict[TopicPartition, ApiError | None] = {}
+            for first in range(0, len(offsets), COMMITS_A_REQUEST):
+                some = list(offsets)[first : first + COMMITS_A_REQUEST]
+                answers |= await self._ask(some, lambda left: self._send_commit(offsets, left, member))
+        finally:
+            self._commits.release()
+        failure = refused(member, {each: answer for each, answer in answers.items() if isinstance(answer, ApiError)})
+        if failure is not None:
+            raise failure
+
+    async def _send_commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], left: Sequence[TopicPartition], member: GroupMetadata
+    ) -> OffsetResults[None]:
+        request = commit_request(member, {each: offsets[each] for each in left})
+        return read_committed(await self._coordinator.ask(request, highest=_BY_NAME))
+
+    async def _fetch(
+        self, partitions: Sequence[TopicPartition], require_stable: bool
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        answers = await self._ask(partitions, lambda left: self._send_fetch(left, require_stable))
+        found: dict[TopicPartition, CommittedOffset | None] = {}
+        for partition, answer in answers.items():
+            if isinstance(answer, ApiError):
+                raise answer
+            found[partition] = answer
+        return found
+
+    async def _send_fetch(
+        self, left: Sequence[TopicPartition], require_stable: bool
+    ) -> OffsetResults[CommittedOffset | None]:
+        channel = await self._coordinator.channel()
+        version = min(channel.version(_OFFSET_FETCH), _BY_NAME)
+        request = fetch_request(self.group_id, left, require_stable, version)
+        return read_fetched(self.group_id, left, await self._coordinator.ask(request, highest=version))
+
+    async def _ask(
+        self, partitions: Sequence[TopicPartition], send: Callable[[Sequence[TopicPartition]], Any]
+    ) -> dict[TopicPartition, Any]:
+        """
+        Ask for each partition, again for those of which the answer may be another later.
+
+        :return: what was asked for, or an error.
+        :raise LogbusError: nothing was answered, all the time.
+        """
+        clock = self._cluster.reactor
+        deadline = clock.seconds() + self._patience
+        answers: dict[TopicPartition, Any] = {}
+        left: Sequence[TopicPartition] = partitions
+        attempt = 0
+        while left:
+            problem: LogbusError | None = None
+            try:
+                found = await send(left)
+                for partition in left:
+                    answers[partition] = found.of(partition)
+                    if isinstance(answers[partition], ApiError):
+                        self._coordinator.noticed(answers[partition].code)
+            except LogbusError as e:
+                if not is_retriable(e):
+                    raise
+                problem = e
+            left = [each for each in left if problem or _is_passing(answers[each])]
+            attempt += 1
+            wait = self._cluster.backoff.before(attempt)
+            if left and clock.seconds() + wait > deadline:
+                if problem is not None:
+                    raise problem
+                break
+            if left:
+                await deferLater(clock, wait)
+        return answers
+
+
+def _is_passing(answer: object) -> bool:
+    return isinstance(answer, ApiError) and is_retriable(answer)

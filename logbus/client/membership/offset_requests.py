@@ -1,0 +1,168 @@
+"""OffsetCommit and OffsetFetch, spelled and read: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
+
+from attrs import field, frozen
+
+from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.membership.interface import CommitFailed, GroupMetadata
+from logbus.client.retry import api_error
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.wire.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+T = TypeVar("T")
+
+_SEVERAL_GROUPS = 8
+"""The version of OffsetFetch from which one request asks for several groups (KIP-709)."""
+_STABLE = 7
+"""The version of OffsetFetch from which one can ask for stable offsets (KIP-447); brokers before know no others."""
+
+MOVED_ON = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+"""What the coordinator says when it does not take commits of this member as it is now."""
+
+
+@frozen
+class OffsetResults(Generic[T]):
+    """
+    What a broker said of partitions.
+
+    :ivar whole: an error of all of them.
+    """
+
+    parts: Mapping[TopicPartition, T | ApiError] = field(factory=dict)
+    whole: ApiError | None = None
+
+    def of(self, partition: TopicPartition) -> T | ApiError:
+        """What it said of one."""
+        if self.whole is not None:
+            return self.whole
+        if partition not in self.parts:
+            left_out = f"{partition}: the broker's answer leaves it out"
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out)
+        return self.parts[partition]
+
+
+def commit_request(member: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> OffsetCommitRequest:
+    """What commits offsets as a member, or as nobody."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (topic, partition), committed in offsets.items():
+        topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[])).partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=member.group_id,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        topics=list(topics.values()),
+    )
+
+
+def read_committed(response: OffsetCommitResponse) -> OffsetResults[None]:
+    """What became of each commit."""
+    found: dict[TopicPartition, ApiError | None] = {}
+    for topic in response.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            found[partition] = api_error(each.error_code, str(partition)) if each.error_code else None
+    return OffsetResults(found)
+
+
+def fetch_request(
+    group_id: str, partitions: Sequence[TopicPartition], require_stable: bool, version: int
+) -> OffsetFetchRequest:
+    """What looks up offsets of some partitions, in a version."""
+    stable = require_stable and version >= _STABLE
+    numbers: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        numbers.setdefault(topic, []).append(partition)
+    if version < _SEVERAL_GROUPS:
+        topics = [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in numbers.items()]
+        return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=stable)
+    newer = [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in numbers.items()]
+    asked = OffsetFetchRequestGroup(group_id=group_id, topics=newer)
+    return OffsetFetchRequest(groups=[asked], require_stable=stable)
+
+
+def read_fetched(
+    group_id: str, partitions: Sequence[TopicPartition], response: OffsetFetchResponse
+) -> OffsetResults[CommittedOffset | None]:
+    """What is committed for each partition; None for nothing."""
+    code, topics = response.error_code, [(each.name, each.partitions) for each in response.topics]
+    for group in response.groups:
+        if group.group_id == group_id:
+            code, topics = group.error_code, [(each.name, each.partitions) for each in group.topics]
+    if code:
+        return OffsetResults(whole=api_error(code, f"group {group_id!r}"))
+    found: dict[TopicPartition, CommittedOffset | ApiError | None] = {}
+    for name, each_of in topics:
+        for each in each_of:
+            partition = TopicPartition(name, each.partition_index)
+            if each.error_code:
+                found[partition] = api_error(each.error_code, str(partition))
+            elif each.committed_offset < 0:
+                found[partition] = None
+            else:
+                found[partition] = CommittedOffset(
+                    each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                )
+    return OffsetResults(found)
+
+
+def refused(member: GroupMetadata, errors: Mapping[TopicPartition, ApiError]) -> CommitFailed | None:
+    """The error for what was not committed; None if all was."""
+    if not errors:
+        return None
+    code = next((each.code for each in errors.values() if each.code in MOVED_ON), next(iter(errors.values())).code)
+    which = _some(errors)
+    group = f"group {member.group_id!r}"
+    if code is ErrorCode.FENCED_INSTANCE_ID:
+        why = (
+            f"another consumer of {group} uses group_instance_id {member.group_instance_id!r} now: give each its own, "
+            "or stop the other"
+        )
+    elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+        why = f"{group} is rebalancing: commit again after on_assigned, if the partitions are still yours"
+    elif code in MOVED_ON and member.generation < 0:
+        why = f"{group} has members, and only they commit: stop them, or subscribe instead of assigning partitions"
+    elif code in MOVED_ON:
+        why = (
+            f"{group} has gone on without this member, and others may read these partitions: they will read the "
+            "records again. Process fewer records between polls, raise max_poll_interval, or commit in on_revoked"
+        )
+    else:
+        why = "; ".join(dict.fromkeys(each.message for each in list(errors.values())[:3]))
+    return CommitFailed(code, f"offsets of {which} are not committed: {why} ({code.name})", errors)
+
+
+def _some(partitions: Mapping[TopicPartition, object]) -> str:
+    names = [str(each) for each in sorted(partitions)]
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"

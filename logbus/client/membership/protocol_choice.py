@@ -1,0 +1,21 @@
+"""Chooses between the two protocols."""
+
+from __future__ import annotations
+
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.membership.interface import GroupListener, GroupOptions, Membership
+
+
+def membership_of(cluster: Cluster, options: GroupOptions, listener: GroupListener) -> Membership:
+    """
+    A membership that has not begun yet: :meth:`~Membership.subscribe` does.
+
+    :raise ConfigError: an assignor is not known.
+    """
+    if options.group_protocol == "consumer":
+        from logbus.client.membership.consumer_membership import ConsumerMembership
+
+        return ConsumerMembership(cluster, options, listener)
+    from logbus.client.membership.classic_membership import ClassicMembership
+
+    return ClassicMembership(cluster, options, listener)

@@ -1,0 +1,257 @@
+"""
+Accounts for a producer's memory, and holds records that are in no batch yet (Kafka: BufferPool): those that wait for
+room, and those whose topic is being looked up.
+
+Memory is bounded whatever the application does. Batches hold up to ``buffer_bytes``; records beyond that wait, up to as
+much again. Further records are refused; only a caller that awaits neither Deferreds nor room meets that error.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+
+from logbus.client.cluster.cluster import Cluster, TopicMetadata
+from logbus.client.producer.backpressure import Backpressure
+from logbus.client.producer.producer_metrics import ProducerMetrics
+from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, ProducerRecord
+from logbus.client.retry import is_retriable
+from logbus.errors import ApiError, ErrorCode, LogbusError
+
+PER_SEND = 512
+"""Bytes of memory that a record takes besides its own, for its Deferred."""
+
+
+class _PendingRecord(NamedTuple):
+    """
+    A record and its Deferred. Without a record it is a marker: its Deferred fires when the records before it are in
+    batches.
+    """
+
+    record: ProducerRecord | None
+    sent: Deferred[Any]
+
+    @property
+    def charge(self) -> int:
+        """Bytes of memory that it takes."""
+        record = self.record
+        if record is None:
+            return 0
+        headers = sum(len(name) + len(content or b"") + 16 for name, content in record.headers)
+        return PER_SEND + len(record.value or b"") + len(record.key or b"") + headers
+
+
+Place = Callable[[TopicMetadata, ProducerRecord, "Deferred[Any]"], None]
+Refuse = Callable[[ProducerRecord, "Deferred[Any]", Exception], None]
+
+
+class BufferPool:
+    """
+    The producer's buffer: bytes in use, and records that wait.
+
+    :param buffer_bytes: the size of the buffer.
+    :param patience: seconds for which the lookup of a topic is retried.
+    :param create_topics: ask brokers to create missing topics.
+    :param place: appends a record to a batch.
+    :param refuse: fails a record's Deferred.
+    :ivar buffered: bytes in batches, of records whose topic is being looked up, and of the Deferreds of both.
+    :ivar ahead: called when a partition has complete batches that cannot be sent yet.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        buffer_bytes: int,
+        patience: float,
+        create_topics: bool,
+        metrics: ProducerMetrics,
+        place: Place,
+        refuse: Refuse,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = cluster.reactor
+        self._buffer_bytes = buffer_bytes
+        self._patience = patience
+        self._create_topics = create_topics
+        self._metrics = metrics
+        self._place_in_batch = place
+        self._refuse = refuse
+        self.buffered = 0
+        self._pacing = Backpressure(cluster.reactor)
+        self.ahead = self._pacing.ahead
+        self._topics: dict[str, TopicMetadata] = {}
+        self._held: OrderedDict[Deferred[Any], _PendingRecord] = OrderedDict()
+        self._held_bytes = 0
+        self._learning: dict[str, dict[Deferred[Any], _PendingRecord]] = {}
+        self._learners: set[Deferred[None]] = set()
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """
+        The topic, if a record for it can be appended at once. While a topic is looked up again, the previous metadata
+        is used.
+        """
+        if self.buffered >= self._buffer_bytes or self._held or self._learning:
+            return None
+        topic = self._cluster.known(name)
+        if topic is None:
+            return self._topics.get(name)
+        self._topics[name] = topic
+        return topic
+
+    def take(self, record: ProducerRecord, sent: Deferred[Any]) -> None:
+        """
+        Append a record to a batch as soon as possible.
+
+        :raises BufferFull: too many records wait already.
+        """
+        held = _PendingRecord(record, sent)
+        if self.buffered < self._buffer_bytes and not self._held:
+            self._place(held)
+            return
+        if self._held_bytes >= self._buffer_bytes:
+            raise BufferFull(f"{len(self._held)} records wait for room in the buffer; wait for them, or for room()")
+        self._metrics.waits += 1
+        self._held[sent] = held
+        self._held_bytes += held.charge
+
+    def withdraw(self, sent: Deferred[Any]) -> None:
+        """Remove a record whose sender has cancelled it; a record in a batch stays."""
+        held = self._held.pop(sent, None)
+        if held is not None:
+            self._held_bytes -= held.charge
+            self.make_room()
+            return
+        for waiting in self._learning.values():
+            held = waiting.pop(sent, None)
+            if held is not None:
+                self.freed(held.charge)
+                return
+
+    def check_room(self) -> None:
+        """
+        Check that a caller of :meth:`~logbus.client.producer.producer.Producer.put` waits for room now and then.
+
+        :raises BufferFull: twice the buffer's size is in use.
+        """
+        if self.buffered >= 2 * self._buffer_bytes:
+            raise BufferFull(f"{self.buffered} bytes wait to be sent; wait for room()")
+
+    def room(self) -> Deferred[None] | None:
+        """None while more can be sent; else a Deferred that fires when there is room again."""
+        if self.buffered < self._buffer_bytes and not self._held:
+            return None if self.buffered < self._pacing.next_turn else self._pacing.turn(self.buffered)
+        return self._pacing.wait()
+
+    def freed(self, size: int) -> None:
+        """Give back a number of bytes."""
+        self.buffered -= size
+        self._pacing.freed(self.buffered)
+        self.make_room()
+
+    def make_room(self, *, for_all: bool = False) -> None:
+        """
+        Append waiting records as far as there is room.
+
+        :param for_all: the producer is closing: resume all callers.
+        """
+        while self._held and self.buffered < self._buffer_bytes:
+            _, held = self._held.popitem(last=False)
+            self._held_bytes -= held.charge
+            self._place(held)
+        if self._pacing and ((self.buffered < self._buffer_bytes and not self._held) or for_all):
+            self._pacing.go_on()
+
+    async def all_placed(self) -> None:
+        """Wait until all current records are in batches or refused."""
+        if self._held:
+            passed: Deferred[None] = Deferred(self.withdraw)
+            self._held[passed] = _PendingRecord(None, passed)
+            await passed
+        for waiting in list(self._learning.values()):
+            known: Deferred[None] = Deferred(self.withdraw)
+            waiting[known] = _PendingRecord(None, known)
+            await known
+
+    def drop(self, error: Exception) -> None:
+        """Fail all records here."""
+        dropped = list(self._held.values())
+        self._held.clear()
+        self._held_bytes = 0
+        for waiting in self._learning.values():
+            self.buffered -= sum(each.charge for each in waiting.values())
+            dropped += waiting.values()
+            waiting.clear()
+        for held in dropped:
+            self._fail(held, error)
+
+    def close(self, error: Exception) -> None:
+        """Fail all records here, and stop looking up topics."""
+        self.drop(error)
+        for learner in list(self._learners):
+            learner.cancel()
+        self.make_room(for_all=True)
+
+    def _place(self, held: _PendingRecord) -> None:
+        record, sent = held
+        if record is None:
+            sent.callback(None)
+            return
+        name = record.topic
+        topic = self._cluster.known(name) or self._topics.get(name)
+        if topic is not None and name not in self._learning:
+            self._place_in_batch(topic, record, sent)
+            return
+        self.buffered += held.charge
+        waiting = self._learning.get(name)
+        if waiting is not None:
+            waiting[sent] = held
+            return
+        self._learning[name] = {sent: held}
+        learner = Deferred.fromCoroutine(self._learn(name))
+        if not learner.called:
+            self._learners.add(learner)
+            learner.addBoth(lambda _: self._learners.discard(learner))
+
+    async def _learn(self, name: str) -> None:
+        """Look up a topic, then append the records that wait for it."""
+        error: Exception | None = None
+        try:
+            self._topics[name] = await self._ask_for(name, self._clock.seconds() + self._patience)
+        except CancelledError:
+            error = DeliveryFailed("the producer was stopped")
+        except Exception as e:
+            error = e
+        waiting = list(self._learning.pop(name, {}).values())
+        self.buffered -= sum(each.charge for each in waiting)
+        for held in waiting:
+            if error is not None:
+                self._fail(held, error)
+            elif not held.sent.called:
+                self._place(held)
+        self.make_room()
+
+    async def _ask_for(self, name: str, deadline: float) -> TopicMetadata:
+        attempt = 0
+        while True:
+            try:
+                return await self._cluster.topic(name, create=self._create_topics)
+            except LogbusError as e:
+                unknown = isinstance(e, ApiError) and e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                attempt += 1
+                wait = self._cluster.backoff.before(attempt)
+                is_late = self._clock.seconds() + wait >= deadline
+                if (unknown and not self._create_topics) or not is_retriable(e) or is_late:
+                    raise
+            await deferLater(self._clock, wait)
+
+    def _fail(self, held: _PendingRecord, error: Exception) -> None:
+        if held.sent.called:
+            return
+        if held.record is None:
+            held.sent.callback(None)
+        else:
+            self._refuse(held.record, held.sent, error)

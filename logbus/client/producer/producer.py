@@ -1,0 +1,429 @@
+"""
+The producer (Kafka: KafkaProducer): sends records to topics, alone or in transactions.
+
+.. code-block:: python
+
+    producer = Producer(cluster, wall_clock=time.time, random=Random())
+    sent = await producer.send("orders", b"...", key=b"42")
+    await producer.close()
+
+Records of a partition reach its log in the order in which they were given to :meth:`Producer.send`. With ``acks=-1``,
+the default, each record is written exactly once, even if it has to be sent several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TookTooLong
+from twisted.logger import Logger
+
+from logbus.client import validators as check
+from logbus.client.cluster.cluster import Cluster, TopicMetadata
+from logbus.client.interceptors import ProducerInterceptor, ProducerInterceptors
+from logbus.client.producer.buffer_pool import PER_SEND, BufferPool
+from logbus.client.producer.deferreds import all_done
+from logbus.client.producer.delivery_reports import DeliveryReports
+from logbus.client.producer.partitioner import Partitioner
+from logbus.client.producer.producer_identity import ProducerIdentity
+from logbus.client.producer.producer_metrics import ProducerMetrics
+from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
+from logbus.client.producer.record_accumulator import BatchOutcome, ProducerBatch, RecordAccumulator
+from logbus.client.producer.record_builder import RecordBuilder
+from logbus.client.producer.record_router import RecordRouter
+from logbus.client.producer.sender import Sender, SenderOptions
+from logbus.client.producer.transaction import Transaction
+from logbus.client.producer.transaction_manager import TransactionManager
+from logbus.client.serializers import Serializer
+from logbus.client.validators import InvalidOption, shown
+from logbus.errors import ConfigError
+from logbus.records.batch import Headers
+from logbus.records.compression import Codec, codec_named, compress
+
+_ACKS = {-1: -1, 0: 0, 1: 1, "all": -1, "-1": -1, "0": 0, "1": 1}
+
+
+class Producer:
+    """
+    Collects records into batches, and sends each batch to the leader of its partition.
+
+    :param cluster: the cluster to write to; its owner closes it, not the producer.
+    :param wall_clock: seconds since 1970, for the records' timestamps.
+    :param random: chooses partitions for records without a key.
+    :param acks: −1 or ``"all"``: wait for the in-sync replicas; 1: wait for the leader; 0: do not wait.
+    :param codec: how batches are compressed, as a :class:`~logbus.records.compression.Codec` or by name: ``none``,
+        ``gzip``, ``snappy``, ``lz4`` or ``zstd``.
+    :param level: compression level; None: the codec's default.
+    :param batch_bytes: a batch is sent when it has this many bytes, uncompressed,
+    :param linger: or this many seconds after its first record.
+    :param delivery_timeout: seconds after which a batch that is not written fails.
+    :param request_timeout: seconds to wait for the answer to one request.
+    :param request_bytes: the most bytes of batches in one request.
+    :param buffer_bytes: with this many bytes in batches, :meth:`send` and :meth:`room` wait.
+    :param create_topics: ask brokers to create missing topics; they do if they are configured to.
+    :param metadata_max_age: seconds after which a topic's metadata is refreshed, to find new partitions.
+    :param partitioner: chooses the partition of a record for which :meth:`send` was given none. Default: by the key, as
+        the Java client does; without a key, several records go to one partition and then to another. See
+        :mod:`logbus.client.producer.partitioner`.
+    :param enable_idempotence: brokers recognise a batch that is sent again (KIP-98); needs ``acks=-1``. None: if acks
+        is −1 and the brokers support it.
+    :param transactional_id: the name under which :meth:`transaction` works; only one producer at a time can use it.
+    :param transaction_timeout: seconds after which the coordinator aborts a transaction that is still open.
+    :param key_serializer: called with the topic and a key, returns the record's key as bytes. If it raises, the send
+        fails with that error. Default: keys are bytes.
+    :param value_serializer: the same for values.
+    :param interceptors: see :class:`~logbus.client.interceptors.ProducerInterceptor`.
+
+    :ivar metrics: counts of records, batches and requests.
+    :raises InvalidOption: a ``ConfigError`` and ``ValueError``: an option is wrong, or does not go with another.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        wall_clock: Callable[[], float],
+        random: Random,
+        acks: int | str = -1,
+        codec: Codec | str = Codec.NONE,
+        level: int | None = None,
+        batch_bytes: int = 64 * 1024,
+        linger: float = 0.005,
+        delivery_timeout: float = 120.0,
+        request_timeout: float = 30.0,
+        request_bytes: int = 1024 * 1024,
+        buffer_bytes: int = 32 * 1024 * 1024,
+        create_topics: bool = False,
+        metadata_max_age: float = 300.0,
+        partitioner: Partitioner | None = None,
+        enable_idempotence: bool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout: float = 60.0,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
+    ) -> None:
+        if isinstance(acks, bool) or not isinstance(acks, (int, str)) or acks not in _ACKS:
+            raise InvalidOption(f"acks is {shown(acks)}; it can be -1 (all), 0 or 1")
+        given_acks = _ACKS[acks]
+        check.cluster(cluster)
+        check.function("wall_clock", wall_clock, optional=False)
+        if not callable(getattr(random, "random", None)):
+            raise InvalidOption(f"random is {shown(random)}; give random.Random()")
+        codec = _codec(codec, level)
+        for name, number in (
+            ("batch_bytes", batch_bytes),
+            ("request_bytes", request_bytes),
+            ("buffer_bytes", buffer_bytes),
+        ):
+            check.integer(name, number, 1)
+        check.seconds("linger", linger)
+        check.seconds("delivery_timeout", delivery_timeout, positive=True)
+        check.seconds("request_timeout", request_timeout, positive=True, is_sent=True)
+        check.seconds("metadata_max_age", metadata_max_age, positive=True)
+        check.seconds("transaction_timeout", transaction_timeout, positive=True, is_sent=True)
+        check.flag("create_topics", create_topics)
+        check.function("partitioner", partitioner)
+        if enable_idempotence is not None:
+            check.flag("enable_idempotence", enable_idempotence)
+        check.text("transactional_id", transactional_id, optional=True)
+        check.function("key_serializer", key_serializer)
+        check.function("value_serializer", value_serializer)
+        interceptors = check.objects("interceptors", interceptors, "on_send")
+        if given_acks != -1 and (enable_idempotence or transactional_id is not None):
+            raise InvalidOption(f"acks is {acks}; idempotence and transactions take -1 (all)")
+        if transactional_id is not None and enable_idempotence is False:
+            raise InvalidOption("a transactional id takes idempotence")
+        self._clock = cluster.reactor
+        self._wall_clock = wall_clock
+        self._batch_bytes = batch_bytes
+        hooks = ProducerInterceptors(tuple(interceptors))
+        self._hooks = hooks
+        self._outgoing = RecordBuilder(hooks, key_serializer, value_serializer)
+        self.metrics = ProducerMetrics()
+        self._accumulator = RecordAccumulator(batch_bytes, codec, level)
+        self._router = RecordRouter(self._accumulator, random, batch_bytes, partitioner)
+        self._admission = BufferPool(
+            cluster, buffer_bytes, delivery_timeout, create_topics, self.metrics, self._place, self._refused
+        )
+        self._transactions: TransactionManager | None = None
+        identity: ProducerIdentity
+        if transactional_id is not None:
+            identity = self._transactions = TransactionManager(cluster, transactional_id, transaction_timeout)
+            self._transactions.doomed = self._doomed
+            self._transactions.flush = self.flush
+        else:
+            identity = ProducerIdentity(cluster, False if given_acks != -1 else enable_idempotence)
+        self._telling = DeliveryReports(hooks, identity.failed)
+        options = SenderOptions(given_acks, linger, delivery_timeout, request_timeout, request_bytes, metadata_max_age)
+        self._sender = Sender(cluster, self._accumulator, identity, options, self.metrics)
+        self._unfinished: dict[ProducerBatch, None] = {}
+        self._closed = False
+        # Whether records can go straight into batches.
+        self._is_plain = not self._outgoing and self._transactions is None
+
+    @property
+    def buffered(self) -> int:
+        """Bytes in batches, and of records that wait to be put into one."""
+        return self._admission.buffered
+
+    # Records in.
+
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Deferred[RecordMetadata]:
+        """
+        Send a record.
+
+        If the buffer is full, the record waits until there is room. A caller that awaits each Deferred, or
+        :meth:`room`, never has more in memory than the buffer. Cancelling the Deferred withdraws the record if it is in
+        no batch yet; after that it is sent all the same, and only its outcome is not reported.
+
+        :param value: bytes, or a value that the serializer takes; likewise ``key``. None deletes the key of a compacted
+            topic.
+        :param partition: default: the partitioner chooses.
+        :param timestamp: milliseconds since 1970; default: now.
+        :returns: fires when the record is written as ``acks`` demands.
+        :raises ApiError: (in the Deferred, as all of these) the topic or partition does not exist, or the broker
+            rejects the record.
+        :raises DeliveryFailed: the record could not be written in time, or the producer is closed.
+        :raises SerializationError: a serializer failed on the key or value.
+        :raises RecordDropped: an interceptor dropped the record.
+        :raises BufferFull: too many records wait for room already.
+        :raises TransactionError: the producer is transactional and no transaction is open, or the open one failed.
+        """
+        if timestamp is None:
+            timestamp = int(self._wall_clock() * 1000)
+        sent: Deferred[RecordMetadata]
+        if self._is_plain and (known := self._admission.topic(topic)) is not None:
+            sent = Deferred()
+            try:
+                batch, index = self._put(known, value, key, timestamp, partition, headers)
+            except Exception as e:
+                self._telling.refuse(sent, e, RecordMetadata(topic, -1, -1, timestamp))
+                return sent
+            batch.wait_for(index, timestamp, sent)
+            self._admission.buffered += PER_SEND
+            return sent
+        sent = Deferred(self._admission.withdraw)
+        record = ProducerRecord(topic, value, key, partition, timestamp, headers)
+        try:
+            record = self._outgoing.on_send(record)
+            self._check_open()
+            self._admission.take(record, sent)
+        except Exception as e:
+            self._refused(record, sent, e)
+        else:
+            if not sent.called:
+                self._hooks.on_queued(record)
+        return sent
+
+    def put(
+        self,
+        topic: TopicMetadata,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        timestamp: int,
+        partition: int | None = None,
+        headers: Headers = (),
+    ) -> tuple[ProducerBatch, int]:
+        """
+        Append a record to a batch at once, for callers that send many. The caller gets outcomes from the batches, and
+        calls :meth:`room` before it goes on. Serializers and interceptors are not called.
+
+        :returns: the batch and the record's index in it.
+        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: the topic has no such partition.
+        :raises ValueError: a number is out of range.
+        :raises BufferFull: the batches hold twice ``buffer_bytes``.
+        :raises DeliveryFailed: the producer is closed.
+        :raises TransactionError: no transaction is open, or the open one failed.
+        """
+        self._check_open()
+        self._admission.check_room()
+        return self._put(topic, value, key, timestamp, partition, headers)
+
+    def room(self) -> Deferred[None] | None:
+        """None while more can be sent; else a Deferred that fires when there is room again."""
+        return self._admission.room()
+
+    def flush(self) -> Deferred[None]:
+        """Send everything now. Fires when all outcomes are known, failures included."""
+        return Deferred.fromCoroutine(self._flush())
+
+    def close(self, timeout: float | None = None) -> Deferred[None]:
+        """
+        Flush, and accept no more records. An open transaction is aborted.
+
+        :param timeout: seconds after which unsent records fail; default: none besides the delivery timeout.
+        """
+        return Deferred.fromCoroutine(self._close(timeout))
+
+    def abort(self) -> None:
+        """Drop unsent records; they fail. An open transaction is left to its timeout."""
+        self._closed, self._is_plain = True, False
+        error = DeliveryFailed("the producer was stopped")
+        self._sender.stop(error)
+        self._admission.close(error)
+
+    # Transactions.
+
+    def transaction(self) -> Transaction:
+        """
+        Start a transaction: consumers of committed records see all records sent in its block, or none.
+
+        .. code-block:: python
+
+            async with producer.transaction() as transaction:
+                await producer.send("totals", b"12", key=b"orders")
+                await transaction.send_offsets({TopicPartition("orders", 0): 3}, consumer.group_metadata())
+
+        :raises InvalidOption: the producer has no transactional id.
+        """
+        if self._transactions is None:
+            raise InvalidOption("a producer needs a transactional_id for transactions")
+        return Transaction(self._transactions)
+
+    # Appending to batches.
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DeliveryFailed("the producer is closed")
+        if self._transactions is not None:
+            self._transactions.check_open()
+
+    def _put(
+        self,
+        topic: TopicMetadata,
+        value: bytes | None,
+        key: bytes | None,
+        timestamp: int,
+        partition: int | None,
+        headers: Headers,
+    ) -> tuple[ProducerBatch, int]:
+        queue = self._router.find(topic, key, value, partition)
+        batch = queue.growing
+        index = -1
+        size = 0
+        if batch is not None:
+            builder = batch.builder
+            size = builder.size
+            index = builder.append_within(self._batch_bytes, timestamp, key, value, headers)
+        is_full = False
+        if batch is None or index < 0:
+            is_full = batch is not None
+            size = index = 0
+            batch = self._accumulator.append(queue, self._clock.seconds(), timestamp, key, value, headers)
+            builder = batch.builder
+            batch.settle = self._settle
+            self._unfinished[batch] = None
+            self._sender.begun(batch)
+        size = builder.size - size
+        queue.taken += size
+        self._admission.buffered += size
+        self.metrics.records += 1
+        if is_full:
+            self._sender.pump()
+            if queue.waiting:
+                self._admission.ahead()
+        return batch, index
+
+    def _place(self, topic: TopicMetadata, record: ProducerRecord, sent: Deferred[Any]) -> None:
+        """Append a record that had to wait to a batch."""
+        _, value, key, partition, timestamp, headers = record
+        try:
+            batch, index = self._put(topic, value, key, timestamp, partition, headers)
+        except Exception as e:
+            self._refused(record, sent, e)
+        else:
+            batch.wait_for(index, timestamp, sent)
+            self._admission.buffered += PER_SEND
+
+    def _refused(self, record: ProducerRecord, sent: Deferred[Any], error: Exception) -> None:
+        self._telling.refuse(sent, error, RecordMetadata(record.topic, -1, -1, record.timestamp))
+
+    # Outcomes.
+
+    def _settle(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
+        """Report the outcome of a batch, and free its memory."""
+        sends, batch.sends = batch.sends, []
+        is_whole = len(batch.place) == 1
+        if is_whole:
+            del self._unfinished[batch]
+            waiters = batch.waiters or sum([each is not None for each in sends])
+            self._admission.buffered -= batch.size + PER_SEND * waiters
+        self._telling.tell(batch, outcome, sends)
+        if is_whole:
+            self._admission.freed(0)
+
+    def _doomed(self, error: Exception) -> None:
+        """Drop unsent records of a transaction that can only be aborted."""
+        self._sender.give_up(error)
+        self._admission.drop(error)
+        self._admission.make_room()
+
+    async def _flush(self) -> None:
+        self._sender.hurry()
+        try:
+            await self._admission.all_placed()
+            batches = list(self._unfinished)
+            if batches:
+                await all_done(batches)
+        finally:
+            self._sender.relax()
+
+    async def _close(self, seconds: float | None) -> None:
+        self._closed, self._is_plain = True, False
+        closing: Deferred[None] = Deferred.fromCoroutine(self._end())
+        if seconds is not None:
+            closing.addTimeout(seconds, self._clock)
+        try:
+            await closing
+        except TookTooLong:
+            self._log.warn("the producer was closed with {count} batches unsent", count=len(self._unfinished))
+        finally:
+            self.abort()
+
+    async def _end(self) -> None:
+        if self._transactions is not None:
+            await self._transactions.finish()
+        await self.flush()
+
+
+def _codec(codec: object, level: object) -> Codec:
+    """
+    The codec for a name, or the given codec.
+
+    :raises InvalidOption: there is no such codec, or it has no such level.
+    """
+    found = codec
+    try:
+        if isinstance(codec, str):
+            found = codec_named(codec)
+        if not isinstance(found, Codec):
+            raise InvalidOption(f"codec is {shown(codec)}; it can be {', '.join(each.name.lower() for each in Codec)}")
+        if level is not None:
+            check.integer("level", level, -check.MAX_INT32)
+            compress(found, b"logbus", level)  # type: ignore[arg-type]
+    except InvalidOption:
+        raise
+    except ConfigError as e:
+        raise InvalidOption(f"codec: {e}") from e
+    except Exception as e:
+        raise InvalidOption(f"level is {shown(level)}, which codec {shown(codec)} does not have: {e}") from e
+    return found
+
+
+__all__ = ["BufferFull", "DeliveryFailed", "Producer", "ProducerRecord", "RecordMetadata"]

@@ -1,0 +1,1 @@
+"""Avro, and a client of a schema registry."""

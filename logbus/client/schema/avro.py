@@ -1,0 +1,248 @@
+"""
+Avro, with schemas from a schema registry, framed as Confluent's clients do it. Needs the extra ``avro``.
+
+.. code-block:: python
+
+    registry = SchemaRegistry(reactor, "http://127.0.0.1:8081")
+    orders = AvroSerializer(registry, ORDER)
+    await producer.send("orders", await orders.serialize("orders", {"id": 42}))
+
+    reading = AvroDeserializer(registry)
+    order = await reading.deserialize(record.topic, record.value)
+
+The registry is asked once for each schema. Where nobody can wait, in a producer's ``value_serializer``, call
+:meth:`AvroSerializer.prepare` before, and the serializer itself after.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from logbus.client.schema.lru_cache import LruCache
+from logbus.client.schema.schema_registry import RegistryError, SchemaRegistry, frame, unframe
+from logbus.client.serializers import SerializationError
+from logbus.errors import ConfigError
+from logbus.extras import install_hint
+
+try:
+    import fastavro
+except ImportError as e:
+    raise ImportError(f"Avro needs fastavro, which is not installed: {install_hint('avro')}") from e
+
+Subject = Callable[[str, bool, str], str]
+"""The subject of a schema: called with the topic, whether it is of keys, and the schema's full name."""
+
+_SCHEMAS = 1000
+
+
+def topic_name(topic: str, is_key: bool, name: str) -> str:
+    """One schema for each topic's keys, and one for its values: ``orders-value``. The default."""
+    return f"{topic}-{'key' if is_key else 'value'}"
+
+
+def record_name(topic: str, is_key: bool, name: str) -> str:
+    """By the record's name, whatever the topic."""
+    return name
+
+
+def topic_record_name(topic: str, is_key: bool, name: str) -> str:
+    """By both: several kinds of records in a topic."""
+    return f"{topic}-{name}"
+
+
+class AvroSerializer:
+    """
+    Writes values of one schema.
+
+    :param schema: as text or as what :func:`json.loads` makes of it.
+    :param is_key: whether these are keys.
+    :param subject: how the schema is called in the registry.
+    :param register: whether to register the schema; if not, it must be there already.
+    :raise ConfigError: it is not an Avro schema.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: str | Mapping[str, Any] | list[Any],
+        *,
+        is_key: bool = False,
+        subject: Subject = topic_name,
+        register: bool = True,
+    ) -> None:
+        self._text = schema if isinstance(schema, str) else json.dumps(schema)
+        self._parsed: Any = _parsed(self._text, "the schema")
+        self._name = str(self._parsed.get("name", "")) if isinstance(self._parsed, dict) else ""
+        if subject is not topic_name and not self._name:
+            raise ConfigError("a schema without a name has the subject of its topic: subject=topic_name")
+        self._registry = registry
+        self._is_key = is_key
+        self._subject = subject
+        self._register = register
+        # A subject per topic, and these are as many as an application writes.
+        self._ids: LruCache[str, int] = LruCache(_SCHEMAS)
+
+    def prepare(self, topic: str) -> Deferred[int]:
+        """
+        Have the schema's id for a topic.
+
+        :returns: fires with it.
+        :raise RegistryError: (in the Deferred) the schema is refused, or not there.
+        :raise RegistryUnreachable: nobody answers.
+        """
+        return Deferred.fromCoroutine(self._prepare(topic))
+
+    def serialize(self, topic: str, value: Any) -> Deferred[bytes | None]:
+        """
+        Write a value, when the schema's id is known.
+
+        :raise SerializationError: (in the Deferred) it does not fit the schema; and as :meth:`prepare`.
+        """
+
+        async def serialize() -> bytes | None:
+            if value is None:
+                return None
+            await self._prepare(topic)
+            return self(topic, value)
+
+        return Deferred.fromCoroutine(serialize())
+
+    def __call__(self, topic: str, value: Any) -> bytes | None:
+        """
+        Write a value, without waiting.
+
+        :raise SerializationError: it does not fit the schema; or the topic was not prepared.
+        """
+        if value is None:
+            return None
+        schema_id = self._ids.get(topic)
+        if schema_id is None:
+            raise SerializationError(f"topic {topic!r}: the schema's id is not known yet; await prepare({topic!r})")
+        return frame(schema_id, _written(topic, value, self._parsed))
+
+    async def _prepare(self, topic: str) -> int:
+        known = self._ids.get(topic)
+        if known is not None:
+            return known
+        subject = self._subject(topic, self._is_key, self._name)
+        if self._register:
+            found = await self._registry.register(subject, self._text)
+        else:
+            found = (await self._registry.lookup(subject, self._text)).id
+        return self._ids.put(topic, found)
+
+
+class AvroDeserializer:
+    """
+    Reads values of any schema that the registry has.
+
+    :param schema: what they are read as: fields that are not in it are left out, those that are only in it have their
+        defaults (Avro's schema resolution); default: as they were written.
+    :raise ConfigError: it is not an Avro schema.
+    """
+
+    def __init__(self, registry: SchemaRegistry, schema: str | Mapping[str, Any] | list[Any] | None = None) -> None:
+        self._registry = registry
+        self._reader: Any = None
+        if schema is not None:
+            self._reader = _parsed(schema if isinstance(schema, str) else json.dumps(schema), "the reader's schema")
+        self._writers: LruCache[int, Any] = LruCache(_SCHEMAS)
+
+    def deserialize(self, topic: str, data: bytes | None) -> Deferred[Any]:
+        """
+        Read a value, once its schema is known.
+
+        :raise SerializationError: (in the Deferred) the bytes are not framed, or not what their schema says.
+        :raise RegistryError: there is no such schema.
+        :raise RegistryUnreachable: nobody answers.
+        """
+
+        async def deserialize() -> Any:
+            if data is None:
+                return None
+            schema_id, _ = unframe(topic, data)
+            if self._writers.get(schema_id) is None:
+                text = await self._registry.schema(schema_id)
+                try:
+                    self._writers.put(schema_id, _parsed(text, f"schema {schema_id}"))
+                except ConfigError as e:
+                    raise RegistryError(f"topic {topic!r}: {e}", 200) from None
+            return self(topic, data)
+
+        return Deferred.fromCoroutine(deserialize())
+
+    def __call__(self, topic: str, data: bytes | None) -> Any:
+        """
+        Read a value, without waiting.
+
+        :raise SerializationError: the bytes are not what their schema says; or the schema was not asked for yet.
+        """
+        if data is None:
+            return None
+        schema_id, payload = unframe(topic, data)
+        writer = self._writers.get(schema_id)
+        if writer is None:
+            raise SerializationError(f"topic {topic!r}: schema {schema_id} is not known yet; await deserialize()")
+        return _read(topic, payload, writer, self._reader, f"schema {schema_id}")
+
+
+class PlainAvro:
+    """
+    Values of one schema that both sides know, without a registry and without a frame.
+
+    :param schema: as text or as what :func:`json.loads` makes of it.
+    :raise ConfigError: it is not an Avro schema.
+    """
+
+    def __init__(self, schema: str | Mapping[str, Any] | list[Any]) -> None:
+        self._parsed = _parsed(schema if isinstance(schema, str) else json.dumps(schema), "the schema")
+
+    def write(self, topic: str, value: Any) -> bytes:
+        """
+        Write a value.
+
+        :raise SerializationError: it does not fit the schema.
+        """
+        return _written(topic, value, self._parsed)
+
+    def read(self, topic: str, data: bytes) -> Any:
+        """
+        Read a value.
+
+        :raise SerializationError: the bytes are not what the schema says.
+        """
+        return _read(topic, data, self._parsed, None, "the schema")
+
+
+def _written(topic: str, value: Any, schema: Any) -> bytes:
+    out = BytesIO()
+    try:
+        fastavro.schemaless_writer(out, schema, value)
+    except Exception as e:
+        # fastavro lets through whatever it stumbles over.
+        raise SerializationError(f"topic {topic!r}: the value does not fit the schema: {e!r:.300}") from e
+    return out.getvalue()
+
+
+def _read(topic: str, data: bytes, writer: Any, reader: Any, what: str) -> Any:
+    source = BytesIO(data)
+    try:
+        value = fastavro.schemaless_reader(source, writer, reader)
+    except Exception as e:
+        raise SerializationError(f"topic {topic!r}: not a value of {what}: {e!r:.300}") from e
+    left = len(data) - source.tell()
+    if left:
+        raise SerializationError(f"topic {topic!r}: {left} bytes follow a value of {what}")
+    return value
+
+
+def _parsed(text: str, what: str) -> Any:
+    try:
+        return fastavro.parse_schema(json.loads(text))
+    except Exception as e:
+        raise ConfigError(f"{what} is not an Avro schema: {e!r:.300}") from None

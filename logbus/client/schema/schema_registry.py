@@ -1,0 +1,221 @@
+"""
+A client of a schema registry that speaks Confluent's REST interface: subjects with versions of schemas, each schema
+with an id; and the framing in which a record names the schema it is written with.
+
+.. code-block:: python
+
+    registry = SchemaRegistry(reactor, "http://127.0.0.1:8081")
+    schema_id = await registry.register("orders-value", '{"type": "string"}')
+    schema = await registry.schema(schema_id)
+
+A schema of an id never changes: it is asked for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from attrs import frozen
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.web.iweb import IAgent
+
+from logbus.client.retry import Backoff
+from logbus.client.schema.lru_cache import LruCache
+from logbus.client.schema.registry_http import RegistryError, RegistryHttp, RegistryUnreachable
+from logbus.client.schema.schema_frame import frame, unframe
+
+__all__ = ["RegisteredSchema", "RegistryError", "RegistryUnreachable", "SchemaRegistry", "frame", "unframe"]
+
+V = TypeVar("V")
+
+
+@frozen
+class RegisteredSchema:
+    """
+    A schema of a subject.
+
+    :ivar schema: as text; of Avro: JSON.
+    :ivar schema_type: ``AVRO``, ``JSON`` or ``PROTOBUF``.
+    """
+
+    subject: str
+    version: int
+    id: int
+    schema: str
+    schema_type: str = "AVRO"
+
+
+class SchemaRegistry:
+    """
+    :param reactor: whose time and connections are used.
+    :param urls: where the registry is; of several, the next is tried when one does not answer.
+    :param auth: name and password (Basic); ``user:password@`` in a URL is not taken.
+    :param headers: sent with each request, such as ``{"Authorization": "Bearer ..."}``.
+    :param timeout: seconds to wait for an answer.
+    :param attempts: how often each request is tried, if nobody answers or the registry says to come later.
+    :param cache: how many schemas are kept.
+    :param agent: makes the requests; default: one of Twisted's, with connections that are kept.
+    :raise ConfigError: a URL is none.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        urls: str | Sequence[str],
+        *,
+        auth: tuple[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 10.0,
+        attempts: int = 4,
+        backoff: Backoff | None = None,
+        cache: int = 1000,
+        agent: IAgent | None = None,
+    ) -> None:
+        self._http = RegistryHttp(
+            reactor, urls, auth=auth, headers=headers, timeout=timeout, attempts=attempts, backoff=backoff, agent=agent
+        )
+        self._schemas: LruCache[int, str] = LruCache(cache)
+        self._ids: LruCache[tuple[str, str], int] = LruCache(cache)
+        self._asking: dict[int, list[Deferred[str]]] = {}
+        self._fetches: dict[int, Deferred[None]] = {}
+
+    def schema(self, schema_id: int) -> Deferred[str]:
+        """
+        The schema of an id, as text.
+
+        :raise RegistryError: (in the Deferred) 40403: there is none; or it rests on others, which is not supported.
+        :raise RegistryUnreachable: nobody answers; so for all that follow.
+        """
+        known = self._schemas.get(schema_id)
+        if known is not None:
+            return succeed(known)
+        asking = self._asking.setdefault(schema_id, [])
+        waiting: Deferred[str] = Deferred(asking.remove)
+        asking.append(waiting)
+        if len(asking) == 1 and schema_id not in self._fetches:
+            fetch = self._fetches[schema_id] = Deferred.fromCoroutine(self._fetch_schema(schema_id))
+            fetch.addCallback(self._fetched, schema_id)
+        return waiting
+
+    def register(self, subject: str, schema: str, schema_type: str = "AVRO") -> Deferred[int]:
+        """
+        Have a schema be a version of a subject, the next one if it is not one already.
+
+        :returns: its id.
+        :raise RegistryError: (in the Deferred) 409: it is not compatible with the versions before; 42201: it is none.
+        """
+        return Deferred.fromCoroutine(self._register(subject, schema, schema_type))
+
+    def lookup(self, subject: str, schema: str, schema_type: str = "AVRO") -> Deferred[RegisteredSchema]:
+        """
+        The version of a subject that a schema is; nothing is registered.
+
+        :raise RegistryError: (in the Deferred) 40401: there is no such subject; 40403: it has no such schema.
+        """
+        return Deferred.fromCoroutine(self._lookup(subject, schema, schema_type))
+
+    def version(self, subject: str, version: int | str = "latest") -> Deferred[RegisteredSchema]:
+        """
+        A version of a subject.
+
+        :raise RegistryError: (in the Deferred) 40401: there is no such subject; 40402: no such version.
+        """
+
+        async def ask() -> RegisteredSchema:
+            return _registered(await self._http.ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}"))
+
+        return Deferred.fromCoroutine(ask())
+
+    def subjects(self) -> Deferred[list[str]]:
+        """All subjects."""
+
+        async def ask() -> list[str]:
+            return [str(each) for each in await self._http.ask("GET", "/subjects")]
+
+        return Deferred.fromCoroutine(ask())
+
+    def versions(self, subject: str) -> Deferred[list[int]]:
+        """
+        The versions that a subject has.
+
+        :raise RegistryError: (in the Deferred) 40401: there is no such subject.
+        """
+
+        async def ask() -> list[int]:
+            return [int(each) for each in await self._http.ask("GET", f"/subjects/{quote(subject, safe='')}/versions")]
+
+        return Deferred.fromCoroutine(ask())
+
+    def close(self) -> Deferred[None]:
+        """Hang up; fires when the connections are gone."""
+
+        closed = self._http.close()
+        for fetch in list(self._fetches.values()):
+            fetch.cancel()
+        return closed
+
+    # How it works.
+
+    async def _fetch_schema(self, schema_id: int) -> None:
+        """Ask for a schema, for all who want it: that one of them gives up does not concern the others."""
+        result: str | Exception
+        try:
+            answer = await self._http.ask("GET", f"/schemas/ids/{schema_id}")
+            result = _field(answer, "schema", str)
+            if answer.get("references"):
+                result = RegistryError(f"schema {schema_id} rests on others (references), which is not supported", 200)
+            else:
+                self._schemas.put(schema_id, result)
+        except CancelledError:
+            result = RegistryUnreachable("the client of the schema registry is closed")
+        except Exception as e:
+            result = e
+        for each in self._asking.pop(schema_id):
+            if isinstance(result, str):
+                each.callback(result)
+            else:
+                each.errback(result)
+
+    def _fetched(self, result: None, schema_id: int) -> None:
+        del self._fetches[schema_id]
+
+    async def _register(self, subject: str, schema: str, schema_type: str) -> int:
+        known = self._ids.get((subject, schema))
+        if known is not None:
+            return known
+        answer = await self._http.ask(
+            "POST", f"/subjects/{quote(subject, safe='')}/versions", _schema_body(schema, schema_type)
+        )
+        found = _field(answer, "id", int)
+        self._schemas.put(found, schema)
+        return self._ids.put((subject, schema), found)
+
+    async def _lookup(self, subject: str, schema: str, schema_type: str) -> RegisteredSchema:
+        answer = await self._http.ask("POST", f"/subjects/{quote(subject, safe='')}", _schema_body(schema, schema_type))
+        found = _registered(answer)
+        self._ids.put((subject, schema), found.id)
+        return found
+
+
+def _schema_body(schema: str, schema_type: str) -> dict[str, str]:
+    # Avro is what registries of all ages take without being told.
+    return {"schema": schema} if schema_type == "AVRO" else {"schema": schema, "schemaType": schema_type}
+
+
+def _field(answer: Any, name: str, kind: type[V]) -> V:
+    value = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(value, kind):
+        raise RegistryError(f"the schema registry's answer has no {name!r}", 200)
+    return value
+
+
+def _registered(answer: Any) -> RegisteredSchema:
+    return RegisteredSchema(
+        _field(answer, "subject", str),
+        _field(answer, "version", int),
+        _field(answer, "id", int),
+        _field(answer, "schema", str),
+        str(answer.get("schemaType") or "AVRO"),
+    )

@@ -1,0 +1,67 @@
+"""
+What a broker does first when it stops: it has others take over what it leads, while it still serves (KIP-143's
+controlled shutdown). Clients then find the new leaders in time, instead of waiting for the session to expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from logbus.cluster.icluster import IControllerChannel
+from logbus.config import ConfigView, keys
+from logbus.errors import ApiError, ErrorCode
+
+REQUEST_TIMEOUT_S = 30.0
+"""For one try: a controller that does not answer must not keep a broker from stopping."""
+
+
+@define(eq=False)
+class ControlledShutdown:
+    """Says it to the controller, as often as ``controlled.shutdown.*`` have it."""
+
+    link: IControllerChannel
+    config: ConfigView
+    clock: IReactorTime
+    _log = Logger()
+
+    def say(self, others: Sequence[int]) -> Deferred[None]:
+        """
+        Hand over; never fails: what could not be handed over is found without a leader when we are gone.
+
+        :param others: brokers alive beside us; with none there is nobody to take over.
+        """
+        return Deferred.fromCoroutine(self._say(others))
+
+    async def _say(self, others: Sequence[int]) -> None:
+        if not others or not self.config.get(keys.CONTROLLED_SHUTDOWN_ENABLE):
+            return
+        for tries_left in range(self.config.get(keys.CONTROLLED_SHUTDOWN_MAX_RETRIES), -1, -1):
+            try:
+                remaining = await self.link.shut_down().addTimeout(REQUEST_TIMEOUT_S, self.clock, _raise_timeout)
+            except ApiError as error:
+                self._log.warn("handing over failed: {error}; tries left: {left}", error=error, left=tries_left)
+            else:
+                if remaining:
+                    self._log.warn(
+                        "stopping although nobody else can lead {count} partitions, such as {first}",
+                        count=len(remaining),
+                        first=remaining[0],
+                    )
+                return
+            if tries_left:
+                pause = self.config.get(keys.CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS) / 1000
+                await deferLater(self.clock, pause, _nothing)
+
+
+def _raise_timeout(_: object, seconds: float) -> None:
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the controller has not answered for {seconds:.0f} s")
+
+
+def _nothing() -> None:
+    """Time has passed."""

@@ -1,0 +1,362 @@
+"""
+Who leads a partition, and who is in sync when brokers come and go: pure.
+
+The rules (KIP-101, KIP-497, KIP-966):
+
+* A leader comes from the in-sync replicas, the one that is first in the assignment; the leader epoch grows by one with
+  every election. A leader that lives stays.
+* In-sync replicas whose brokers are gone leave, as long as one stays: records are acknowledged by those that live.
+* Who leaves while too few are in sync stays eligible: it lacks nothing that was committed. When nobody in sync is left
+  an eligible one leads, cleanly.
+* Otherwise the partition has no leader, and its in-sync replicas are kept, so that one of those who have the data may
+  return; only where the topic allows it another replica takes over, and with it committed records may be lost.
+* A broker that comes back after an unclean stop may lack records, even some that it had synced (KIP-966). It is neither
+  in sync nor eligible while another who has not stopped so can lead. It is *unproven*: one of the unproven leads only
+  when nobody else could ever be asked, all of them are back, and it has the longest log.  A last member leads at once.
+* The unproven are remembered until the leader that was elected instead has changed the in-sync replicas: until then it
+  may be dead, too, its registration about to expire.
+* A broker with a new log directory is neither in sync nor eligible, unless nobody else ever could be: then it leads,
+  and that is an unclean election.
+* A replica that was reported as incomplete leads only while nobody else can.
+* Where records are synced before they are acknowledged, a broker whose machine lost power has all that was
+  acknowledged.  It may lack what could be read, though: a leader lets followers and readers have what it has not synced
+  yet.  Where such a one leads, the epoch is marked as after an unclean election, so that others who have more may
+  follow it; without the syncs it is an unclean election.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from attrs import evolve, frozen
+
+from logbus.cluster.controller.controller_context import ControllerContext, PartitionRecord
+from logbus.cluster.controller.topic_rules import ReplicaAvailability, RulesFor, TopicRules, still_eligible
+from logbus.cluster.images import BrokerImage
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import LeaderAndIsr, LogEnd, TopicPartition
+
+NO_LEADER = -1
+
+_DEFAULT_RULES = TopicRules()
+
+LiveBrokers = Mapping[int, BrokerImage]
+"""Brokers that came: for the first time, or with a new life."""
+
+
+@frozen
+class ElectionResult:
+    """
+    An outcome.
+
+    :ivar result: what is to be written; its version is the one that the node will have then.
+    :ivar unclean: committed records may be lost: the leader was not in sync, or came back without them.
+    """
+
+    result: LeaderAndIsr
+    unclean: bool = False
+
+
+@frozen
+class Situation:
+    """
+    One partition, when something is to be decided.
+
+    :ivar standing: of each of its brokers.
+    :ivar controller_epoch: of the one who decides.
+    :ivar log_ends: how far the logs of replicas go, of those that have told since they came back.
+    :ivar unsynced_lost: brokers whose machines lost power with what was not synced.
+    """
+
+    replicas: Sequence[int]
+    current: LeaderAndIsr
+    standing: Callable[[int], ReplicaAvailability]
+    rules: TopicRules = _DEFAULT_RULES
+    controller_epoch: int = 0
+    log_ends: Mapping[int, LogEnd] = MappingProxyType({})
+    unsynced_lost: Collection[int] = ()
+
+    def up(self, among: Collection[int]) -> list[int]:
+        """Those that could lead, in the order of the assignment."""
+        return [one for one in self.replicas if one in among and self.standing(one) is ReplicaAvailability.UP]
+
+
+def first_leader(
+    replicas: Sequence[int], standing: Callable[[int], ReplicaAvailability], controller_epoch: int
+) -> ElectionResult:
+    """
+    Of a new partition: the first replica that lives; those that live are in sync, as all are empty.
+
+    With none alive there is no leader, and all are in sync.
+    """
+    alive = tuple(replica for replica in replicas if standing(replica) is ReplicaAvailability.UP)
+    leader = alive[0] if alive else NO_LEADER
+    return ElectionResult(LeaderAndIsr(leader, 0, alive or tuple(replicas), controller_epoch, 0))
+
+
+def next_leader(
+    now: Situation, *, renew: bool = False, lost: Collection[int] = (), unclean: Collection[int] = ()
+) -> ElectionResult | None:
+    """
+    After something happened to the brokers.
+
+    :param renew: the leader has begun a new life: it is elected anew, if it may stay.
+    :param unclean: brokers that came back after an unclean stop; ``lost``: those among them with a new log directory.
+    :return: None: all stays as it is.
+    """
+    current = now.current
+    isr, eligible, is_unclean = _trusted(current, lost)
+    suspected = [one for one in (*isr, *eligible) if one in unclean]
+    unproven = tuple(dict.fromkeys(one for one in (*current.unproven, *suspected) if one not in lost or one in isr))
+    sure, able = (tuple(one for one in group if one not in unproven) for group in (isr, eligible))
+    serves = current.leader in sure and now.standing(current.leader) is not ReplicaAvailability.GONE
+    yields = serves and now.standing(current.leader) is ReplicaAvailability.INCOMPLETE and now.up(able)
+    equals: list[int] = []
+    short = False
+    if up := now.up(sure):
+        leader = current.leader if current.leader in up else up[0]
+        members = tuple(up)
+    elif serves and not yields:
+        leader, members = current.leader, (current.leader,)
+    elif heirs := now.up(able):
+        leader = heirs[0]
+        members = (leader,)
+    elif longest := _longest(now, tuple(dict.fromkeys((*isr, *eligible, *unproven))), unproven):
+        leader, *equals = longest
+        members = (leader,)
+        short = leader in now.unsynced_lost
+        is_unclean = is_unclean or (short and not now.rules.flushes)
+        unproven = ()
+    elif now.rules.unclean_allowed and (others := now.up(now.replicas) or _incomplete(now)):
+        # Rather one that may have every committed record.
+        leader = max(others, key=lambda one: (one in unproven, now.log_ends.get(one, _NO_LOG)))
+        members, is_unclean = (leader,), True
+    else:
+        leader, members = NO_LEADER, isr
+    if leader == NO_LEADER:
+        is_unclean = False
+    elif is_unclean:
+        eligible, unproven = (), ()
+    else:
+        left = [one for one in sure if one not in members and now.standing(one) is not ReplicaAvailability.INCOMPLETE]
+        eligible = still_eligible(able, [*left, *equals], members, tuple(now.replicas), now.rules)
+    return _outcome(now, leader, members, eligible, unproven, renew=renew, unclean=is_unclean, short=short)
+
+
+_NO_LOG = LogEnd(-1, -1)
+
+
+def _incomplete(now: Situation) -> list[int]:
+    return [one for one in now.replicas if now.standing(one) is ReplicaAvailability.INCOMPLETE]
+
+
+def _longest(now: Situation, holders: Sequence[int], unproven: Collection[int]) -> tuple[int, ...]:
+    """
+    Who of those that are left may lead, since nobody is away who could have more: the one with the longest log, and
+    the others whose logs end where its does. Empty: somebody is away, or has not told yet how far its log goes.
+
+    :param holders: whoever may have every committed record; ``unproven``: those that came back after an unclean stop.
+    """
+    standing = {one: now.standing(one) for one in holders}
+    if any(one not in unproven and standing[one] is not ReplicaAvailability.INCOMPLETE for one in holders):
+        return ()
+    if len(holders) == 1:
+        return (
+            tuple(holders) if standing[holders[0]] in (ReplicaAvailability.UP, ReplicaAvailability.INCOMPLETE) else ()
+        )
+    there = [one for one in holders if standing[one] is not ReplicaAvailability.GONE]
+    if any(one not in now.log_ends for one in there):
+        return ()
+    if len(there) < len(holders):
+        # Who has records of the last leader's epoch was there later than those that are away and have none.
+        last = now.current.leader_epoch - (now.current.leader == NO_LEADER)
+        latest = [one for one in there if now.current.isr == (one,) and now.log_ends[one].epoch >= last]
+        return tuple(latest) if now.up(latest) else ()
+    most = max(now.log_ends[one] for one in holders)
+    equals = [one for one in now.replicas if one in holders and now.log_ends[one] == most]
+    # Of those with as much, one that is not known to have damaged records.
+    able = [one for one in equals if standing[one] is not ReplicaAvailability.LEAVING]
+    able.sort(key=lambda one: standing[one] is ReplicaAvailability.INCOMPLETE)
+    return (*able[:1], *(one for one in equals if one not in able[:1])) if able else ()
+
+
+def preferred_leader(now: Situation) -> ElectionResult:
+    """
+    Give leadership back to the first replica of the assignment.
+
+    :raise ApiError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE.
+    """
+    preferred, current = now.replicas[0], now.current
+    if current.leader == preferred:
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred}, the preferred one, leads already")
+    if preferred not in now.up(current.isr) or preferred in current.unproven:
+        raise ApiError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred}, the preferred one, is not alive and in sync"
+        )
+    return _elected(now, preferred, current.isr, current.eligible, current.unproven)
+
+
+def unclean_leader(now: Situation) -> ElectionResult:
+    """
+    Have somebody lead, whatever is lost: an operator said so.
+
+    :raise ApiError: ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    if now.current.leader != NO_LEADER:
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {now.current.leader} leads")
+    outcome = next_leader(evolve(now, rules=evolve(now.rules, unclean_allowed=True)))
+    if outcome is None:
+        raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"none of the replicas {list(now.replicas)} is alive")
+    return outcome
+
+
+def restricted_to(now: Situation, replicas: Sequence[int]) -> ElectionResult | None:
+    """
+    The partition is to have these replicas: others are neither in sync nor eligible any more.
+
+    :return: None: nothing about who leads and who is in sync changes.
+    :raise ApiError: INVALID_REPLICA_ASSIGNMENT: none of these is in sync, so that data would be lost.
+    """
+    current = now.current
+    isr = tuple(one for one in current.isr if one in replicas)
+    if not isr:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"none of the replicas {list(replicas)} is in sync; those in sync are {list(current.isr)}",
+        )
+    eligible, unproven = (
+        tuple(one for one in group if one in replicas) for group in (current.eligible, current.unproven)
+    )
+    narrow = evolve(now, replicas=tuple(replicas))
+    leader = current.leader
+    if leader not in replicas:
+        leader = next(iter(narrow.up([one for one in isr if one not in unproven])), NO_LEADER)
+    return _outcome(narrow, leader, isr, eligible, unproven)
+
+
+def due_elections(
+    state: ControllerContext,
+    names: Iterable[TopicPartition],
+    controller_epoch: int,
+    rules_for: RulesFor,
+    come: LiveBrokers = {},  # noqa: B006 - read only
+    unclean: Collection[int] = (),
+) -> dict[TopicPartition, ElectionResult]:
+    """
+    Everything that is due among ``names``.
+
+    :param come: brokers whose new life was not taken note of yet: what they lead they are elected for anew.
+    :param unclean: those of them that came back after an unclean stop.
+    """
+    outcomes: dict[TopicPartition, ElectionResult] = {}
+    topic_name: str | None = None
+    lost = [one for one in unclean if come[one].logs_lost]
+    for name in names:
+        topic = state.topics[name.topic]
+        if topic.name != topic_name:
+            topic_name, rules = topic.name, rules_for(topic.overrides)
+        record = topic.partitions[name.partition]
+        if record.state is None:
+            standing = _standing(state, name)
+            outcomes[name] = first_leader(record.replicas, standing, controller_epoch)
+            continue
+        now = situation(state, name, record, rules, controller_epoch)
+        outcome = next_leader(now, renew=record.state.leader in come, lost=lost, unclean=unclean)
+        if outcome is not None:
+            outcomes[name] = outcome
+    return outcomes
+
+
+def situation(
+    state: ControllerContext, name: TopicPartition, record: PartitionRecord, rules: TopicRules, controller_epoch: int
+) -> Situation:
+    """A partition's, which had its first election."""
+    assert record.state is not None
+    return Situation(
+        record.replicas,
+        record.state,
+        _standing(state, name),
+        rules,
+        controller_epoch,
+        state.log_ends.get(name, {}),
+        [one for one in record.replicas if one in state.brokers and state.brokers[one].unsynced_lost],
+    )
+
+
+def _standing(state: ControllerContext, name: TopicPartition) -> Callable[[int], ReplicaAvailability]:
+    return lambda broker_id: state.standing(broker_id, name)
+
+
+def _trusted(current: LeaderAndIsr, lost: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """
+    Who is in sync, and who eligible, without those that came back without their logs; and whether nobody else is left,
+    so that one of them must do.
+    """
+    holders = (*current.isr, *current.eligible)
+    if not any(one in lost for one in holders):
+        return current.isr, current.eligible, False
+    isr, eligible = (tuple(one for one in group if one not in lost) for group in (current.isr, current.eligible))
+    if isr:
+        return isr, eligible, False
+    if eligible:
+        return eligible, (), False
+    # Who led last has the most.
+    return (current.leader if current.leader in holders else holders[0],), (), True
+
+
+def _outcome(
+    now: Situation,
+    leader: int,
+    isr: tuple[int, ...],
+    eligible: tuple[int, ...],
+    unproven: tuple[int, ...],
+    *,
+    renew: bool = False,
+    unclean: bool = False,
+    short: bool = False,
+) -> ElectionResult | None:
+    """:param short: the leader may lack what others have, though nothing that was acknowledged."""
+    current = now.current
+    if set(isr) == set(current.isr):
+        isr = current.isr
+    if leader != current.leader or unclean or (renew and leader != NO_LEADER):
+        return _elected(now, leader, isr, eligible, unproven, unclean=unclean, short=short)
+    if (isr, set(eligible), set(unproven)) == (current.isr, set(current.eligible), set(current.unproven)):
+        return None
+    changed = evolve(
+        current,
+        isr=isr,
+        eligible=eligible,
+        unproven=unproven,
+        controller_epoch=now.controller_epoch,
+        version=current.version + 1,
+    )
+    return ElectionResult(changed)
+
+
+def _elected(
+    now: Situation,
+    leader: int,
+    isr: tuple[int, ...],
+    eligible: tuple[int, ...],
+    unproven: tuple[int, ...],
+    *,
+    unclean: bool = False,
+    short: bool = False,
+) -> ElectionResult:
+    current = now.current
+    epoch = current.leader_epoch + 1
+    return ElectionResult(
+        LeaderAndIsr(
+            leader,
+            epoch,
+            isr,
+            now.controller_epoch,
+            current.version + 1,
+            eligible,
+            epoch if unclean or short else current.unclean_epoch,
+            unproven,
+        ),
+        unclean,
+    )

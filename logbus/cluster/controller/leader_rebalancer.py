@@ -1,0 +1,48 @@
+"""Looks now and then whether preferred leaders lead, and has them lead again (``auto.leader.rebalance.enable``)."""
+
+from __future__ import annotations
+
+from attrs import define, field
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.controller.partition_admin import PartitionAdmin
+from logbus.config import ConfigView, keys
+from logbus.errors import ApiError, ErrorCode
+
+
+@define(eq=False)
+class LeaderRebalancer:
+    """Every broker has one; those that are not the controller's find nothing to do."""
+
+    partitions: PartitionAdmin
+    config: ConfigView
+    clock: IReactorTime
+    _timer: IDelayedCall | None = field(default=None, init=False)
+    _log = Logger()
+
+    def start(self) -> None:
+        """Look for the first time one interval from now."""
+        self._later()
+
+    def stop(self) -> None:
+        """Look no more."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _later(self) -> None:
+        seconds = self.config.get(keys.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS)
+        self._timer = self.clock.callLater(seconds, self._look)
+
+    def _look(self) -> None:
+        self._later()
+        if self.config.get(keys.AUTO_LEADER_REBALANCE_ENABLE) and self.partitions.controller.tenure is not None:
+            percentage = self.config.get(keys.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE)
+            self.partitions.balance(percentage).addErrback(self._failed)
+
+    def _failed(self, failure: Failure) -> None:
+        error = failure.value
+        if not isinstance(error, ApiError) or error.code is not ErrorCode.NOT_CONTROLLER:
+            self._log.failure("leadership could not be balanced", failure)

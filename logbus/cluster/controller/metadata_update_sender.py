@@ -1,0 +1,167 @@
+"""
+A broker at the other end of a connection, as the controller sees it.
+
+Announcements reach it in order, one at a time. One that could not be delivered is not kept: what the broker has missed
+by then is made up for by everything there is, afresh, which is tried until the broker has it, is gone, or is somebody
+else's to tell. So a broker that is cut off costs no memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from logbus.cluster.icluster import FullUpdate, IMetadataUpdateReceiver, MetadataUpdate, PartitionErrors
+from logbus.cluster.images import BrokerImage
+from logbus.cluster.metadata_update_codec import update_request
+from logbus.cluster.peers import ANNOUNCE, Peers
+from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.model import TopicPartition
+from logbus.wire.messages.cluster import AnnounceResponse
+
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
+"""Seconds between two attempts."""
+
+MAX_QUEUED_UPDATES = 64
+"""Announcements that wait their turn; with more of them everything at once is less."""
+MAX_WAITING = 1000
+"""Who may wait for a broker that is out of reach; the first ones are told that it has not heard yet."""
+
+_ENDS = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
+
+
+@implementer(IMetadataUpdateReceiver)
+@define(eq=False)
+class MetadataUpdateSender:
+    """
+    Delivers announcements to one life of a broker.
+
+    :ivar everything: see :data:`.FullUpdate`.
+    :ivar timeout: seconds that the broker may take to apply an announcement.
+    :ivar wanted: whether this is still the one to tell the broker; it is asked before each attempt.
+    """
+
+    broker: BrokerImage
+    everything: FullUpdate
+    peers: Peers
+    clock: IReactorTime
+    timeout: float
+    _queue: deque[tuple[MetadataUpdate, Deferred[PartitionErrors]]] = field(factory=deque, init=False)
+    _waiting: deque[Deferred[PartitionErrors]] = field(factory=deque, init=False)
+    _behind: bool = field(default=False, init=False)
+    _serving: bool = field(default=False, init=False)
+    _end: ApiError | None = field(default=None, init=False)
+    _pause: float = field(default=FIRST_RETRY_SECONDS, init=False)
+    _log = Logger()
+
+    def apply(self, announcement: MetadataUpdate) -> Deferred[PartitionErrors]:
+        """See :meth:`IMetadataUpdateReceiver.apply`."""
+        answer: Deferred[PartitionErrors] = Deferred()
+        if self._end is not None:
+            answer.errback(self._end)
+            return answer
+        if self._behind:
+            self._wait(answer)
+        else:
+            self._queue.append((announcement, answer))
+            if len(self._queue) > MAX_QUEUED_UPDATES:
+                self._schedule_full_update()
+        if not self._serving:
+            self._serving = True
+            Deferred.fromCoroutine(self._serve()).addErrback(self._broken)
+        return answer
+
+    async def _serve(self) -> None:
+        while self._end is None and (self._queue or self._waiting):
+            announcement: MetadataUpdate | None
+            if self._behind:
+                announcement = self.everything()
+                if announcement is None:
+                    self._finish(ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker, or the controller, is gone"))
+                    break
+                answers, self._waiting = list(self._waiting), deque()
+                self._behind = False
+            else:
+                announcement, answer = self._queue.popleft()
+                answers = [answer]
+            await self._deliver(announcement, answers)
+        self._serving = False
+
+    async def _deliver(self, announcement: MetadataUpdate, answers: list[Deferred[PartitionErrors]]) -> None:
+        try:
+            response: AnnounceResponse = await self.peers.request(
+                self.broker, update_request(announcement), ANNOUNCE, self.timeout
+            )
+            if response.error_code:
+                raise error_of(response.error_code, response.error_message)
+        except ApiError as error:
+            self._waiting.extendleft(reversed(answers))
+            if error.code in _ENDS:
+                self._finish(error)
+                return
+            self._log.warn(
+                "broker {broker} has not heard what was announced: {error}",
+                broker=self.broker.broker_id,
+                error=error.message,
+            )
+            self._schedule_full_update()
+            pause, self._pause = self._pause, min(MAX_RETRY_SECONDS, 2 * self._pause)
+            await deferLater(self.clock, pause, _nothing)
+            return
+        self._pause = FIRST_RETRY_SECONDS
+        errors = {
+            TopicPartition(one.topic, one.partition): error_of(one.error_code, one.error_message)
+            for one in response.failed
+        }
+        for answer in answers:
+            answer.callback(errors)
+
+    def _schedule_full_update(self) -> None:
+        self._behind = True
+        queue, self._queue = self._queue, deque()
+        for _, answer in queue:
+            self._wait(answer)
+
+    def _wait(self, answer: Deferred[PartitionErrors]) -> None:
+        self._waiting.append(answer)
+        if len(self._waiting) > MAX_WAITING:
+            late = f"broker {self.broker.broker_id} has not heard of it yet"
+            self._waiting.popleft().errback(ApiError(ErrorCode.REQUEST_TIMED_OUT, late))
+
+    def _finish(self, error: ApiError) -> None:
+        self._end = error
+        self._schedule_full_update()
+        self.peers.forget(self.broker, ANNOUNCE)
+        waiting, self._waiting = self._waiting, deque()
+        for answer in waiting:
+            answer.errback(error)
+
+    def _broken(self, failure: Failure) -> None:
+        self._log.failure("announcing to broker {broker} broke", failure, broker=self.broker.broker_id)
+        self._serving = False
+        self._finish(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def update_receivers(
+    local: IMetadataUpdateReceiver, broker_id: int, peers: Peers, clock: IReactorTime, timeout: float
+) -> Callable[[BrokerImage, FullUpdate], IMetadataUpdateReceiver]:
+    """How the controller reaches brokers: this very one by a call, the others over the network."""
+
+    def receiver_for(broker: BrokerImage, everything: FullUpdate) -> IMetadataUpdateReceiver:
+        if broker.broker_id == broker_id:
+            return local
+        return MetadataUpdateSender(broker, everything, peers, clock, timeout)
+
+    return receiver_for
+
+
+def _nothing() -> None:
+    """Time has passed."""

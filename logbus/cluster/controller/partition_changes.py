@@ -1,0 +1,134 @@
+"""
+Elections and reassignments on request, by the active controller. They run on its event queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from twisted.logger import Logger
+
+from logbus.cluster.controller.active_controller import UNITS_TO_LOG, ActiveController
+from logbus.cluster.controller.broker_channels import PendingUpdates
+from logbus.cluster.controller.leader_election import NO_LEADER, ElectionResult, preferred_leader, unclean_leader
+from logbus.cluster.controller.reassignment import Move, cancelled_move, move_to
+from logbus.cluster.controller.update_batch import UpdateBatch
+from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.imetastore import Delete, NoNode, Watcher
+from logbus.metastore.znode_json import BadZnode
+from logbus.metastore.znodes import REASSIGN_PARTITIONS, ReassignmentsZnode
+from logbus.model import TopicPartition
+
+Outcomes = dict[TopicPartition, ApiError | None]
+"""By partition: None, or the error."""
+
+UNITS_TO_DECIDE = 4
+"""Units of a time slice that it takes to decide about one partition."""
+
+_log = Logger(namespace="logbus.cluster.controller")
+
+
+class ElectionType(Enum):
+    """PREFERRED: elect the first replica, if it is in sync. UNCLEAN: elect any live replica where none leads."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+async def elect(
+    tenure: ActiveController, kind: ElectionType, names: Sequence[TopicPartition] | None
+) -> tuple[Outcomes, PendingUpdates | None]:
+    """Hold elections of one kind, of all partitions if ``names`` is None."""
+    outcomes: Outcomes = {}
+    elections: dict[TopicPartition, ElectionResult] = {}
+    decide = preferred_leader if kind is ElectionType.PREFERRED else unclean_leader
+    async for name in tenure.time_slice().over(tenure.state.partitions() if names is None else names, UNITS_TO_DECIDE):
+        try:
+            topic, record = tenure.existing(name)
+            if record.state is not None:
+                elections[name] = decide(tenure.situation(name, topic, record))
+            outcomes[name] = None
+        except ApiError as error:
+            # What is kept of thousands of errors is their words.
+            outcomes[name] = error.with_traceback(None)
+    if not elections:
+        return outcomes, None
+    await tenure.write(elections)
+    return outcomes, tenure.announcer.announce(UpdateBatch(partitions=frozenset(elections)))
+
+
+async def reassign(
+    tenure: ActiveController, wanted: Mapping[TopicPartition, Sequence[int] | None], *, factor_may_change: bool = True
+) -> tuple[Outcomes, PendingUpdates | None]:
+    """Begin or cancel reassignments; those in which no replica has to fetch complete at once."""
+    outcomes: Outcomes = {}
+    moves: dict[TopicPartition, Move] = {}
+    time_slice = tenure.time_slice()
+    async for name, replicas in time_slice.over(wanted.items(), UNITS_TO_DECIDE):
+        try:
+            topic, record = tenure.existing(name)
+            if record.state is None:
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} never had a leader")
+            now = tenure.situation(name, topic, record)
+            if replicas is None:
+                moves[name] = cancelled_move(name, record, now)
+            else:
+                moves[name] = move_to(
+                    name, record, now, replicas, tenure.state.brokers, factor_may_change=factor_may_change
+                )
+            outcomes[name] = None
+        except ApiError as error:
+            # What is kept of thousands of errors is their words.
+            outcomes[name] = error.with_traceback(None)
+    if not moves:
+        return outcomes, None
+    delivery = await tenure.move(moves)
+    async for name, move in time_slice.over(moves.items(), UNITS_TO_LOG):
+        _log.info(
+            "{partition} moves: brokers {replicas}, adding {adding}, removing {removing}",
+            partition=name,
+            replicas=move.replicas,
+            adding=move.adding,
+            removing=move.removing,
+        )
+    await tenure.finish_moves(moves)
+    return outcomes, delivery
+
+
+async def start_znode_reassignments(tenure: ActiveController, watch: Watcher) -> None:
+    """
+    Begin the reassignments that a tool wrote to ``/admin/reassign_partitions``, and remove the node.
+
+    :param watch: fires when the node is created again.
+    """
+    store = tenure.fence.store
+    if await store.exists(REASSIGN_PARTITIONS, watch) is None:
+        return
+    try:
+        data, stat = await store.get(REASSIGN_PARTITIONS)
+        wanted = ReassignmentsZnode.decode(data)
+    except NoNode:
+        return  # The watch fires when it is created again.
+    except BadZnode as error:
+        _log.error("nothing is reassigned: {error}", error=error)
+        return
+    outcomes, _ = await reassign(tenure, wanted)
+    for name, refused in outcomes.items():
+        if refused is not None:
+            _log.error("{path}: {error}", path=REASSIGN_PARTITIONS, partition=name, error=refused.message)
+    await tenure.fence.write([(Delete(REASSIGN_PARTITIONS, stat.version),)])
+
+
+async def reapply_topic_rules(tenure: ActiveController) -> None:
+    """
+    Hold the elections that a change of all topics' defaults makes due: a lower minimum of in-sync replicas ends
+    eligibility outside the ISR, and where unclean elections are allowed now, a partition without a leader gets one.
+    """
+    doubtful = []
+    async for name in tenure.time_slice().over(tenure.state.partitions()):
+        state = tenure.state.partition(name).state
+        if state is not None and (state.eligible or state.leader == NO_LEADER):
+            doubtful.append(name)
+    if doubtful:
+        await tenure.settle(doubtful)

@@ -1,0 +1,193 @@
+"""
+Loads the controller's state from the metadata store, when a broker becomes the active controller.
+
+An unreadable node of one topic or broker does not stop the others: the topic is not touched, the broker is ignored.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.controller.controller_context import ABSENT, ControllerContext, PartitionRecord, TopicRecord
+from logbus.cluster.images import BrokerImage
+from logbus.metastore.cluster_znodes import BrokerIncarnationsZnode, FeatureLevelZnode
+from logbus.metastore.imetastore import IMetadataStore, NoNode, Stat, Watcher
+from logbus.metastore.znode_json import BadZnode
+from logbus.metastore.znodes import (
+    BROKER_CONFIGS,
+    BROKER_IDS,
+    BROKER_INCARNATIONS,
+    DELETED_TOPICS,
+    FEATURES,
+    GROUP_CONFIGS,
+    TOPICS,
+    BrokerIdZnode,
+    ConfigZnode,
+    StateZnode,
+    TopicZnode,
+)
+from logbus.model import topic_name_problem
+
+_log = Logger(namespace="logbus.cluster.controller")
+
+OUTSTANDING = 200
+"""Requests under way at once: enough to hide the distance, few enough not to choke the store."""
+
+Found = tuple[bytes, Stat] | None
+
+
+async def load_state(store: IMetadataStore) -> ControllerContext:
+    """
+    All topics, partitions and configurations (brokers come from :func:`load_brokers`).
+
+    :raise BadZnode: a node cannot be read that concerns the cluster as a whole.
+    """
+    state = ControllerContext()
+    deleting = set(await store.children(DELETED_TOPICS))
+    names = await store.children(TOPICS)
+    topics = await _get_all(store, [TopicZnode.path(name) for name in names])
+    configs = await _get_all(store, [ConfigZnode.topic_path(name) for name in names])
+    for name, found, config in zip(names, topics, configs, strict=True):
+        problem = topic_name_problem(name)
+        if problem is not None:
+            state.unreadable[name] = problem
+        elif found is not None:
+            try:
+                state.topics[name] = _topic(name, found, config, name in deleting)
+            except BadZnode as error:
+                state.unreadable[name] = str(error)
+    await _load_partitions(store, state)
+    await _load_broker_configs(store, state)
+    await _load_group_configs(store, state)
+    await _load_lives(store, state)
+    return state
+
+
+async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, BrokerImage]:
+    """The live brokers; ``watch`` fires when one registers or goes."""
+    names = await store.children(BROKER_IDS, watch)
+    numbers = [int(name) for name in names if name.isdecimal()]
+    brokers = {}
+    for number, found in zip(
+        numbers, await _get_all(store, [BrokerIdZnode.path(number) for number in numbers]), strict=True
+    ):
+        if found is None:
+            continue  # It went just now; the watch fires, too.
+        data, stat = found
+        try:
+            registration = BrokerIdZnode.decode(number, data)
+        except BadZnode as error:
+            _log.error("a broker is left alone: {error}", error=error)
+            continue
+        brokers[number] = BrokerImage(
+            number,
+            registration.endpoints,
+            registration.rack,
+            stat.czxid,
+            registration.incarnation,
+            registration.feature_level,
+            registration.unsynced_lost,
+            registration.logs_lost,
+            registration.unclean_shutdown,
+        )
+    return brokers
+
+
+def _topic(name: str, found: tuple[bytes, Stat], config: Found, deleting: bool) -> TopicRecord:
+    data, stat = found
+    assignment = TopicZnode.decode(name, data)
+    records = [
+        PartitionRecord(
+            replicas, adding=assignment.adding.get(number, ()), removing=assignment.removing.get(number, ())
+        )
+        for number, replicas in enumerate(assignment.partitions)
+    ]
+    topic = TopicRecord(name, assignment.topic_id, records, version=stat.version, deleting=deleting)
+    topic.overrides, topic.config_version = _config(ConfigZnode.topic_path(name), config)
+    return topic
+
+
+async def _load_partitions(store: IMetadataStore, state: ControllerContext) -> None:
+    numbered = [
+        (topic.name, number, record)
+        for topic in state.topics.values()
+        for number, record in enumerate(topic.partitions)
+    ]
+    states = await _get_all(store, [StateZnode.path(name, number) for name, number, _ in numbered])
+    for (name, number, record), found in zip(numbered, states, strict=True):
+        if found is not None:  # Otherwise it was created, but its first election was not written: it is new.
+            data, stat = found
+            try:
+                record.state = StateZnode.decode(name, number, data, stat.version)
+            except BadZnode as error:
+                state.topics.pop(name, None)
+                state.unreadable[name] = str(error)
+
+
+async def _load_broker_configs(store: IMetadataStore, state: ControllerContext) -> None:
+    entities = await store.children(BROKER_CONFIGS)
+    paths = [ConfigZnode.broker_path(entity) for entity in entities]
+    for entity, path, found in zip(entities, paths, await _get_all(store, paths), strict=True):
+        try:
+            state.broker_configs[entity], state.broker_config_versions[entity] = _config(path, found)
+        except BadZnode as error:
+            _log.error("the settings of {entity} are left alone: {error}", entity=entity, error=error)
+            assert found is not None
+            state.broker_config_versions[entity] = found[1].version
+
+
+async def _load_group_configs(store: IMetadataStore, state: ControllerContext) -> None:
+    names = await store.children(GROUP_CONFIGS)
+    paths = [f"{GROUP_CONFIGS}/{name}" for name in names]
+    for name, path, found in zip(names, paths, await _get_all(store, paths), strict=True):
+        try:
+            group_id = ConfigZnode.group_of(name)
+            state.group_configs[group_id], state.group_config_versions[group_id] = _config(path, found)
+        except BadZnode as error:
+            _log.error("the settings of a group are left alone: {error}", error=error)
+
+
+async def _load_lives(store: IMetadataStore, state: ControllerContext) -> None:
+    lives, features = await _get_all(store, [BROKER_INCARNATIONS, FEATURES])
+    if lives is not None:
+        state.lives, state.lives_version = BrokerIncarnationsZnode.decode(lives[0]), lives[1].version
+    if features is not None:
+        state.feature_level, state.feature_version = FeatureLevelZnode.decode(features[0]), features[1].version
+
+
+def _config(path: str, found: Found) -> tuple[dict[str, str], int]:
+    if found is None:
+        return {}, ABSENT
+    data, stat = found
+    return ConfigZnode.decode(path, data), stat.version
+
+
+async def _get_all(store: IMetadataStore, paths: Sequence[str]) -> list[Found]:
+    """The node at each path, or None; a window of requests is in flight at once."""
+    found: list[Found] = []
+    window: deque[Deferred[Found]] = deque()
+    try:
+        for path in paths:
+            window.append(store.get(path).addErrback(_absent))
+            if len(window) == OUTSTANDING:
+                found.append(await window.popleft())
+        while window:
+            found.append(await window.popleft())
+    except Exception:
+        _forget(window)
+        raise
+    return found
+
+
+def _absent(failure: Failure) -> None:
+    failure.trap(NoNode)
+
+
+def _forget(window: Iterable[Deferred[Found]]) -> None:
+    for waiting in window:
+        waiting.addErrback(lambda _: None)  # They fail for the same reason as the first.

@@ -1,0 +1,164 @@
+"""
+Changes of topics by the active controller: create, add partitions, configure, delete. They run on its event queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve
+from twisted.logger import Logger
+
+from logbus.cluster.controller.active_controller import ActiveController
+from logbus.cluster.controller.broker_channels import PendingUpdates
+from logbus.cluster.controller.controller_context import ABSENT, PartitionRecord, TopicRecord
+from logbus.cluster.controller.update_batch import UpdateBatch
+from logbus.cluster.icluster import DeletedTopic
+from logbus.metastore.imetastore import Create, Delete, NoNode, Op, Set
+from logbus.metastore.znodes import ConfigZnode, DeletedTopicZnode, TopicZnode
+from logbus.model import TopicPartition
+
+_log = Logger(namespace="logbus.cluster.controller")
+
+
+async def create(tenure: ActiveController, topics: Sequence[TopicRecord]) -> PendingUpdates:
+    """Create topics that do not exist; their first leaders are elected in the same transactions."""
+    groups: list[Sequence[Op]] = []
+    created: set[TopicPartition] = set()
+    for topic in topics:
+        groups.append(
+            (
+                Create(ConfigZnode.topic_path(topic.name), ConfigZnode.encode(topic.overrides)),
+                Create(TopicZnode.path(topic.name), TopicZnode.encode(topic.assignment)),
+                Create(TopicZnode.partitions_path(topic.name)),
+            )
+        )
+        topic.config_version = 0
+        created.update(TopicPartition(topic.name, number) for number in range(len(topic.partitions)))
+    return await _write_new(tenure, topics, groups, created)
+
+
+async def create_partitions(
+    tenure: ActiveController, grown: Sequence[tuple[TopicRecord, Sequence[tuple[int, ...]]]]
+) -> PendingUpdates:
+    """Add partitions with the given replicas to topics."""
+    groups: list[Sequence[Op]] = []
+    created: set[TopicPartition] = set()
+    topics = []
+    for topic, added in grown:
+        records = [*topic.partitions, *(PartitionRecord(replicas) for replicas in added)]
+        larger = evolve(topic, partitions=records, version=topic.version + 1)
+        groups.append((Set(TopicZnode.path(topic.name), TopicZnode.encode(larger.assignment), topic.version),))
+        created.update(TopicPartition(topic.name, n) for n in range(len(topic.partitions), len(records)))
+        topics.append(larger)
+    return await _write_new(tenure, topics, groups, created)
+
+
+async def _write_new(
+    tenure: ActiveController, topics: Sequence[TopicRecord], groups: list[Sequence[Op]], created: set[TopicPartition]
+) -> PendingUpdates:
+    known = tenure.state.topics
+    before = {topic.name: known.get(topic.name) for topic in topics}
+    known.update((topic.name, topic) for topic in topics)
+    try:
+        await tenure.elect(sorted(created), first=groups)
+    except BaseException:
+        for name, topic in before.items():
+            if topic is None:
+                del known[name]
+            else:
+                known[name] = topic
+        raise
+    return tenure.announcer.announce(UpdateBatch(partitions=frozenset(created), created=frozenset(created)))
+
+
+async def configure_topics(tenure: ActiveController, overrides: Mapping[str, Mapping[str, str]]) -> PendingUpdates:
+    """Replace topics' overrides."""
+    state = tenure.state
+    await tenure.fence.write(
+        (_put_config(ConfigZnode.topic_path(name), values, state.topics[name].config_version),)
+        for name, values in overrides.items()
+    )
+    for name, values in overrides.items():
+        state.topics[name].overrides = dict(values)
+        state.topics[name].config_version += 1
+    # A topic may allow unclean election now: partitions that were offline for lack of it are due.
+    names = [
+        TopicPartition(name, number)
+        for name in overrides
+        if not state.topics[name].deleting
+        for number in range(len(state.topics[name].partitions))
+    ]
+    return await tenure.settle(names, UpdateBatch(configs=frozenset(overrides)))
+
+
+async def configure_broker(tenure: ActiveController, entity: str, overrides: Mapping[str, str]) -> PendingUpdates:
+    """Replace the overrides of a broker, or of all brokers (``<default>``)."""
+    state = tenure.state
+    version = state.broker_config_versions.get(entity, ABSENT)
+    await tenure.fence.write([(_put_config(ConfigZnode.broker_path(entity), overrides, version),)])
+    state.broker_configs[entity] = dict(overrides)
+    state.broker_config_versions[entity] = version + 1
+    return tenure.announcer.announce(UpdateBatch(broker_configs=frozenset([entity])))
+
+
+async def configure_group(tenure: ActiveController, group_id: str, overrides: Mapping[str, str]) -> PendingUpdates:
+    """Replace the overrides of a consumer group; its node is removed if there are none."""
+    state = tenure.state
+    path, version = ConfigZnode.group_path(group_id), state.group_config_versions.get(group_id, ABSENT)
+    if overrides:
+        await tenure.fence.write([(_put_config(path, overrides, version),)])
+        state.group_configs[group_id] = dict(overrides)
+        state.group_config_versions[group_id] = version + 1
+    elif version != ABSENT:
+        await tenure.fence.write([(Delete(path, version),)])
+        del state.group_configs[group_id], state.group_config_versions[group_id]
+    return tenure.announcer.announce(UpdateBatch(group_configs=frozenset([group_id])))
+
+
+async def begin_deletion(tenure: ActiveController, names: Sequence[str]) -> PendingUpdates:
+    """Mark topics as deleted, for later controllers too, and have the brokers delete their logs."""
+    await tenure.fence.write((Create(DeletedTopicZnode.path(name)),) for name in names)
+    for name in names:
+        tenure.state.topics[name].deleting = True
+    return announce_deletion(tenure, names)
+
+
+def announce_deletion(tenure: ActiveController, names: Sequence[str]) -> PendingUpdates:
+    """Tell the live brokers; the others learn it from the full update when they are back."""
+    topics = [tenure.state.topics[name] for name in names]
+    deleted = tuple(DeletedTopic(topic.name, topic.topic_id, len(topic.partitions)) for topic in topics)
+    return tenure.announcer.announce(UpdateBatch(deleted=deleted))
+
+
+async def finish_deletion(tenure: ActiveController, names: Sequence[str]) -> None:
+    """Remove the nodes of topics whose logs are gone; the mark last, so that a failed attempt is repeated."""
+    store, state = tenure.fence.store, tenure.state
+    for name in names:
+        topic = state.topics.get(name)
+        if topic is None or not topic.deleting:
+            continue  # Deleted already, and perhaps created again.
+        groups: list[Sequence[Op]] = []
+        parent = TopicZnode.partitions_path(name)
+        try:
+            numbers = await store.children(parent)
+        except NoNode:
+            numbers = []
+        else:
+            groups += [(Delete(f"{parent}/{number}/state"), Delete(f"{parent}/{number}")) for number in numbers]
+        # An earlier attempt may have removed some of these.
+        last = [
+            path
+            for path in (parent, TopicZnode.path(name), ConfigZnode.topic_path(name), DeletedTopicZnode.path(name))
+            if await store.exists(path) is not None
+        ]
+        await tenure.fence.write([*groups, [Delete(path) for path in last]])
+        state.topics.pop(name, None)
+        for failed in state.failed.values():
+            failed.difference_update([one for one in failed if one.topic == name])
+        _log.info("topic {topic} was deleted", topic=name)
+
+
+def _put_config(path: str, overrides: Mapping[str, str], version: int) -> Op:
+    data = ConfigZnode.encode(overrides)
+    return Create(path, data) if version == ABSENT else Set(path, data, version)

@@ -1,0 +1,245 @@
+"""
+The controller as a broker sees it: a call when it is this very broker, else a request to the one that is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import define
+from twisted.internet.defer import CancelledError, Deferred
+from zope.interface import implementer
+
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller.active_controller import ActiveController
+from logbus.cluster.controller.controller import Controller
+from logbus.cluster.icluster import IControllerChannel, IsrChange
+from logbus.cluster.peers import CONTROL, Peers
+from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
+from logbus.wire.messages.cluster import (
+    AlteredPartition,
+    AlterPartitionsRequest,
+    PartitionNumbers,
+    ReportedLogEnd,
+    ReportedLogEnds,
+    ReportedReplica,
+    ReportFailedRequest,
+    ReportLogEndsRequest,
+    ReportReplicasRequest,
+    ShutDownRequest,
+    WantedIsr,
+)
+
+T = TypeVar("T")
+
+
+@implementer(IControllerChannel)
+@define(eq=False, repr=False)
+class ControllerChannel:
+    """
+    :ivar broker_epoch: of this broker now; the controller refuses what a former life asked.
+    """
+
+    broker_id: int
+    controller: Controller
+    metadata: ClusterMetadata
+    peers: Peers
+    broker_epoch: Callable[[], int]
+
+    def alter_partitions(
+        self, changes: Sequence[IsrChange]
+    ) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
+        """See :meth:`IControllerChannel.alter_partitions`."""
+
+        async def here(tenure: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await tenure.alter_partitions(self.broker_id, epoch, changes)
+
+        async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            request = AlterPartitionsRequest(
+                broker_epoch=epoch,
+                changes=[
+                    WantedIsr(
+                        topic=one.topic_partition.topic,
+                        partition=one.topic_partition.partition,
+                        leader_epoch=one.leader_epoch,
+                        version=one.version,
+                        isr=list(one.isr),
+                        broker_epochs=list(one.epochs),
+                    )
+                    for one in changes
+                ],
+            )
+            response = await self._ask(request)
+            return {
+                TopicPartition(one.topic, one.partition): alter_partition_result(one) for one in response.partitions
+            }
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def report_failed(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[None]:
+        """See :meth:`IControllerChannel.report_failed`."""
+
+        async def here(tenure: ActiveController) -> None:
+            await note_failed(tenure, self.broker_id, epoch, topic_partitions)
+
+        async def there() -> None:
+            await self._ask(ReportFailedRequest(broker_epoch=epoch, failed=topics_of(topic_partitions)))
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def report_replicas(
+        self, reports: Sequence[ReplicaReport]
+    ) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
+        """See :meth:`IControllerChannel.report_replicas`."""
+
+        async def here(tenure: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await tenure.report_replicas(self.broker_id, epoch, reports)
+
+        async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            request = ReportReplicasRequest(
+                broker_epoch=epoch,
+                replicas=[
+                    ReportedReplica(
+                        topic=one.topic_partition.topic,
+                        partition=one.topic_partition.partition,
+                        replica=one.replica,
+                        leader_epoch=one.leader_epoch,
+                        complete=one.complete,
+                        reason=one.reason,
+                    )
+                    for one in reports
+                ],
+            )
+            response = await self._ask(request)
+            return {
+                TopicPartition(one.topic, one.partition): alter_partition_result(one) for one in response.partitions
+            }
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def report_log_ends(self, ends: Mapping[TopicPartition, LogEndReport]) -> Deferred[None]:
+        """See :meth:`IControllerChannel.report_log_ends`."""
+
+        async def here(tenure: ActiveController) -> None:
+            await tenure.note_log_ends(self.broker_id, epoch, ends)
+
+        async def there() -> None:
+            topics: dict[str, list[ReportedLogEnd]] = defaultdict(list)
+            for (topic, number), (leader_epoch, end) in ends.items():
+                topics[topic].append(
+                    ReportedLogEnd(
+                        partition=number, leader_epoch=leader_epoch, last_epoch=end.epoch, end_offset=end.offset
+                    )
+                )
+            listed = [ReportedLogEnds(topic=topic, partitions=found) for topic, found in topics.items()]
+            await self._ask(ReportLogEndsRequest(broker_epoch=epoch, topics=listed))
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def shut_down(self) -> Deferred[Sequence[TopicPartition]]:
+        """See :meth:`IControllerChannel.shut_down`."""
+
+        async def here(tenure: ActiveController) -> Sequence[TopicPartition]:
+            return await tenure.shut_down(self.broker_id, epoch)
+
+        async def there() -> Sequence[TopicPartition]:
+            return partitions_of((await self._ask(ShutDownRequest(broker_epoch=epoch))).remaining)
+
+        epoch = self.broker_epoch()
+        return self._either(here, there)
+
+    def _either(
+        self, here: Callable[[ActiveController], Awaitable[T]], there: Callable[[], Awaitable[T]]
+    ) -> Deferred[T]:
+        if self.metadata.controller_id == self.broker_id:
+            return self.controller.submit(here)
+
+        async def ask() -> T:
+            return await there()
+
+        return Deferred.fromCoroutine(ask())
+
+    async def _ask(self, message: Any) -> Any:
+        controller = self.metadata.brokers.get(self.metadata.controller_id)
+        if controller is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "no controller is known")
+        try:
+            response = await self._while_it_rules(
+                controller.broker_id, self.peers.request(controller, message, CONTROL)
+            )
+        except ApiError as e:
+            if e.code is ErrorCode.BROKER_NOT_AVAILABLE:  # It was not even asked.
+                raise ApiError(ErrorCode.NOT_CONTROLLER, e.message) from None
+            raise
+        if response.error_code:
+            raise error_of(response.error_code, response.error_message)
+        return response
+
+    async def _while_it_rules(self, controller_id: int, asked: Deferred[Any]) -> Any:
+        """
+        The answer of a controller.
+
+        :raise ApiError: NETWORK_EXCEPTION: there is another one by now; from one that was replaced, perhaps because it
+            is cut off, none need come.
+        """
+        replaced = self.metadata.wait_for(lambda metadata: metadata.controller_id != controller_id)
+        replaced.addCallbacks(lambda _: asked.cancel(), lambda failure: failure.trap(CancelledError))
+        try:
+            return await asked
+        except CancelledError:
+            if self.metadata.controller_id == controller_id:
+                raise
+            raise ApiError(
+                ErrorCode.NETWORK_EXCEPTION, f"broker {controller_id} is not the controller any more"
+            ) from None
+        finally:
+            replaced.cancel()
+
+
+async def note_failed(
+    tenure: ActiveController, broker_id: int, broker_epoch: int, names: Iterable[TopicPartition]
+) -> None:
+    """
+    Take note that replicas of a broker went offline.
+
+    :raise ApiError: STALE_BROKER_EPOCH.
+    """
+    image = tenure.state.brokers.get(broker_id)
+    if image is None or image.epoch != broker_epoch:
+        raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with epoch {broker_epoch}")
+    await tenure.note_failed(image, frozenset(names))
+
+
+def topics_of(names: Iterable[TopicPartition]) -> list[PartitionNumbers]:
+    """Partitions, as requests name them."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for name in names:
+        numbers[name.topic].append(name.partition)
+    return [PartitionNumbers(topic=topic, partitions=found) for topic, found in numbers.items()]
+
+
+def partitions_of(topics: Iterable[PartitionNumbers]) -> list[TopicPartition]:
+    """The partitions that a request names."""
+    return [TopicPartition(one.topic, number) for one in topics for number in one.partitions]
+
+
+def alter_partition_result(one: AlteredPartition) -> LeaderAndIsr | ApiError:
+    """The outcome for one partition, as the answer spells it."""
+    if one.error_code:
+        return error_of(one.error_code, one.error_message)
+    return LeaderAndIsr(
+        one.leader,
+        one.leader_epoch,
+        tuple(one.isr),
+        one.controller_epoch,
+        one.version,
+        tuple(one.eligible),
+        one.unclean_epoch,
+    )

@@ -1,0 +1,1 @@
+"""The follower's side of replication: fetching from leaders, and truncation where the logs differ."""

@@ -1,0 +1,154 @@
+"""
+The service that keeps this broker's followers up with their leaders: one loop for each broker that leads something.
+
+Roles come from the controller, by :class:`~logbus.cluster.replication.replica_manager.ReplicaManager`: a partition is
+followed from the moment its role is taken until the next one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from attrs import define
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters, ReplicaFetchSettings
+from logbus.cluster.follower.partition_fetch_state import PartitionFetchState
+from logbus.cluster.follower.replica_fetcher import ChannelFor, ReplicaFetcher
+from logbus.cluster.replication.replication_throttle import FollowerThrottle
+from logbus.model import TopicPartition
+from logbus.storage.log_manager import LogManager
+from logbus.timers import Timers
+
+if TYPE_CHECKING:
+    from logbus.cluster.replication.replica_manager import Replica
+
+
+@define(eq=False)
+class _RunningFetcher:
+    """A loop, and its end."""
+
+    fetch: ReplicaFetcher
+    done: Deferred[None]
+
+
+class ReplicaFetcherManager(Service):
+    """
+    Follows.
+
+    :param broker_epoch: of this broker now; goes into every fetch (KIP-903).
+    :param channel_for: connections to other brokers.
+    :param settings: asked before each fetch.
+    :param throttle: of what is fetched for replicas that are behind.
+    :ivar counters: of all leaders together.
+    :ivar leader_incomplete: told of a partition, its leader, the leader epoch and the reason, when the leader lacks
+        committed records that this broker has.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        logs: LogManager,
+        channel_for: ChannelFor,
+        timers: Timers,
+        settings: Callable[[], ReplicaFetchSettings] = ReplicaFetchSettings,
+        throttle: FollowerThrottle | None = None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.counters = ReplicaFetchCounters()
+        self.leader_incomplete: Callable[[TopicPartition, int, int, str], object] = lambda *_: None
+        self._broker_epoch = broker_epoch
+        self._logs = logs
+        self._channel_for = channel_for
+        self._timers = timers
+        self._settings = settings
+        self._throttle = FollowerThrottle() if throttle is None else throttle
+        self._loops: dict[int, _RunningFetcher] = {}
+        self._followed: dict[TopicPartition, tuple[int, PartitionFetchState]] = {}
+
+    def __len__(self) -> int:
+        """How many partitions are followed."""
+        return len(self._followed)
+
+    def __iter__(self) -> Iterator[tuple[int, PartitionFetchState]]:
+        """The leader of each, and how it stands."""
+        return iter(list(self._followed.values()))
+
+    def find(self, name: TopicPartition) -> PartitionFetchState | None:
+        """How a partition stands, if it is followed."""
+        found = self._followed.get(name)
+        return None if found is None else found[1]
+
+    def failing(self) -> dict[int, str]:
+        """The leaders that cannot be fetched from, and why."""
+        return {leader: running.fetch.problem for leader, running in self._loops.items() if running.fetch.problem}
+
+    @property
+    def max_lag(self) -> int:
+        """Committed records that the partition furthest behind lacks."""
+        return max((followed.lag for _, followed in self._followed.values()), default=0)
+
+    def follow(self, replica: Replica, leader: int) -> None:
+        """
+        Fetch a partition from a broker, in the leader epoch that the replica was given.
+
+        It must not be followed any more as it was before: see :meth:`unfollow`. Nothing is followed once the service
+        has stopped.
+        """
+        partition = replica.partition
+        name = replica.topic_partition
+        assert name not in self._followed, f"{name} is followed already"
+        if not self.running:
+            return
+        followed = PartitionFetchState(replica, partition.leader_epoch, partition.leader_and_isr.unclean_epoch)
+        running = self._loops.get(leader)
+        if running is None:
+            running = self._loops[leader] = self._start(leader)
+        self._followed[name] = (leader, followed)
+        running.fetch.add(followed)
+
+    def unfollow(self, name: TopicPartition) -> Deferred[None]:
+        """Fetch a partition no more; fires once nothing changes its log any more. Unknown ones are ignored."""
+        found = self._followed.pop(name, None)
+        if found is None:
+            return succeed(None)
+        leader, followed = found
+        running = self._loops[leader]
+        ended = running.fetch.remove(followed)
+        if not running.fetch.followed:
+            del self._loops[leader]
+            running.done.cancel()
+        return ended
+
+    def _start(self, leader: int) -> _RunningFetcher:
+        fetch = ReplicaFetcher(
+            leader,
+            self.broker_id,
+            self._broker_epoch,
+            self._logs,
+            self._channel_for,
+            self._timers,
+            self._settings,
+            self.counters,
+            self._throttle,
+            lambda followed, reason: self.leader_incomplete(followed.name, leader, followed.leader_epoch, reason),
+        )
+        done = Deferred.fromCoroutine(fetch.run())
+        done.addErrback(self._ended, leader)
+        return _RunningFetcher(fetch, done)
+
+    def _ended(self, failure: Failure, leader: int) -> None:
+        if not failure.check(CancelledError):
+            self._log.failure("fetching from broker {leader} stopped", failure, leader=leader)
+
+    def stopService(self) -> Deferred[None]:
+        """Follow nothing any more; fires when no log is being changed."""
+        super().stopService()
+        return gatherResults([self.unfollow(name) for name in list(self._followed)]).addCallback(lambda _: None)

@@ -1,0 +1,102 @@
+"""
+Truncations of followers' logs, while other partitions go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from attrs import define
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.follower.divergence import RestartAt, TruncateTo
+from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters
+from logbus.cluster.follower.partition_fetch_state import PartitionFetchState
+from logbus.errors import ApiError, StorageError
+from logbus.records.batch import first_offset
+from logbus.storage.log_manager import LogManager
+
+
+@define(eq=False)
+class Truncator:
+    """
+    Cuts logs of partitions that follow one leader.
+
+    :ivar over: called when a log can be appended to again, with what went wrong, if anything did.
+    """
+
+    leader: int
+    logs: LogManager
+    counters: ReplicaFetchCounters
+    over: Callable[[PartitionFetchState, str], object]
+    _log = Logger()
+
+    def begin(self, followed: PartitionFetchState, step: TruncateTo | RestartAt) -> None:
+        """Do what the leader's answer asks for."""
+        self._run(followed, self._cut(followed, step))
+
+    def restart_within(self, followed: PartitionFetchState, start: int, records: bytes, high_watermark: int) -> None:
+        """
+        Have an empty log begin with a whole batch, from somewhere within which on its records count.
+
+        :param start: the offset of the first record that counts.
+        :param records: what the leader answered: the batch, and perhaps more.
+        """
+
+        async def begun() -> None:
+            try:
+                await self.logs.restart(followed.name, first_offset(records))
+                followed.replica.follow(records, high_watermark)
+                followed.replica.log.advance_start(start)
+            except (ApiError, StorageError) as e:
+                if followed.replica.log.log_end_offset <= start:
+                    await self.logs.restart(followed.name, start)
+                self._over(followed, str(e))
+            else:
+                self._over(followed)
+
+        self._run(followed, begun())
+
+    def _run(self, followed: PartitionFetchState, work: Coroutine[Deferred[Any], Any, None]) -> None:
+        followed.is_truncating = True
+
+        def failed(failure: Failure) -> None:
+            self._log.failure("truncating {partition}", failure, partition=followed.name)
+            self._over(followed, failure.getErrorMessage())
+
+        Deferred.fromCoroutine(work).addErrback(failed)
+
+    def _over(self, followed: PartitionFetchState, problem: str = "") -> None:
+        log = followed.replica.log
+        followed.replica.partition.cut(log.log_end_offset, log.log_start_offset)
+        followed.cut()
+        self.over(followed, problem)
+
+    async def _cut(self, followed: PartitionFetchState, step: TruncateTo | RestartAt) -> None:
+        name, log = followed.name, followed.replica.log
+        self.counters.truncations += 1
+        say = self._log.warn
+        if step.gives_up:
+            self.counters.committed_cut += 1
+            say = self._log.error
+        say(
+            "{partition}: {what} at {offset}, as the log of broker {leader} in epoch {epoch} has it; ours ends at {end}"
+            "{committed}",
+            partition=name, what="cut" if isinstance(step, TruncateTo) else "begun anew", offset=step.offset,
+            leader=self.leader, epoch=followed.leader_epoch, end=log.log_end_offset,
+            committed=", and committed records are lost by an unclean election" if step.gives_up else "",
+        )  # fmt: skip
+        # Nobody reads meanwhile what is about to go.
+        followed.replica.partition.cut(min(step.offset, log.log_end_offset))
+        try:
+            if isinstance(step, TruncateTo):
+                await self.logs.truncate({name: step.offset})
+            else:
+                await self.logs.restart(name, step.offset)
+        except (ApiError, StorageError) as e:
+            self._over(followed, str(e))
+        else:
+            self._over(followed)

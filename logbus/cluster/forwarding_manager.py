@@ -1,0 +1,118 @@
+"""
+Requests that only the controller can serve, on their way to it from the broker that a client asked.
+
+The answer comes back as the bytes that the client is to get. Nothing is forwarded twice: a broker that is not the
+controller (any more) says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.peers import FORWARD, Peers
+from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.net.request_context import ANONYMOUS
+from logbus.net.time_slices import TimeSlice
+from logbus.records.file_slice import joined
+from logbus.wire.codegen import ELEMENTS_PER_STEP
+from logbus.wire.connection import api_key_of
+from logbus.wire.messages.cluster import ForwardRequest, ForwardResponse
+from logbus.wire.schema import EncodeError, encode, incremental_encoder
+
+FORWARDED_API_KEYS = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
+"""
+CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, ElectLeaders, IncrementalAlterConfigs,
+AlterPartitionReassignments, ListPartitionReassignments.
+"""
+
+CONNECTIONS = 4
+"""Connections that requests are spread over: the answers on each come one after the other."""
+
+TIMEOUT_SECONDS = 10.0
+"""Seconds that an answer may take beyond what the request itself allows."""
+
+
+@define(eq=False)
+class ForwardingManager:
+    """Sends requests to the controller, when it is another broker."""
+
+    broker_id: int
+    metadata: ClusterMetadata
+    peers: Peers
+    _busy: Counter[int] = field(factory=Counter, init=False)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether another broker is the controller."""
+        return self.metadata.controller_id not in (self.broker_id, -1)
+
+    def send(
+        self,
+        message: Any,
+        version: int,
+        *,
+        principal: str = ANONYMOUS,
+        client_id: str | None = None,
+        host: str = "",
+        timeout_ms: int = 0,
+        time_slice: TimeSlice | None = None,
+    ) -> Deferred[bytes]:
+        """
+        Have the controller serve a request.
+
+        :param principal: on whose behalf; with ``client_id`` and ``host`` (of the client) it goes along.
+        :param timeout_ms: how long the request itself may take; 0 or less: 30 s.
+        :param time_slice: that of a large request, which is encoded in slices; None: it is encoded at once.
+        :return: fires with the body of the response, spelled at ``version``.
+        :raise ApiError: NOT_CONTROLLER: nothing was done; NETWORK_EXCEPTION and REQUEST_TIMED_OUT: perhaps it was.
+        """
+        return Deferred.fromCoroutine(self._send(message, version, principal, client_id, host, timeout_ms, time_slice))
+
+    async def _send(
+        self,
+        message: Any,
+        version: int,
+        principal: str,
+        client_id: str | None,
+        host: str,
+        timeout_ms: int,
+        time_slice: TimeSlice | None,
+    ) -> bytes:
+        controller = self.metadata.brokers.get(self.metadata.controller_id)
+        if controller is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "no controller is known")
+        try:
+            if time_slice is None:
+                body = joined(encode(message, version))
+            else:
+                steps = incremental_encoder(type(message), version)(message)
+                body = joined(await time_slice.finish(steps, ELEMENTS_PER_STEP))
+        except EncodeError as e:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from None
+        request = ForwardRequest(
+            api_key=api_key_of(message),
+            api_version=version,
+            principal=principal,
+            client_id=client_id,
+            host=host,
+            body=body,
+        )
+        seconds = (timeout_ms / 1000 if timeout_ms > 0 else 30.0) + TIMEOUT_SECONDS
+        way = min(range(CONNECTIONS), key=lambda number: self._busy[number])
+        self._busy[way] += 1
+        try:
+            response: ForwardResponse = await self.peers.request(controller, request, f"{FORWARD}-{way}", seconds)
+        except ApiError as e:
+            if e.code is ErrorCode.BROKER_NOT_AVAILABLE:  # It was not even asked.
+                raise ApiError(ErrorCode.NOT_CONTROLLER, e.message) from None
+            raise
+        finally:
+            self._busy[way] -= 1
+        if response.error_code:
+            raise error_of(response.error_code, response.error_message)
+        return response.body

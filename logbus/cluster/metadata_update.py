@@ -1,0 +1,76 @@
+"""
+What the controller tells a broker. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from uuid import UUID
+
+from attrs import frozen
+
+from logbus.cluster.images import BrokerImage
+from logbus.model import LeaderAndIsr, TopicPartition
+
+NO_OVERRIDES: Mapping[str, str] = MappingProxyType({})
+
+
+@frozen
+class PartitionState:
+    """
+    Everything a broker must know of one partition to play its role in it.
+
+    :ivar replicas: broker ids, the preferred leader first.
+    :ivar is_new: the partition was created by this very announcement: an absent log is no loss.
+    :ivar overrides: the topic's configuration, as strings by Kafka's names; each broker lays them over its own
+        defaults (``view.topic_config(overrides)``). One mapping is shared by all partitions of a topic.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: UUID
+    replicas: tuple[int, ...]
+    leader_and_isr: LeaderAndIsr
+    is_new: bool = False
+    overrides: Mapping[str, str] = NO_OVERRIDES
+
+
+@frozen
+class DeletedTopic:
+    """A topic that is gone, with the number of partitions it had."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+
+
+@frozen
+class MetadataUpdate:
+    """
+    One batch of decisions from the controller to one broker; everything in it is the state, not the change.
+
+    :ivar controller_epoch: announcements of a lower one than was seen before are refused.
+    :ivar broker_epoch: of the broker that is meant; one meant for its former life is refused.
+    :ivar brokers: all live brokers, or None when they did not change.
+    :ivar partitions: grouped by topic, ascending by partition number.
+    :ivar deleted: topics to forget, with their logs; applied before ``partitions``, so that a topic may be
+        deleted and made again in one announcement.
+    :ivar configs: new overrides of topics, by topic name.
+    :ivar broker_configs: new overrides of brokers, by broker id or ``<default>`` (all brokers); applied before
+        ``partitions``, whose logs lay their own overrides over them.
+    :ivar group_configs: new overrides of consumer groups, by group id; empty ones: it has none any more.
+    :ivar full: this is all there is: what is known and not in it does not exist any more.
+    :ivar unreadable: topics that the controller cannot read: nobody knows more than before, and their logs stay.
+    """
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    brokers: Mapping[int, BrokerImage] | None = None
+    partitions: tuple[PartitionState, ...] = ()
+    deleted: tuple[DeletedTopic, ...] = ()
+    configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    broker_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    group_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    full: bool = False
+    unreadable: frozenset[str] = frozenset()

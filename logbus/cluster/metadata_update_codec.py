@@ -1,0 +1,173 @@
+"""
+Announcements as bytes: pure.
+
+What is said to all brokers alike is the same bytes for all: the body leaves out whom it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from types import MappingProxyType
+from uuid import UUID
+
+from logbus.cluster.images import BrokerImage
+from logbus.cluster.metadata_update import NO_OVERRIDES, DeletedTopic, MetadataUpdate, PartitionState
+from logbus.errors import DecodeError
+from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
+from logbus.records.file_slice import joined
+from logbus.wire.element_budget import RESPONSE_ELEMENTS
+from logbus.wire.messages.cluster import (
+    AnnouncedBroker,
+    AnnouncedDeletion,
+    AnnouncedEndpoint,
+    AnnouncedSettings,
+    AnnouncedTopic,
+    AnnouncementBody,
+    AnnounceRequest,
+    PartitionRole,
+    Setting,
+)
+from logbus.wire.schema import ZERO_UUID, decode, element_budget, encode
+
+BODY_VERSION = 0
+
+
+def update_request(announcement: MetadataUpdate) -> AnnounceRequest:
+    """The request that carries an announcement."""
+    return AnnounceRequest(
+        controller_id=announcement.controller_id,
+        controller_epoch=announcement.controller_epoch,
+        broker_epoch=announcement.broker_epoch,
+        body=joined(encode(_body(announcement), BODY_VERSION)),
+    )
+
+
+def decode_update(request: AnnounceRequest) -> MetadataUpdate:
+    """
+    The announcement that a request carries. Call it once the sender is known: it may build millions of objects.
+
+    :raise DecodeError: the body is none.
+    """
+    data = request.body
+    body, end = decode(AnnouncementBody, BODY_VERSION, data, 0, element_budget(len(data), RESPONSE_ELEMENTS))
+    if end != len(data):
+        raise DecodeError(f"{len(data) - end} bytes are left over after an announcement")
+    return MetadataUpdate(
+        request.controller_id,
+        request.controller_epoch,
+        request.broker_epoch,
+        brokers=None if body.brokers is None else {one.broker_id: _broker_image(one) for one in body.brokers},
+        partitions=tuple(state for topic in body.topics for state in _states(topic)),
+        deleted=tuple(DeletedTopic(one.name, UUID(bytes=one.topic_id), one.partitions) for one in body.deleted),
+        configs=_overrides_by_entity(body.configs),
+        broker_configs=_overrides_by_entity(body.broker_configs),
+        group_configs=_overrides_by_entity(body.group_configs),
+        full=body.full,
+        unreadable=frozenset(body.unreadable),
+    )
+
+
+def _body(announcement: MetadataUpdate) -> AnnouncementBody:
+    brokers = announcement.brokers
+    return AnnouncementBody(
+        full=announcement.full,
+        brokers=None if brokers is None else [_announced_broker(one) for one in brokers.values()],
+        deleted=[
+            AnnouncedDeletion(name=one.name, topic_id=one.topic_id.bytes, partitions=one.partitions)
+            for one in announcement.deleted
+        ],
+        topics=[
+            _announced_topic(name, topic_id, list(states))
+            for (name, topic_id), states in groupby(
+                announcement.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
+            )
+        ],
+        configs=_by_entity(announcement.configs),
+        broker_configs=_by_entity(announcement.broker_configs),
+        group_configs=_by_entity(announcement.group_configs),
+        unreadable=sorted(announcement.unreadable),
+    )
+
+
+def _announced_broker(broker: BrokerImage) -> AnnouncedBroker:
+    return AnnouncedBroker(
+        broker_id=broker.broker_id,
+        epoch=broker.epoch,
+        incarnation=ZERO_UUID if broker.incarnation is None else broker.incarnation.bytes,
+        feature_level=broker.feature_level,
+        rack=broker.rack,
+        endpoints=[
+            AnnouncedEndpoint(listener=name, host=at.host, port=at.port, protocol=at.protocol)
+            for name, at in broker.endpoints.items()
+        ],
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+    )
+
+
+def _broker_image(broker: AnnouncedBroker) -> BrokerImage:
+    return BrokerImage(
+        broker.broker_id,
+        {one.listener: Endpoint(one.listener, one.host, one.port, one.protocol) for one in broker.endpoints},
+        broker.rack,
+        broker.epoch,
+        None if broker.incarnation == ZERO_UUID else UUID(bytes=broker.incarnation),
+        broker.feature_level,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+    )
+
+
+def _announced_topic(name: str, topic_id: UUID, states: list[PartitionState]) -> AnnouncedTopic:
+    return AnnouncedTopic(
+        name=name,
+        topic_id=topic_id.bytes,
+        overrides=_settings(states[0].overrides),
+        partitions=[
+            PartitionRole(
+                partition=state.topic_partition.partition,
+                leader=state.leader_and_isr.leader,
+                leader_epoch=state.leader_and_isr.leader_epoch,
+                controller_epoch=state.leader_and_isr.controller_epoch,
+                version=state.leader_and_isr.version,
+                is_new=state.is_new,
+                replicas=list(state.replicas),
+                isr=list(state.leader_and_isr.isr),
+                eligible=list(state.leader_and_isr.eligible),
+                unclean_epoch=state.leader_and_isr.unclean_epoch,
+            )
+            for state in states
+        ],
+    )
+
+
+def _states(topic: AnnouncedTopic) -> Iterable[PartitionState]:
+    topic_id = UUID(bytes=topic.topic_id)
+    overrides = _overrides(topic.overrides)  # One mapping for all partitions of a topic.
+    for one in topic.partitions:
+        state = LeaderAndIsr(
+            one.leader,
+            one.leader_epoch,
+            tuple(one.isr),
+            one.controller_epoch,
+            one.version,
+            tuple(one.eligible),
+            one.unclean_epoch,
+        )
+        name = TopicPartition(topic.name, one.partition)
+        yield PartitionState(name, topic_id, tuple(one.replicas), state, one.is_new, overrides)
+
+
+def _settings(overrides: Mapping[str, str]) -> list[Setting]:
+    return [Setting(name=name, value=value) for name, value in overrides.items()]
+
+
+def _overrides(settings: list[Setting]) -> Mapping[str, str]:
+    return MappingProxyType({one.name: one.value for one in settings}) if settings else NO_OVERRIDES
+
+
+def _by_entity(overrides: Mapping[str, Mapping[str, str]]) -> list[AnnouncedSettings]:
+    return [AnnouncedSettings(entity=name, settings=_settings(given)) for name, given in overrides.items()]
+
+
+def _overrides_by_entity(given: list[AnnouncedSettings]) -> dict[str, Mapping[str, str]]:
+    return {one.entity: _overrides(one.settings) for one in given}

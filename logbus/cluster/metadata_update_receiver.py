@@ -1,0 +1,144 @@
+"""What a broker does with an announcement: give up what is gone, take its roles, then let clients see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, DeferredLock
+from zope.interface import implementer
+
+from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage
+from logbus.cluster.controller_epoch_store import ControllerEpochStore, MemoryControllerEpochStore
+from logbus.cluster.icluster import (
+    DeletedTopic,
+    IMetadataUpdateReceiver,
+    IReplicaHost,
+    MetadataUpdate,
+    PartitionErrors,
+    PartitionState,
+)
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+
+
+@implementer(IMetadataUpdateReceiver)
+@define(eq=False, repr=False)
+class MetadataUpdateReceiver:
+    """
+    Applies announcements to this broker, one after the other.
+
+    Clients see nothing in the metadata that is not served: what is gone is forgotten first and then removed, roles
+    are taken first and then shown.
+
+    :ivar broker_epoch: of this broker now; announcements for a former life are refused.
+    :ivar epochs: announcements of a lower controller epoch than the highest are refused.
+    :ivar broker_configs: told of new overrides by entity: a broker's id or ``<default>``.
+    """
+
+    broker_id: int
+    metadata: ClusterMetadata
+    host: IReplicaHost
+    broker_epoch: Callable[[], int]
+    broker_configs: Callable[[Mapping[str, Mapping[str, str]]], object]
+    epochs: ControllerEpochStore = field(factory=MemoryControllerEpochStore)
+    _turn: DeferredLock = field(factory=DeferredLock, init=False)
+
+    def apply(self, announcement: MetadataUpdate) -> Deferred[PartitionErrors]:
+        """See :meth:`IMetadataUpdateReceiver.apply`."""
+
+        async def run() -> PartitionErrors:
+            await self._turn.acquire()
+            try:
+                return await self._apply(announcement)
+            finally:
+                self._turn.release()
+
+        return Deferred.fromCoroutine(run())
+
+    async def _apply(self, announcement: MetadataUpdate) -> PartitionErrors:
+        await self._check(announcement)
+        errors: dict[TopicPartition, ApiError] = {}
+        await self._remove(announcement, errors)
+        if announcement.broker_configs:
+            self.broker_configs(announcement.broker_configs)
+        for topic, overrides in announcement.configs.items():
+            self.host.configure(topic, overrides)
+        mine = [state for state in announcement.partitions if self.broker_id in state.replicas]
+        if mine:
+            errors.update(await self.host.become(mine))
+        self._show(announcement)
+        return errors
+
+    async def _check(self, announcement: MetadataUpdate) -> None:
+        if announcement.controller_epoch < self.epochs.highest:
+            raise ApiError(
+                ErrorCode.STALE_CONTROLLER_EPOCH,
+                f"controller {announcement.controller_id} of epoch {announcement.controller_epoch} was replaced: "
+                f"the epoch is {self.epochs.highest}",
+            )
+        epoch = self.broker_epoch()
+        # A greater epoch is ours, too: the controller may see our registration before its answer reaches us.
+        if announcement.broker_epoch < epoch:
+            raise ApiError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"the announcement is for epoch {announcement.broker_epoch} of broker {self.broker_id}, not {epoch}",
+            )
+        if announcement.controller_epoch > self.epochs.highest:
+            await self.epochs.remember(announcement.controller_epoch)
+
+    async def _remove(self, announcement: MetadataUpdate, errors: dict[TopicPartition, ApiError]) -> None:
+        gone = list(announcement.deleted)
+        if announcement.full:
+            alive = {(state.topic_partition.topic, state.topic_id) for state in announcement.partitions}
+            gone += [
+                DeletedTopic(topic.name, topic.topic_id, len(topic.partitions))
+                for topic in self.metadata.topics.values()
+                if (topic.name, topic.topic_id) not in alive and topic.name not in announcement.unreadable
+            ]
+        names: list[TopicPartition] = []
+        if gone:
+            with self.metadata.changing() as metadata:
+                for deleted in gone:
+                    metadata.remove_topic(deleted.name, deleted.topic_id)
+                    names += [TopicPartition(deleted.name, number) for number in range(deleted.partitions)]
+        names += self._moved_away(announcement.partitions)
+        if names:
+            errors.update(await self.host.remove(names))
+        if announcement.full:
+            # Also what was deleted, or moved away, while this broker was not there to hear of it.
+            held = {state.topic_partition for state in announcement.partitions if self.broker_id in state.replicas}
+            errors.update(await self.host.retain(held, announcement.unreadable))
+
+    def _moved_away(self, states: Iterable[PartitionState]) -> list[TopicPartition]:
+        """Partitions that this broker held and holds no more."""
+        names: list[TopicPartition] = []
+        for state in states:
+            if self.broker_id not in state.replicas:
+                known = self.metadata.partition(state.topic_partition)
+                if known is not None and self.broker_id in known.replicas:
+                    names.append(state.topic_partition)
+        return names
+
+    def _show(self, announcement: MetadataUpdate) -> None:
+        with self.metadata.changing() as metadata:
+            metadata.set_controller(announcement.controller_id)
+            if announcement.brokers is not None:
+                metadata.set_brokers(announcement.brokers)
+            for (name, topic_id), states in groupby(
+                announcement.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
+            ):
+                listed = list(states)
+                images = [
+                    (state.topic_partition.partition, PartitionImage(state.replicas, state.leader_and_isr))
+                    for state in listed
+                ]
+                metadata.set_partitions(name, topic_id, images)
+                metadata.set_configs(name, listed[-1].overrides)
+            for name, overrides in announcement.configs.items():
+                metadata.set_configs(name, overrides)
+            if announcement.full:
+                metadata.group_configs.clear()
+            for group_id, overrides in announcement.group_configs.items():
+                metadata.set_group_configs(group_id, overrides)

@@ -1,0 +1,267 @@
+"""
+Keeps the in-sync replicas of the partitions that this broker leads as they ought to be, through the controller.
+
+One request is under way at a time, for all partitions that are due by then.  Why a partition is due is not kept: what
+to wish for is found out when the request is made, and again after each answer.  So nothing is lost when an answer is,
+and a partition that nobody can help costs one wish in a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.icluster import IControllerChannel
+from logbus.cluster.replication.replica import Replica
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.errors import ApiError
+from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
+
+MAX_CHANGES_PER_REQUEST = 1000
+"""Changes in one request."""
+
+FIRST_RETRY_SECONDS = 0.1
+MAX_RETRY_SECONDS = 5.0
+
+RESPONSE_TIMEOUT_SECONDS = 30.0
+"""How long an answer is waited for; after that it is unknown what became of the request."""
+
+Answers = Mapping[TopicPartition, "LeaderAndIsr | ApiError"]
+
+
+class Lag(NamedTuple):
+    """How many offsets a replica is behind its leader here, or None if it has not fetched from it."""
+
+    topic_partition: TopicPartition
+    broker_id: int
+    offsets: int | None
+
+
+class SentChange(NamedTuple):
+    """A change that the controller was asked for, and the in-sync replicas before it."""
+
+    replica: Replica
+    change: IsrChange
+    before: tuple[int, ...]
+
+
+@define(eq=False, repr=False)
+class IsrManager:
+    """
+    Sends wishes for other in-sync replicas, and looks for replicas that lag; the world around each :class:`Replica`.
+
+    :param max_lag_ms: ``replica.lag.time.max.ms``; asked again every time.
+    :ivar followers_serve: whether consumers are sent to followers.
+    :ivar expansions: how often replicas came into sync; ``shrinks``: how often they fell out of it.
+    """
+
+    _replicas: ReplicaManager
+    _metadata: ClusterMetadata
+    _link: IControllerChannel
+    _clock: IReactorTime
+    _max_lag_ms: Callable[[], int]
+    followers_serve: bool = False
+    expansions: int = field(default=0, init=False)
+    shrinks: int = field(default=0, init=False)
+    _due: dict[Replica, None] = field(factory=dict, init=False)
+    _asking: bool = field(default=False, init=False)
+    _next: IDelayedCall | None = field(default=None, init=False)
+    _retry_seconds: float = field(default=FIRST_RETRY_SECONDS, init=False)
+    _looking: IDelayedCall | None = field(default=None, init=False)
+    _look_at: float = field(default=0.0, init=False)
+    _living: frozenset[int] = field(default=frozenset(), init=False)
+    _shutting_down: frozenset[int] = field(default=frozenset(), init=False)
+    _world: object = field(default=None, init=False)
+    _unsubscribe: Callable[[], None] = field(default=lambda: None, init=False)
+    _running: bool = field(default=False, init=False)
+    _log = Logger()
+
+    def start(self) -> None:
+        """Begin to look for replicas that lag, and to ask the controller."""
+        self._running = True
+        self._living = frozenset(self._metadata.brokers)
+        self._unsubscribe = self._metadata.subscribe(self._brokers_changed)
+        self._look_later()
+        self._ask_soon(0)
+
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        self._running = False
+        self._unsubscribe()
+        for call in (self._next, self._looking):
+            if call is not None and call.active():
+                call.cancel()
+        self._next = self._looking = None
+
+    # The world, as replicas see it.
+
+    @property
+    def max_lag(self) -> float:
+        return self._max_lag_ms() / 1000
+
+    def seconds(self) -> float:
+        now: float = self._clock.seconds()
+        return now
+
+    def lives(self, broker_id: int) -> bool:
+        return broker_id in self._metadata.brokers
+
+    def epoch_of(self, broker_id: int) -> int:
+        broker = self._metadata.brokers.get(broker_id)
+        return 0 if broker is None else broker.epoch
+
+    def shutting_down(self) -> Collection[int]:
+        return self._shutting_down
+
+    def request_isr_change(self, replica: Replica) -> None:
+        self._due[replica] = None
+        self._ask_soon(0)
+
+    # Asking.
+
+    def _ask_soon(self, seconds: float) -> None:
+        if self._running and not self._asking and self._next is None and self._due:
+            self._next = self._clock.callLater(seconds, self._ask)
+
+    def _ask(self) -> None:
+        self._next = None
+        now, max_lag = self.seconds(), self.max_lag
+        asked: list[SentChange] = []
+        while self._due and len(asked) < MAX_CHANGES_PER_REQUEST:
+            replica = next(iter(self._due))
+            del self._due[replica]
+            change = replica.partition.wish(now, max_lag)
+            if change is not None:
+                asked.append(SentChange(replica, change, replica.partition.leader_and_isr.isr))
+        if not asked:
+            return
+        self._asking = True
+        answer = Deferred.fromCoroutine(self._send([one.change for one in asked]))
+        answer.addCallbacks(self._answered, self._failed, callbackArgs=(asked,), errbackArgs=(asked,))
+        answer.addErrback(lambda failure: self._log.failure("taking in the controller's answer failed", failure))
+
+    async def _send(self, changes: Sequence[IsrChange]) -> Answers:
+        return await self._link.alter_partitions(changes).addTimeout(RESPONSE_TIMEOUT_SECONDS, self._clock)
+
+    def _answered(self, answers: Answers, asked: Sequence[SentChange]) -> None:
+        self._asking = False
+        failed = False
+        for replica, change, before in asked:
+            name = change.topic_partition
+            answer = answers.get(name)
+            if isinstance(answer, LeaderAndIsr):
+                self._count(before, answer.isr)
+            else:
+                failed = True
+                self._log.debug("{partition}: {change} was refused: {why}", partition=name, change=change, why=answer)
+            replica.isr_answered(change, answer)
+            self._due[replica] = None
+        self._ask_again(failed=failed)
+
+    def _failed(self, failure: Failure, asked: Sequence[SentChange]) -> None:
+        self._asking = False
+        self._log.info(
+            "asking the controller for {count} changes of in-sync replicas failed: {why}",
+            count=len(asked),
+            why=failure.getErrorMessage(),
+        )
+        for replica, change, _ in asked:
+            replica.isr_answered(change, None)
+            self._due[replica] = None
+        self._ask_again(failed=True)
+
+    def _ask_again(self, *, failed: bool) -> None:
+        """See what else is to be wished; a while later, if this was not to be had."""
+        if not failed:
+            self._retry_seconds = FIRST_RETRY_SECONDS
+            self._ask_soon(0)
+            return
+        self._ask_soon(self._retry_seconds)
+        self._retry_seconds = min(2 * self._retry_seconds, MAX_RETRY_SECONDS)
+
+    def _ask_at_once(self) -> None:
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        self._ask_soon(0)
+
+    def _count(self, before: Collection[int], after: Collection[int]) -> None:
+        self.expansions += bool(set(after) - set(before))
+        self.shrinks += bool(set(before) - set(after))
+
+    # Looking.
+
+    def _look_later(self) -> None:
+        interval = self.max_lag / 2
+        self._look_at = self.seconds() + interval
+        self._looking = self._clock.callLater(interval, self._look)
+
+    def _look(self) -> None:
+        late = self.seconds() - self._look_at
+        self._look_later()
+        if late > self.max_lag / 4:
+            # This process stood still, and what followers said meanwhile is still to be read: they are not to blame.
+            return
+        for replica in self._replicas:
+            if replica.partition.followers:
+                replica.look()
+
+    def _brokers_changed(self) -> None:
+        living = frozenset(self._metadata.brokers)
+        lost, self._living = self._living - living, living
+        if lost:
+            for replica in self._replicas:
+                if replica.partition.followers:
+                    replica.lost(lost)
+        leaving = frozenset(one.broker_id for one in self._metadata.brokers.values() if one.in_controlled_shutdown)
+        if leaving != self._shutting_down:
+            self._shutting_down = leaving
+            for replica in self._replicas:
+                if replica.partition.followers:
+                    replica.shutting_down(leaving)
+        world = self._metadata.controller_id, {one.broker_id: one.epoch for one in self._metadata.brokers.values()}
+        if world != self._world:
+            # What could not be had may be had of another controller, or for a broker that is back.
+            self._world = world
+            self._ask_at_once()
+
+    # What is measured when somebody asks.
+
+    def under_replicated(self) -> int:
+        """Partitions led here with replicas that are not in sync."""
+        return sum(
+            len(partition.leader_and_isr.isr) < len(partition.replicas)
+            for partition in (replica.partition for replica in self._replicas)
+            if partition.is_leader
+        )
+
+    def under_min_isr(self) -> int:
+        """Partitions led here with fewer replicas in sync than ``min.insync.replicas``."""
+        return sum(
+            not replica.partition.has_enough_replicas for replica in self._replicas if replica.partition.is_leader
+        )
+
+    def at_min_isr(self) -> int:
+        """Partitions led here that take no more acks=all when one more replica falls out of sync."""
+        return sum(
+            len(partition.leader_and_isr.isr) == partition.enough_replicas
+            for partition in (replica.partition for replica in self._replicas)
+            if partition.is_leader
+        )
+
+    def lags(self) -> Iterator[Lag]:
+        """Every other replica of the partitions led here."""
+        for replica in self._replicas:
+            partition = replica.partition
+            for broker_id, follower in partition.followers.items():
+                known = follower.log_end_offset >= 0
+                behind = max(0, partition.log_end_offset - follower.log_end_offset) if known else None
+                yield Lag(partition.topic_partition, broker_id, behind)

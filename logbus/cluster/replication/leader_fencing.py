@@ -1,0 +1,164 @@
+"""
+A broker that is cut off from everybody but its clients cannot know that it leads: the others may have elected another
+leader since, to which its clients should go.
+
+It is in doubt of a partition when for longer than a session lasts it was not connected to the metadata store, and heard
+of none of the replicas that could lead instead. A fetch ends the doubt: who fetches believes in this leader. So while
+only the store is away, everything is served on; and a partition that nobody else could lead is never in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from attrs import define, evolve, field
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.images import PartitionImage
+from logbus.cluster.replication.replica import Replica
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.cluster.replication.role import NO_LEADER
+from logbus.metastore.imetastore import IMetadataStore, SessionState
+
+CHECKS_PER_SESSION = 4
+"""How often to look in the time that a session lasts, while the store is away."""
+
+
+@define(eq=False, repr=False)
+class LeaderFencing:
+    """
+    Has a broker that is cut off send its clients away.
+
+    :ivar epoch: of this broker's registration, −1 while there is none.
+    :ivar patience: how long a session lasts, in seconds.
+    :ivar hang_up: ends clients' connections: some ask nobody else as long as they have one.
+    """
+
+    replicas: ReplicaManager
+    metadata: ClusterMetadata
+    store: IMetadataStore
+    epoch: Callable[[], int]
+    clock: IReactorTime
+    patience: float
+    hang_up: Callable[[], object] = lambda: None
+    _alone_since: float | None = field(default=None, init=False)
+    _heard: dict[int, float] = field(factory=dict, init=False)
+    _doubted: dict[Replica, None] = field(factory=dict, init=False)
+    _next: IDelayedCall | None = field(default=None, init=False)
+    _ends: list[Callable[[], None]] = field(factory=list, init=False)
+    _log = Logger()
+
+    def start(self) -> None:
+        """Begin to watch the session."""
+        self.replicas.heard = self.heard
+        self._ends = [
+            self.store.subscribe(self._session_changed),
+            self.metadata.subscribe(self._announced),
+        ]
+
+    def stop(self) -> None:
+        """Watch it no more."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            end()
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def heard(self, broker_id: int) -> None:
+        """A broker fetches from this one."""
+        self._heard[broker_id] = self.clock.seconds()
+        if self._doubted:
+            self._trust([replica for replica in self._doubted if broker_id in _others(replica)])
+
+    # Inside.
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CLOSED or (state is SessionState.CONNECTED and self._is_registered()):
+            self._over()
+        elif self._alone_since is None:
+            self._alone_since = self.clock.seconds()
+            self._look_later()
+
+    def _is_registered(self) -> bool:
+        """Whether this life of the broker has been told its roles, and nothing has changed since."""
+        me = self.metadata.brokers.get(self.replicas.broker_id)
+        return self.store.state is SessionState.CONNECTED and me is not None and me.epoch == self.epoch()
+
+    def _announced(self) -> None:
+        if self._alone_since is not None and self._is_registered():
+            self._over()
+
+    def _over(self) -> None:
+        self._alone_since = None
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        self._trust(list(self._doubted))
+
+    def _look_later(self) -> None:
+        self._next = self.clock.callLater(self.patience / CHECKS_PER_SESSION, self._look)
+
+    def _look(self) -> None:
+        self._next = None
+        if self._alone_since is None or self._is_registered():
+            self._over()
+            return
+        self._look_later()
+        silent_since = self.clock.seconds() - self.patience
+        if self._alone_since < silent_since:
+            self._doubt([replica for replica in self.replicas if self._is_doubtful(replica, silent_since)])
+            if self._doubted and all(at < silent_since for at in self._heard.values()):
+                self.hang_up()
+
+    def _is_doubtful(self, replica: Replica, silent_since: float) -> bool:
+        partition = replica.partition
+        if not partition.is_leader or partition.in_doubt:
+            return False
+        others = _others(replica)
+        return bool(others) and all(self._heard.get(number, 0.0) < silent_since for number in others)
+
+    def _doubt(self, replicas: Collection[Replica]) -> None:
+        if not replicas:
+            return
+        self._log.warn(
+            "cut off from the metadata store and all followers for {seconds:g} s: others may lead {count} partitions "
+            "that this broker led, and it serves them no more until it hears of somebody",
+            seconds=self.patience,
+            count=len(replicas),
+        )
+        self._doubted.update(dict.fromkeys(replicas))
+        for replica in replicas:
+            self.replicas.doubt(replica)
+        self._show(replicas)
+
+    def _trust(self, replicas: Collection[Replica]) -> None:
+        for replica in replicas:
+            del self._doubted[replica]
+        # The others were given another role meanwhile.
+        again = [replica for replica in replicas if replica.partition.in_doubt]
+        for replica in again:
+            self.replicas.trust(replica)
+        self._show(again)
+
+    def _show(self, replicas: Collection[Replica]) -> None:
+        """Let clients see who leads, or that nobody does as far as is known here."""
+        if not replicas:
+            return
+        with self.metadata.changing() as metadata:
+            for replica in replicas:
+                name, partition = replica.topic_partition, replica.partition
+                topic = metadata.topic(name.topic)
+                if topic is not None and topic.topic_id == replica.topic_id:
+                    state = partition.leader_and_isr
+                    shown = evolve(state, leader=NO_LEADER.leader) if partition.in_doubt else state
+                    image = PartitionImage(partition.replicas, shown)
+                    metadata.set_partitions(name.topic, replica.topic_id, [(name.partition, image)])
+
+
+def _others(replica: Replica) -> frozenset[int]:
+    """Who else could have been elected."""
+    state = replica.partition.leader_and_isr
+    return frozenset((*state.isr, *state.eligible)) - {replica.partition.broker_id}

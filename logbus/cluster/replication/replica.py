@@ -1,0 +1,522 @@
+"""
+One partition on this broker: a log on disk together with the role it plays, and where requests for it end.
+
+What follows from what happened is decided by :class:`~logbus.cluster.replication.partition.Partition`; here the bytes
+are moved, and whoever waits is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.replication.follower_state import FollowerState
+from logbus.cluster.replication.offset_waiters import OffsetWaiters
+from logbus.cluster.replication.partition import Partition
+from logbus.config import TopicConfig
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr, TopicPartition
+from logbus.records.batch import Marker
+from logbus.records.checksum import Buffer
+from logbus.storage.appends.append_many import AppendManyResult, append_many
+from logbus.storage.log import Log, LogAppendInfo, ReadResult
+
+#: More bytes than anybody can wait for: something happened that watchers should look at, whatever it brings.
+UNKNOWN_SIZE = 1 << 62
+
+
+class OffsetAndStart(NamedTuple):
+    """What a follower fetches at, and where its log starts."""
+
+    offset: int
+    log_start_offset: int
+
+
+class Watcher(Protocol):
+    """Someone who wants to know when records become readable."""
+
+    def moved(self, replica: Replica, size: int) -> None:
+        """About ``size`` more bytes of ``replica`` can be read now."""
+
+
+class ReplicaContext(Protocol):
+    """What a leader must know of the world around its partition, and whom it tells."""
+
+    @property
+    def max_lag(self) -> float:
+        """Seconds that a follower in sync may be behind (``replica.lag.time.max.ms``)."""
+
+    @property
+    def followers_serve(self) -> bool:
+        """Whether consumers read from followers, too, which must hear soon of what is committed."""
+
+    def seconds(self) -> float:
+        """The time, on a clock that only goes forward."""
+
+    def lives(self, broker_id: int) -> bool:
+        """Whether a broker is registered, as far as is known here."""
+
+    def epoch_of(self, broker_id: int) -> int:
+        """The epoch of a broker's registration, as far as is known here; 0 if it is not."""
+
+    def shutting_down(self) -> Collection[int]:
+        """The brokers that are shutting down, as far as is known here."""
+
+    def request_isr_change(self, replica: Replica) -> None:
+        """Other replicas than those in sync ought to be: ask the controller."""
+
+
+class StandaloneContext:
+    """A world without other brokers."""
+
+    max_lag = 30.0
+    followers_serve = False
+
+    def seconds(self) -> float:
+        return 0.0
+
+    def lives(self, broker_id: int) -> bool:
+        return False
+
+    def epoch_of(self, broker_id: int) -> int:
+        return 0
+
+    def shutting_down(self) -> Collection[int]:
+        return ()
+
+    def request_isr_change(self, replica: Replica) -> None:
+        pass
+
+
+Repair = Callable[["Replica", int], Awaitable[None]]
+"""Checks the log at an offset, and has damage repaired; returns when that is done, or cannot be done now."""
+
+
+async def no_repair(replica: Replica, offset: int) -> None:
+    """The default: nobody repairs."""
+
+
+@define(eq=False, repr=False)
+class Replica:
+    """
+    One partition on this broker.
+
+    :ivar repair: see :data:`Repair`; for those who find damage when they read the log.
+    :ivar watchers: told whenever the high watermark moves, in the order they came.
+    :ivar log_watchers: told whenever the log grows; and, with a size of 0, when there is news without records.
+    """
+
+    partition: Partition
+    topic_id: UUID
+    log: Log
+    cluster: ReplicaContext = field(factory=StandaloneContext, kw_only=True)
+    repair: Repair = field(default=no_repair, kw_only=True)
+    watchers: dict[Watcher, None] = field(factory=dict, init=False)
+    log_watchers: dict[Watcher, None] = field(factory=dict, init=False)
+    _acks: OffsetWaiters = field(factory=OffsetWaiters, init=False)
+    _deletions: OffsetWaiters = field(factory=OffsetWaiters, init=False)
+    _syncing: bool = field(default=False, init=False)
+    _log = Logger()
+
+    def watchers_for(self, to_log_end: bool) -> dict[Watcher, None]:
+        """Whom to tell when there is more to read: up to the log's end, or up to the high watermark."""
+        return self.log_watchers if to_log_end else self.watchers
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition this is."""
+        return self.partition.topic_partition
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that readers do not see."""
+        return self.partition.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset that readers of committed records do not see."""
+        return self.log.last_stable_offset(self.partition.high_watermark)
+
+    def append(
+        self,
+        data: Buffer,
+        now_ms: int,
+        zstd_allowed: bool = True,
+        all_in_sync: bool = False,
+        ours: bool = False,
+    ) -> LogAppendInfo:
+        """
+        Write one batch from a client, as the leader.
+
+        :param data: one record batch; neither kept nor changed.
+        :param zstd_allowed: whether the producer's version of the protocol knows zstd.
+        :param all_in_sync: it counts only once all in-sync replicas have it; :meth:`durable` says when.
+        :param ours: a coordinator of this broker wrote it, and no client; see :func:`.validate_for_topic`.
+        :raise ApiError: the batch is refused; nothing was written.
+        """
+        partition = self.partition
+        if not partition.is_leader or partition.in_doubt:
+            partition.check_leader()
+        if all_in_sync:
+            partition.check_enough_replicas()
+        log = self.log
+        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed, ours)
+        if partition.grown(log.log_end_offset) and self.watchers:
+            self._tell(appended.size)
+        if self.log_watchers:
+            self._tell_followers(appended.size)
+        return appended
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: Marker, now_ms: int, transaction_version: int
+    ) -> LogAppendInfo:
+        """
+        End a producer's transaction in this partition, as the leader; :meth:`durable` says when that counts.
+
+        :param transaction_version: by whose rules its epoch is held against what is there; see
+            :meth:`.Log.append_marker`.
+        :raise ApiError: as :meth:`append` for all in sync; INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        partition = self.partition
+        if not partition.is_leader or partition.in_doubt:
+            partition.check_leader()
+        partition.check_enough_replicas()
+        log = self.log
+        appended = log.append_marker(
+            producer_id, producer_epoch, marker, partition.leader_epoch, now_ms, transaction_version
+        )
+        if partition.grown(log.log_end_offset) and self.watchers:
+            self._tell(appended.size)
+        if self.log_watchers:
+            self._tell_followers(appended.size)
+        return appended
+
+    def append_many(
+        self,
+        batches: Sequence[Buffer],
+        now_ms: int,
+        zstd_allowed: bool = True,
+        all_in_sync: bool = False,
+        in_transaction: bool = False,
+    ) -> AppendManyResult | None:
+        """
+        Write several batches at once, as the leader; arguments as of :meth:`append`.
+
+        :param in_transaction: they go on with a transaction that is open here; otherwise they belong to none.
+        :return: None: at least one must be looked at by itself, and none was written.
+        """
+        partition, log = self.partition, self.log
+        if not partition.is_leader or partition.in_doubt or (all_in_sync and not partition.has_enough_replicas):
+            return None
+        appended = append_many(log, batches, partition.leader_epoch, now_ms, zstd_allowed, in_transaction)
+        if appended is not None and partition.grown(log.log_end_offset) and self.watchers:
+            self._tell(appended.size)
+        if appended is not None and self.log_watchers:
+            self._tell_followers(appended.size)
+        return appended
+
+    def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool) -> ReadResult:
+        """
+        Whole batches from ``offset`` on, as far as consumers may read.
+
+        :param committed: stop at the last stable offset instead of the high watermark.
+        :param min_one: give the first batch even when it is larger than ``max_bytes`` (KIP-74).
+        :raise ApiError: OFFSET_OUT_OF_RANGE; OFFSET_NOT_AVAILABLE beyond the end of a leader of which it is not known
+            yet that it has all that former ones had committed: a reader must not take that for a truncation.
+        """
+        bound = self.last_stable_offset if committed else self.partition.high_watermark
+        if offset > self.log.log_end_offset:
+            self.partition.check_established()
+        return self.log.read(offset, max_bytes, bound, min_one)
+
+    def fetched(self, follower: FollowerState, at: OffsetAndStart) -> None:
+        """
+        A follower fetches. That it asks for what is at an offset acknowledges everything before.
+
+        :param at: where; it diverges from nothing here.
+        :raise ApiError: OFFSET_OUT_OF_RANGE.
+        """
+        log, partition, cluster = self.log, self.partition, self.cluster
+        if not log.log_start_offset <= at.offset <= log.log_end_offset:
+            raise log.out_of_range(at.offset)
+        before = partition.high_watermark
+        self._update_synced_end()
+        moved = partition.fetched(follower, at.offset, at.log_start_offset, cluster.seconds(), cluster.max_lag)
+        self._after_recount(moved, before)
+        if (follower.is_ready or partition.needs_confirmation) and partition.pending is None:
+            cluster.request_isr_change(self)
+        self._sync_to_followers_end()
+        if len(self._deletions):
+            self._deletions.reached(self.low_watermark)
+
+    def _update_synced_end(self) -> None:
+        log = self.log
+        self.partition.synced_end_offset = log.flushed_end_offset if log.config.flush_before_ack else None
+
+    def _sync_to_followers_end(self) -> None:
+        """
+        Have the log synced as far as the others have theirs: with ``flush.before.ack`` what is committed is on stable
+        storage of all who are in sync, the leader among them.
+        """
+        partition, synced = self.partition, self.partition.synced_end_offset
+        if self._syncing or not partition.is_leader or synced is None or synced >= partition.others_end_offset:
+            return
+
+        def done(_: object) -> None:
+            self._syncing = False
+            # The others may have got further meanwhile, and ask nothing while there is nothing new.
+            self._sync_to_followers_end()
+
+        def failed(failure: Failure) -> None:
+            self._syncing = False
+            failure.trap(ApiError, StorageError)  # The log directory goes offline, and this replica with it.
+
+        self._syncing = True
+        self.log.flush().addCallback(self._synced).addCallbacks(done, failed).addErrback(
+            lambda failure: self._log.failure("syncing {partition}", failure, partition=self.topic_partition)
+        )
+
+    def _synced(self, _: object) -> None:
+        before = self.partition.high_watermark
+        self._update_synced_end()
+        self._after_recount(self.partition.advance(), before)
+
+    def take(self, given: LeaderAndIsr, replicas: tuple[int, ...] | None = None) -> None:
+        """
+        Take the role the controller gives.
+
+        :param replicas: of the partition; by default those in sync.
+        """
+        partition = self.partition
+        led, epoch, before = partition.is_leader, partition.leader_epoch, partition.high_watermark
+        self._update_synced_end()
+        if not partition.take(given, self.log.log_end_offset, replicas, self.cluster.seconds()):
+            return
+        for n, follower in partition.followers.items():
+            if follower.broker_epoch == NO_EPOCH:
+                follower.broker_epoch = self.cluster.epoch_of(n)
+        if partition.is_leader:
+            partition.shutting_down(self.cluster.shutting_down())
+            self.log.become_leader(given.leader_epoch)
+            self._isr_changed(before)
+        elif led:
+            self._fail_waiters(self._no_leader())
+        if epoch != partition.leader_epoch:
+            self._tell_followers(UNKNOWN_SIZE)
+        if not partition.is_leader:
+            self._tell(UNKNOWN_SIZE)
+
+    def replace_log(self, log: Log) -> None:
+        """Use another log with the same records: it was moved to another log directory."""
+        self.log = log
+        self._update_synced_end()
+        self._sync_to_followers_end()
+        # Whoever waits for records waits for those of the old one.
+        self._tell(UNKNOWN_SIZE)
+        self._tell_followers(UNKNOWN_SIZE)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Swap the topic's settings."""
+        self.log.configure(config)
+        before = self.partition.high_watermark
+        self._after_recount(self.partition.configure(config.min_insync_replicas), before)
+
+    def look(self) -> None:
+        """Some time went by: see whether everybody in sync keeps up."""
+        partition, now, max_lag = self.partition, self.cluster.seconds(), self.cluster.max_lag
+        before = partition.high_watermark
+        self._after_recount(partition.look(now, max_lag), before)
+        if partition.desired_isr(now, max_lag) != partition.leader_and_isr.isr:
+            self.cluster.request_isr_change(self)
+
+    def lost(self, brokers: Collection[int]) -> None:
+        """These brokers are not registered any more."""
+        before = self.partition.high_watermark
+        self._after_recount(self.partition.lost(brokers), before)
+        self._wake_followers()
+
+    def shutting_down(self, brokers: Collection[int]) -> None:
+        """These brokers are shutting down, and no others."""
+        before = self.partition.high_watermark
+        self._after_recount(self.partition.shutting_down(brokers), before)
+
+    def isr_answered(self, change: IsrChange, answer: LeaderAndIsr | ApiError | None) -> None:
+        """
+        The controller answered a change of the ISR that the partition had wished.
+
+        :param answer: the state that is stored now, why it was refused, or None: nobody knows what became of it.
+        """
+        partition, before = self.partition, self.partition.high_watermark
+        if answer is None:
+            partition.unanswered(change)
+        elif isinstance(answer, ApiError):
+            partition.refused(change)
+        else:
+            partition.granted(change, answer, self.cluster.seconds())
+        if partition.is_leader:
+            self._isr_changed(before)
+
+    def _isr_changed(self, high_watermark_before: int) -> None:
+        partition = self.partition
+        self._wake_followers()
+        self._after_recount(partition.high_watermark != high_watermark_before, high_watermark_before)
+        if len(self._acks) and not partition.has_enough_replicas:
+            # The high watermark stands still from here on: those who wait would wait in vain.
+            try:
+                partition.check_enough_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            except ApiError as e:
+                self._acks.fail(e)
+
+    def _wake_followers(self) -> None:
+        """
+        Have every follower's next fetch say again where it is, though it may stand still: who was not to join the ISR
+        so far, or was in it, may want to now.
+        """
+        self._tell_followers(0)
+
+    def _after_recount(self, moved: bool, before: int) -> None:
+        if moved:
+            self._high_watermark_moved(before)
+        else:
+            self._complete_acks()  # It need not move to be known in this epoch from now on.
+
+    def _high_watermark_moved(self, before: int) -> None:
+        """The high watermark moved otherwise than with the log's end."""
+        partition = self.partition
+        if self.log_watchers:
+            self._tell_followers(UNKNOWN_SIZE if self.cluster.followers_serve else 0)
+        if self.watchers:
+            self._tell(self._size_between(before, partition.high_watermark))
+        self._complete_acks()
+
+    def _complete_acks(self) -> None:
+        """Let those know whose records last, as soon as that is known in this epoch."""
+        if self.partition.is_established:
+            self._acks.reached(self.partition.high_watermark)
+
+    def _size_between(self, start: int, end: int) -> int:
+        """How many bytes of records lie between two offsets; enough, where that is not easy to say."""
+        log = self.log
+        try:
+            data = log.read(max(start, log.log_start_offset), UNKNOWN_SIZE, end, True).data
+        except (ApiError, StorageError, OSError):
+            return UNKNOWN_SIZE
+        return len(data) if data is not None else 0
+
+    def follow(self, data: Buffer, leaders_high_watermark: int) -> int:
+        """
+        Append what the leader answered, and take over what it says is committed.
+
+        :param data: whole batches with their offsets and epochs, or nothing; neither kept nor changed.
+        :return: how many offsets the log grew by.
+        :raise ApiError: CORRUPT_MESSAGE; what lies before the damage was appended.
+        :raise StorageError: the disk failed.
+        """
+        log, before = self.log, self.log.log_end_offset
+        try:
+            if data:
+                log.append_as_follower(data, self.partition.leader_epoch, log.config.compacted)
+        finally:
+            if self.partition.heard(leaders_high_watermark, log.log_end_offset) and self.watchers:
+                self._tell(UNKNOWN_SIZE)
+        return log.log_end_offset - before
+
+    def durable(self) -> Deferred[None] | None:
+        """
+        When what was appended so far is durable on all in-sync replicas: now (None), or when the Deferred fires.
+
+        What a former leader appended is among it, if a producer sends a batch again that is there already: it counts
+        once those in sync have shown in this epoch that they have it.
+
+        With ``flush.before.ack`` the caller shares one sync with all that wait for it (group commit); what followers
+        acknowledge is synced, too.
+
+        :raise ApiError: (as a failure) NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND; it is not known then
+            whether the records will last.
+        """
+        log, partition = self.log, self.partition
+        if not partition.is_leader:
+            return fail(self._no_leader())
+        flushed = log.flush() if log.config.flush_before_ack else None
+        if partition.is_established and partition.high_watermark >= log.log_end_offset:
+            return flushed
+        committed = self._acks.wait(log.log_end_offset)
+        if flushed is None:
+            return committed
+        return Deferred.fromCoroutine(self._durable(committed, flushed.addCallback(self._synced)))
+
+    async def _durable(self, committed: Deferred[None], flushed: Deferred[None]) -> None:
+        try:
+            await committed
+        except BaseException:
+            flushed.addErrback(lambda _: None)
+            raise
+        await flushed
+        self.partition.check_enough_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log starts on every replica that lives."""
+        starts = [f.log_start_offset for n, f in self.partition.followers.items() if self.cluster.lives(n)]
+        return min(self.log.log_start_offset, *starts) if starts else self.log.log_start_offset
+
+    def deleted(self) -> Deferred[None] | None:
+        """When all replicas that live have given up what lies before the log's start: now (None), or when it fires."""
+        start = self.log.log_start_offset
+        if self.low_watermark >= start:
+            return None
+        # The start travels to them with the answers to their fetches.
+        self._tell_followers(UNKNOWN_SIZE)
+        return self._deletions.wait(start)
+
+    def deletion_offset(self, before: int) -> int:
+        """
+        The log start offset that makes records before an offset unreadable (−1: before the high watermark).
+
+        :raise ApiError: OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        high_watermark = self.partition.high_watermark
+        offset = high_watermark if before == -1 else before
+        if not 0 <= offset <= high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} cannot delete before offset {before}: the high watermark is {high_watermark}",
+            )
+        return offset
+
+    def _tell(self, size: int) -> None:
+        for watcher in list(self.watchers):
+            watcher.moved(self, size)
+
+    def _tell_followers(self, size: int) -> None:
+        for watcher in list(self.log_watchers):
+            watcher.moved(self, size)
+
+    def _no_leader(self) -> ApiError:
+        return ApiError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"broker {self.partition.broker_id} does not lead {self.topic_partition} any more",
+        )
+
+    def doubt(self) -> None:
+        """Perhaps another broker leads by now: whoever waits here had better ask who does."""
+        self.partition.in_doubt = True
+        self._fail_waiters(self._no_leader())
+        self._tell(UNKNOWN_SIZE)
+
+    def _fail_waiters(self, error: ApiError) -> None:
+        self._acks.fail(error)
+        self._deletions.fail(error)
+
+    def retire(self, error: ApiError | None = None) -> None:
+        """The partition is gone from here: whoever waits for it must look again, or is told the error."""
+        self.partition.retire()
+        self._fail_waiters(error or self._no_leader())
+        self._tell(UNKNOWN_SIZE)
+        self._tell_followers(UNKNOWN_SIZE)

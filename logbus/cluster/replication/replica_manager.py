@@ -1,0 +1,309 @@
+"""
+This broker's replicas, and the host that the controller's announcements reach.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, DeferredLock, succeed
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from logbus.cluster.icluster import ILeadershipListener, IReplicaHost, PartitionErrors, PartitionState
+from logbus.cluster.replication.partition import Partition
+from logbus.cluster.replication.replica import Repair, Replica, ReplicaContext, StandaloneContext, Watcher, no_repair
+from logbus.config import TopicConfig
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.model import NO_EPOCH, TopicPartition
+from logbus.storage.log import Log
+from logbus.storage.log_manager import LogManager
+from logbus.storage.log_mover import Swap
+
+__all__ = ["Replica", "ReplicaManager", "Watcher"]
+
+
+class FetcherManager(Protocol):
+    """
+    Keeps followers up with their leaders:
+    :class:`~logbus.cluster.follower.replica_fetcher_manager.ReplicaFetcherManager`.
+    """
+
+    def follow(self, replica: Replica, leader: int) -> None:
+        """Fetch a partition from a broker, in the leader epoch that the replica was given."""
+
+    def unfollow(self, name: TopicPartition) -> Deferred[None]:
+        """Fetch a partition no more; fires once nothing changes its log any more. Unknown ones are ignored."""
+
+
+class _NoFetcherManager:
+    """Followers stay as they are."""
+
+    def follow(self, replica: Replica, leader: int) -> None:
+        pass
+
+    def unfollow(self, name: TopicPartition) -> Deferred[None]:
+        return succeed(None)
+
+
+@implementer(IReplicaHost)
+@define(eq=False, repr=False)
+class ReplicaManager:
+    """
+    The replicas on this broker, by topic and partition.
+
+    :param topic_config: lays a topic's overrides over the broker's defaults.
+    :ivar listeners: told of every start and end of a leadership.
+    :ivar cluster: what the leaders among them know of other brokers.
+    :ivar fetcher: keeps the followers among them up with their leaders.
+    :ivar repair: see :data:`.Repair`.
+    :ivar exists: whether there is such a partition, on whichever broker.
+    :ivar heard: told of every broker that fetches from here.
+    :ivar leaderless: told of every replica whose partition has no leader.
+    """
+
+    broker_id: int
+    logs: LogManager
+    _topic_config: Callable[[Mapping[str, str]], TopicConfig]
+    listeners: list[ILeadershipListener] = field(factory=list, init=False)
+    cluster: ReplicaContext = field(factory=StandaloneContext, init=False)
+    fetcher: FetcherManager = field(factory=_NoFetcherManager, init=False)
+    repair: Repair = field(default=no_repair, init=False)
+    exists: Callable[[str, int], bool] = field(default=lambda topic, partition: False, init=False)
+    heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
+    leaderless: Callable[[Replica], object] = field(default=lambda replica: None, init=False)
+    _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
+    _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
+    _changing: DeferredLock = field(factory=DeferredLock, init=False)
+    _log = Logger()
+
+    def __len__(self) -> int:
+        return len(self._by_partition)
+
+    def __iter__(self) -> Iterator[Replica]:
+        """Every replica that is up."""
+        return iter(list(self._by_partition.values()))
+
+    def find(self, topic: str, partition: int) -> Replica | None:
+        """The replica, if it is up."""
+        return self._by_partition.get((topic, partition))
+
+    def get(self, topic: str, partition: int) -> Replica:
+        """
+        The replica.
+
+        :raise ApiError: KAFKA_STORAGE_ERROR when its log directory failed, NOT_LEADER_OR_FOLLOWER when only other
+            brokers have it, UNKNOWN_TOPIC_OR_PARTITION when there is none.
+        """
+        replica = self._by_partition.get((topic, partition))
+        if replica is None:
+            if (topic, partition) not in self._failed and self.exists(topic, partition):
+                raise ApiError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is on other brokers, not on this one"
+                )
+            raise self._failed.get((topic, partition)) or ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition} on this broker"
+            )
+        return replica
+
+    def leader(self, topic: str, partition: int, current_epoch: int = NO_EPOCH) -> Replica:
+        """
+        The replica, which leads in ``current_epoch`` (−1: in any).
+
+        :raise ApiError: as :meth:`get` and :meth:`.Partition.check_leader`.
+        """
+        replica = self.get(topic, partition)
+        replica.partition.check_leader(current_epoch)
+        return replica
+
+    def high_watermark_of(self, log: Log) -> int:
+        """What is committed of a log; what nobody plays a role for yet is not known to be."""
+        replica = self._by_partition.get(log.partition)
+        return log.log_start_offset if replica is None else replica.high_watermark
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """
+        Give up a partition's records before an offset (−1: before the high watermark), for good.
+
+        :return: the new log start offset, once that is on stable storage.
+        :raise ApiError: as :meth:`leader`, and OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        replica = self.leader(topic, partition)
+        return await self.logs.delete_records(replica.topic_partition, replica.deletion_offset(before))
+
+    # The controller's side.
+
+    def become(self, states: Sequence[PartitionState]) -> Deferred[PartitionErrors]:
+        return self._changing.run(Deferred.fromCoroutine, self._become(states))
+
+    async def _become(self, states: Sequence[PartitionState]) -> PartitionErrors:
+        errors: dict[TopicPartition, ApiError] = {}
+        configs: dict[int, TopicConfig] = {}  # one object per topic: overrides mappings are shared by its partitions
+        for state in states:
+            config = configs.get(id(state.overrides))
+            if config is None:
+                config = configs[id(state.overrides)] = self._topic_config(state.overrides)
+            try:
+                await self._play(state, config)
+            except (StorageError, ApiError) as e:
+                error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
+                errors[state.topic_partition] = self._failed[state.topic_partition] = error
+                self._log.error("{partition} cannot be brought up: {error}", partition=state.topic_partition, error=e)
+        return errors
+
+    async def _play(self, state: PartitionState, config: TopicConfig) -> None:
+        name = state.topic_partition
+        replica = self._by_partition.get(name)
+        if replica is None or replica.topic_id != state.topic_id:
+            log = self.logs.get(name)
+            if log is not None and log.topic_id is None and not state.is_new:
+                # Its partition.metadata is gone or damaged. It bears the partition's name: better to take it for the
+                # partition's log than to throw records away (as Kafka does where the file is missing).
+                self._log.warn(
+                    "{partition}: the log on disk does not know its topic id; taking it for {id}",
+                    partition=name,
+                    id=state.topic_id,
+                )
+                log = await self.logs.create(name, state.topic_id, config)
+            elif log is not None and log.topic_id != state.topic_id:
+                self._log.warn(
+                    "{partition}: the log on disk belongs to topic id {old}, which is gone; replacing it for {new}",
+                    partition=name,
+                    old=log.topic_id,
+                    new=state.topic_id,
+                )
+                await self._drop(name)
+                log = None
+            if log is None:
+                offline = self.logs.offline_directories
+                if offline and not state.is_new:
+                    # It may be in there: an empty log in another directory would pass for the partition (as with
+                    # Kafka, only what is known to be new is created then).
+                    raise ApiError(
+                        ErrorCode.KAFKA_STORAGE_ERROR,
+                        f"{name} is in none of the log directories that work; offline: {', '.join(offline)}",
+                    )
+                log = await self.logs.create(name, state.topic_id, config)
+            # What was committed when the broker stopped still is.
+            partition = Partition(name, self.broker_id, high_watermark=min(log.high_watermark, log.log_end_offset))
+            replica = Replica(partition, state.topic_id, log, cluster=self.cluster, repair=self.repair)
+            self._by_partition.pop(name, None)
+        replica.configure(config)
+        partition = replica.partition
+        before = (partition.is_leader, partition.leader_epoch)
+        given = state.leader_and_isr
+        is_new_role = name not in self._by_partition or given.leader_epoch > partition.leader_epoch
+        if is_new_role:
+            # Nothing of the old leader may come after the new role.
+            await self.fetcher.unfollow(name)
+        replica.take(given, state.replicas)
+        self._by_partition[name] = replica
+        self._failed.pop(name, None)
+        if is_new_role and not partition.is_leader and given.leader >= 0:
+            self.fetcher.follow(replica, given.leader)
+        if before != (partition.is_leader, partition.leader_epoch):
+            self._tell(replica, led=before[0])
+        if given.leader < 0:
+            self.leaderless(replica)
+
+    def swap_log(self, name: TopicPartition, swap: Swap) -> Deferred[None]:
+        """
+        Give a replica another log with the same records, while it gets no other role. Until then whoever appends is
+        told to try again.
+
+        :param swap: ends the appends to the old log, and gives the new one.
+        """
+
+        async def run() -> None:
+            replica = self._by_partition.get(name)
+            if replica is None:
+                await swap()
+                return
+            partition = replica.partition
+            leader = -1 if partition.is_leader else partition.leader_and_isr.leader
+            if leader >= 0:
+                await self.fetcher.unfollow(name)
+            try:
+                replica.replace_log(await swap())
+            finally:
+                if leader >= 0 and self._by_partition.get(name) is replica:
+                    self.fetcher.follow(replica, leader)
+
+        return self._changing.run(Deferred.fromCoroutine, run())
+
+    def _tell(self, replica: Replica, *, led: bool) -> None:
+        """Let the listeners know who leads now."""
+        partition = replica.partition
+        for listener in self.listeners:
+            if led:
+                listener.leads_no_more(replica.topic_partition)
+            if partition.is_leader:
+                listener.leads(replica.topic_partition, partition.leader_epoch)
+
+    def doubt(self, replica: Replica) -> None:
+        """Perhaps another broker leads by now: serve what a leader serves no more, until :meth:`trust`."""
+        replica.doubt()
+        for listener in self.listeners:
+            listener.leads_no_more(replica.topic_partition)
+
+    def trust(self, replica: Replica) -> None:
+        """No other broker leads."""
+        replica.partition.in_doubt = False
+        self._tell(replica, led=False)
+
+    def _retire(self, replica: Replica, error: ApiError | None = None) -> None:
+        led = replica.partition.is_leader
+        replica.retire(error)
+        self._tell(replica, led=led)
+
+    def remove(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[PartitionErrors]:
+        return self._changing.run(Deferred.fromCoroutine, self._remove(topic_partitions))
+
+    async def _remove(self, topic_partitions: Sequence[TopicPartition]) -> PartitionErrors:
+        errors: dict[TopicPartition, ApiError] = {}
+        for name in topic_partitions:
+            try:
+                await self._drop(name)
+            except (StorageError, ApiError) as e:
+                error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
+                errors[name] = error
+        return errors
+
+    def retain(
+        self, topic_partitions: Collection[TopicPartition], unreadable: Collection[str] = ()
+    ) -> Deferred[PartitionErrors]:
+        there = dict.fromkeys([*(log.partition for log in self.logs), *(each.topic_partition for each in self)])
+        stray = [name for name in there if name not in topic_partitions and name.topic not in unreadable]
+        for name in stray:
+            self._log.warn("{partition} is not this broker's any more; deleting its log", partition=name)
+        return self.remove(stray)
+
+    async def _drop(self, name: TopicPartition) -> None:
+        self._failed.pop(name, None)
+        await self.fetcher.unfollow(name)
+        replica = self._by_partition.pop(name, None)
+        if replica is not None:
+            self._retire(replica)
+        if self.logs.get(name) is not None:
+            await self.logs.delete(name)
+
+    def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
+        config = self._topic_config(overrides)
+        for partition in itertools.count():
+            name = (topic, partition)
+            if name in self._by_partition:
+                self._by_partition[name].configure(config)
+            elif name not in self._failed:
+                break
+
+    def directory_failed(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        """A log directory went offline and these partitions with it; requests for them get KAFKA_STORAGE_ERROR."""
+        for name in topic_partitions:
+            self._failed[name] = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}: {reason}")
+            self.fetcher.unfollow(name)
+            replica = self._by_partition.pop(name, None)
+            if replica is not None:
+                self._retire(replica, self._failed[name])

@@ -1,0 +1,333 @@
+"""
+Repairs of damaged logs, by what other replicas have.
+
+A leader with damage has another replica lead, which is complete as far as anybody knows: readers and followers get
+every record from there. Then, as any follower that finds damage in its own log, it fetches the damaged range from the
+leader and puts it in the place of its own. What is fetched is committed, so that no election takes it back; it is read
+as a consumer reads it, since a follower's fetch would say that it has nothing behind the offset.
+
+A leader that nobody replaces in time copies from a replica in sync instead. Without one there is nothing to copy from:
+the damage stays, and is told in the log and as a metric; offsets outside of it are served as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+from attrs import define, field
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from logbus.cluster.follower.replica_fetcher import ChannelFor
+from logbus.cluster.icluster import ILeadershipListener
+from logbus.cluster.replication.replica import Replica
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.errors import ErrorCode, LogbusError, StorageError, error_of
+from logbus.model import TopicPartition
+from logbus.net.channel import Channel
+from logbus.storage.log import Log
+from logbus.storage.repair.damage import Damage
+from logbus.storage.repair.segment_refetch import FetchedBatches, RangeNotCommitted, ReplicaNotAvailable
+from logbus.storage.segments.segment_replacement import ReplacementAbandoned
+from logbus.timers import Timer, Timers
+from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+PURPOSE = "repair"
+"""Of the connections to other brokers."""
+MAX_BYTES = 1 << 20
+"""Bytes that are asked for at a time."""
+TIMEOUT_S = 30.0
+LEADER_CHANGE_TIMEOUT_S = 5.0
+"""Seconds that a leader waits for another to be elected, before it copies from a follower."""
+FIRST_RETRY_S, MAX_RETRY_S = 1.0, 60.0
+
+
+class CompletenessReports(Protocol):
+    """What the controller is told of this broker's replicas, sooner or later: :class:`.ReplicaReports`."""
+
+    def incomplete(self, name: TopicPartition, reason: str) -> None:
+        """A replica lacks committed records, or holds damaged ones: another one must lead, if one can."""
+
+    def complete(self, name: TopicPartition) -> None:
+        """It has everything again."""
+
+
+@define(eq=False)
+class RepairSource:
+    """A replica on another broker, to read from."""
+
+    broker_id: int
+    replica: Replica
+    channel_for: ChannelFor
+    _request: Deferred[FetchResponse] | None = field(default=None, init=False)
+
+    def fetch(self, offset: int) -> Deferred[FetchedBatches]:
+        """See :meth:`.BatchSource.fetch`."""
+        return Deferred.fromCoroutine(self._fetch(offset))
+
+    async def _fetch(self, offset: int) -> FetchedBatches:
+        channel: Channel = await self.channel_for(self.broker_id, PURPOSE)
+        name, epoch = self.replica.topic_partition, self.replica.partition.leader_epoch
+        asked = FetchPartition(
+            partition=name.partition, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=MAX_BYTES
+        )
+        topic = FetchTopic(topic=name.topic, topic_id=self.replica.topic_id.bytes, partitions=[asked])
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=MAX_BYTES, topics=[topic])
+        response: FetchResponse = await channel.request(request, timeout=TIMEOUT_S)
+        if response.error_code:
+            raise error_of(response.error_code, f"broker {self.broker_id} refuses the fetch")
+        data = response.responses[0].partitions[0]
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and offset < data.log_start_offset:
+            return FetchedBatches(b"", data.high_watermark, data.log_start_offset)
+        if data.error_code:
+            raise error_of(data.error_code, f"broker {self.broker_id} refuses to give offset {offset}")
+        records = data.records
+        assert records is None or isinstance(records, (bytes, bytearray, memoryview))
+        return FetchedBatches(records or b"", data.high_watermark, data.log_start_offset)
+
+
+@implementer(ILeadershipListener)
+@define(eq=False, repr=False)
+class ReplicaRepair:
+    """
+    Has the damage repaired that is found in this broker's logs, one log at a time.
+
+    :ivar reports: tells the controller of leaders with damage.
+    :ivar handed_over: how often another leader was asked for.
+    :ivar failures: attempts to repair that failed, so far.
+    """
+
+    broker_id: int
+    replicas: ReplicaManager
+    channel_for: ChannelFor
+    timers: Timers
+    reports: CompletenessReports
+    handed_over: int = field(default=0, init=False)
+    failures: int = field(default=0, init=False)
+    _asked: dict[Log, float] = field(factory=dict, init=False)
+    _withdrawn: dict[Log, set[int]] = field(factory=dict, init=False)
+    _problems: dict[Log, str] = field(factory=dict, init=False)
+    _waiting: dict[Log, list[Deferred[None]]] = field(factory=dict, init=False)
+    _retry_s: float = field(default=FIRST_RETRY_S, init=False)
+    _timer: Timer | None = field(default=None, init=False)
+    _due: float = field(default=0.0, init=False)
+    _working: bool = field(default=False, init=False)
+    _again: bool = field(default=False, init=False)
+    _running: bool = field(default=False, init=False)
+    _log = Logger()
+
+    # -- Start and stop
+
+    def start(self) -> None:
+        """Begin to repair what is found."""
+        self._running = True
+        self.replicas.logs.damage.on_found = self._found
+        self._work_in(0)
+
+    def stop(self) -> None:
+        """Begin no more repairs; the logs end what is under way when they are closed."""
+        self._running = False
+        self.replicas.logs.damage.on_found = lambda log: None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for log in list(self._waiting):
+            self._tell(log)
+
+    # -- What happens
+
+    def leads(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker leads a partition."""
+        self._role_changed(topic_partition)
+
+    def leads_no_more(self, topic_partition: TopicPartition) -> None:
+        """Another one does."""
+        self._role_changed(topic_partition)
+
+    def _role_changed(self, name: TopicPartition) -> None:
+        for log in list(self.replicas.logs.damage.open):
+            if log.partition == name:
+                # Later: others hear of the role after us, and those who wait must know of it when they go on.
+                self.timers.call_later(0, partial(self._tell, log))
+                self._work_in(0)
+
+    def _found(self, log: Log) -> None:
+        self._retry_s = FIRST_RETRY_S
+        self._work_in(0)
+
+    async def look_and_repair(self, replica: Replica, offset: int) -> None:
+        """
+        Check the batch at an offset, and have it repaired, or another replica lead, if it is damaged. Returns when that
+        is done, or cannot be done now.
+        """
+        await self.check(replica, offset)
+        log = replica.log
+        if self._running and self.replicas.logs.damage.of(log):
+            waiting: Deferred[None] = Deferred()
+            self._waiting.setdefault(log, []).append(waiting)
+            self._work_in(0)
+            await waiting
+
+    def check(self, replica: Replica, offset: int) -> Deferred[None]:
+        """
+        Check the batches from an offset on, about which a follower complains by asking for them again. Fires when it is
+        known whether they are damaged.
+        """
+        log = replica.log
+        segment = next((one for one in reversed(log.segments) if one.base_offset <= offset), None)
+        if segment is None or offset >= log.log_end_offset:
+            return succeed(None)
+        return self.replicas.logs.scrubber.suspect(log, segment, offset)
+
+    # -- Work
+
+    def _work_in(self, seconds: float) -> None:
+        if not self._running:
+            return
+        due = self.timers.clock.seconds() + seconds
+        if self._working:
+            self._again = True
+        elif self._timer is None or due < self._due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._due, self._timer = due, self.timers.call_later(seconds, self._work)
+
+    def _work(self) -> None:
+        self._timer, self._working, self._again = None, True, False
+
+        def failed(failure: Failure) -> None:
+            self._log.failure("a repair failed, and is tried again", failure)
+
+        def done(_: object) -> None:
+            self._working = False
+            damage = self.replicas.logs.damage
+            if not any(damage.of(log) for log in list(damage.open)):
+                self._retry_s = FIRST_RETRY_S
+            elif self._again:
+                self._work_in(0)
+            else:
+                self._work_in(self._retry_s)
+                self._retry_s = min(MAX_RETRY_S, 2 * self._retry_s)
+
+        Deferred.fromCoroutine(self._work_through()).addErrback(failed).addCallback(done)
+
+    async def _work_through(self) -> None:
+        damage = self.replicas.logs.damage
+        for log in list(damage.open):
+            is_over = True
+            try:
+                if damage.of(log) and self._running:
+                    is_over = await self._attend(log)
+            except (LogbusError, OSError, CancelledError) as error:
+                self._failed(log, str(error) or repr(error))
+            finally:
+                if is_over:
+                    self._tell(log)
+            if not damage.of(log):
+                self._asked.pop(log, None)
+                self._withdrawn.pop(log, None)
+                self._problems.pop(log, None)
+                self.reports.complete(log.partition)
+
+    def _tell(self, log: Log) -> None:
+        for waiting in self._waiting.pop(log, ()):
+            waiting.callback(None)
+
+    async def _attend(self, log: Log) -> bool:
+        """Do what can be done about a log's damage now; False: it is about to change who leads."""
+        replica = self.replicas.find(*log.partition)
+        if replica is None or replica.log is not log:
+            return True
+        partition = replica.partition
+        cluster = self.replicas.cluster
+        in_sync = [one for one in partition.leader_and_isr.isr if one != self.broker_id and cluster.lives(one)]
+        if not partition.is_leader:
+            self._asked.pop(log, None)
+            # That was said to have another one lead. This replica has all records but the damaged ones, and without it
+            # there may be too few in sync for anything to be committed.
+            self.reports.complete(log.partition)
+            leader = partition.leader_and_isr.leader
+            if leader < 0:
+                return True  # Its election wakes us, or the next retry finds it.
+            await self._repair(replica, [leader, *(one for one in in_sync if one != leader)])
+            return True
+        if not in_sync:
+            self._failed(log, "no other replica is in sync; what is damaged cannot be read until one is")
+            return True
+        if self._ask_for_another(replica, log):
+            return False
+        await self._repair(replica, in_sync)
+        return True
+
+    def _ask_for_another(self, replica: Replica, log: Log) -> bool:
+        """Have another replica lead; whether that may still come."""
+        withdrawn = self._withdrawn.get(log, ())
+        damage = [one for one in self.replicas.logs.damage.of(log) if one.base_offset not in withdrawn]
+        if not damage:
+            return False
+        now = self.timers.clock.seconds()
+        asked = self._asked.get(log)
+        if asked is None:
+            asked = self._asked[log] = now
+            self.handed_over += 1
+            self._log.warn(
+                "{partition}: this broker leads it, and its log is damaged: another replica is to lead",
+                partition=log.partition,
+            )
+            self.reports.incomplete(log.partition, f"damaged at offset {damage[0].offset}")
+        left = asked + LEADER_CHANGE_TIMEOUT_S - now
+        if left > 0:
+            self._retry_s = min(self._retry_s, left)
+        return left > 0
+
+    async def _repair(self, replica: Replica, brokers: Sequence[int]) -> None:
+        damage = self.replicas.logs.damage
+        for found in damage.of(replica.log):
+            # Another one's repair may have been this one's, too.
+            if found in damage.of(replica.log):
+                await self._repair_one(replica, found, brokers)
+
+    async def _repair_one(self, replica: Replica, damage: Damage, brokers: Sequence[int]) -> None:
+        log = replica.log
+        problems, nobody_has_it, uncommitted = [], True, ""
+        for broker_id in brokers:
+            source = RepairSource(broker_id, replica, self.channel_for)
+            try:
+                await self.replicas.logs.restorer.restore(log, damage, source, broker_id)
+                return
+            except ReplacementAbandoned:
+                return
+            except RangeNotCommitted as error:
+                uncommitted = str(error)
+            except ReplicaNotAvailable as error:
+                problems.append(f"broker {broker_id}: {error}")
+            except (StorageError, CancelledError):
+                # The disk has said so itself, or the broker stops.
+                return
+            except LogbusError as error:
+                nobody_has_it = False
+                problems.append(f"broker {broker_id}: {error}")
+        if uncommitted:
+            # That is a matter of an instant, where followers keep up.
+            self._log.debug("{partition} is repaired later: {why}", partition=log.partition, why=uncommitted)
+            self._retry_s = min(self._retry_s, FIRST_RETRY_S)
+            return
+        self._failed(log, "; ".join(problems))
+        if nobody_has_it:
+            # No replica can give more than this one has: it need not have another one lead for that.
+            self._withdrawn.setdefault(log, set()).add(damage.base_offset)
+
+    def _failed(self, log: Log, problem: str) -> None:
+        self.failures += 1
+        if self._problems.get(log) != problem:
+            self._problems[log] = problem
+            first = self.replicas.logs.damage.of(log)[:1]
+            self._log.error(
+                "{partition}: {path} is damaged at offset {offset}, and cannot be repaired now: {problem}",
+                partition=log.partition, path=first[0].path if first else "a segment",
+                offset=first[0].offset if first else -1, problem=problem,
+            )  # fmt: skip

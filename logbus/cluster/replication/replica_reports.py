@@ -1,0 +1,159 @@
+"""
+Reports to the controller about replicas: which are incomplete, and how far logs go while nobody leads.
+
+A replica that lacks committed records, or holds damaged ones, must not lead while a complete one can.  A broker reports
+its own (:meth:`ReplicaReports.incomplete`), and its leader's, when the leader's log parts from its own below the high
+watermark (:meth:`ReplicaReports.leader_incomplete`).  After unclean stops of all brokers the controller elects the
+replica with the longest log (KIP-966); each tells it how long its log is (:meth:`ReplicaReports.leaderless`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import TypeVar
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from logbus.cluster.cluster_metadata import NO_CONTROLLER, ClusterMetadata
+from logbus.cluster.icluster import IControllerChannel
+from logbus.cluster.replication.replica import Replica
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import NO_EPOCH, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
+
+RETRY_SECONDS = 1.0
+
+MAX_REPORTS_PER_REQUEST = 1000
+"""Replicas in one request."""
+
+T = TypeVar("T")
+
+Answers = Mapping[TopicPartition, "LeaderAndIsr | ApiError"]
+
+
+@define(eq=False, repr=False)
+class ReplicaReports:
+    """
+    Sends reports until the controller has them, one request at a time.
+
+    A broker's own incomplete replicas are reported again to every new controller, which knows nothing of them.
+    """
+
+    broker_id: int
+    metadata: ClusterMetadata
+    link: IControllerChannel
+    clock: IReactorTime
+    _incomplete: dict[TopicPartition, str] = field(factory=dict, init=False)
+    _leaders_told: dict[TopicPartition, int] = field(factory=dict, init=False)
+    _reports: dict[TopicPartition, ReplicaReport] = field(factory=dict, init=False)
+    _leaderless: dict[TopicPartition, Replica] = field(factory=dict, init=False)
+    _asking: bool = field(default=False, init=False)
+    _retry: IDelayedCall | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
+    _controller: int = field(default=NO_CONTROLLER, init=False)
+    _unsubscribe: Callable[[], None] = field(init=False)
+    _log = Logger()
+
+    @_unsubscribe.default
+    def _subscribed(self) -> Callable[[], None]:
+        return self.metadata.subscribe(self._controller_changed)
+
+    def incomplete(self, name: TopicPartition, reason: str) -> None:
+        """This broker's replica lacks committed records, or holds damaged ones: have another lead, if one can."""
+        if self._incomplete.get(name) != reason:
+            self._incomplete[name] = reason
+            self._add(ReplicaReport(name, self.broker_id, NO_EPOCH, reason))
+
+    def complete(self, name: TopicPartition) -> None:
+        """This broker's replica has everything again. Nothing happens if it was not reported."""
+        if self._incomplete.pop(name, None) is not None:
+            self._add(ReplicaReport(name, self.broker_id, NO_EPOCH, complete=True))
+
+    def leader_incomplete(self, name: TopicPartition, leader: int, leader_epoch: int, reason: str) -> None:
+        """The leader lacks committed records that this broker's replica has. Reported once for each leader epoch."""
+        if self._leaders_told.get(name, NO_EPOCH) < leader_epoch:
+            self._leaders_told[name] = leader_epoch
+            self._add(ReplicaReport(name, leader, leader_epoch, reason))
+
+    def leaderless(self, replica: Replica) -> None:
+        """A partition has no leader, and this replica may have every committed record."""
+        self._leaderless[replica.topic_partition] = replica
+        self._go_on()
+
+    def close(self) -> None:
+        """Report nothing more: the broker stops."""
+        self._closed = True
+        self._unsubscribe()
+        self._reports.clear()
+        self._leaderless.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _controller_changed(self) -> None:
+        controller, before = self.metadata.controller_id, self._controller
+        if controller == before:
+            return
+        self._controller = controller
+        for name, reason in self._incomplete.items():
+            self._reports.setdefault(name, ReplicaReport(name, self.broker_id, NO_EPOCH, reason))
+        self._go_on()
+
+    def _add(self, report: ReplicaReport) -> None:
+        self._reports[report.topic_partition] = report
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if (self._reports or self._leaderless) and not (self._asking or self._closed or self._retry is not None):
+            self._asking = True
+            Deferred.fromCoroutine(self._send()).addErrback(
+                lambda failure: self._log.failure("a report of replicas broke", failure)
+            )
+
+    async def _send(self) -> None:
+        reports, leaderless = _take_batch(self._reports), _take_batch(self._leaderless)
+        try:
+            if reports:
+                self._heard(reports, await self.link.report_replicas(list(reports.values())))
+                reports = {}
+            if leaderless:
+                await self.link.report_log_ends({name: _end_of(replica) for name, replica in leaderless.items()})
+        except ApiError as error:
+            self._log.info("the controller has not heard of {count} replicas yet: {error}",
+                           count=len(reports) + len(leaderless), error=error.message)  # fmt: skip
+            # What was said of a partition meanwhile is newer.
+            self._reports = reports | self._reports
+            self._leaderless = leaderless | self._leaderless
+            if not self._closed:
+                self._retry = self.clock.callLater(RETRY_SECONDS, self._try_again)
+        finally:
+            self._asking = False
+        self._go_on()
+
+    def _heard(self, reports: Mapping[TopicPartition, ReplicaReport], answers: Answers) -> None:
+        for name, report in reports.items():
+            answer = answers.get(name)
+            if isinstance(answer, ApiError) and answer.code is not ErrorCode.FENCED_LEADER_EPOCH:
+                self._log.error("{partition}: {why}", partition=name, why=answer.message)
+            elif isinstance(answer, LeaderAndIsr) and answer.leader == report.replica and not report.complete:
+                self._log.warn(
+                    "{partition}: broker {leader} leads although its replica is incomplete: no other can",
+                    partition=name, leader=answer.leader,
+                )  # fmt: skip
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._go_on()
+
+
+def _take_batch(waiting: dict[TopicPartition, T]) -> dict[TopicPartition, T]:
+    """Takes out as many as go into one request."""
+    return {name: waiting.pop(name) for name in list(islice(waiting, MAX_REPORTS_PER_REQUEST))}
+
+
+def _end_of(replica: Replica) -> LogEndReport:
+    log = replica.log
+    return LogEndReport(replica.partition.leader_epoch, LogEnd(log.epochs.latest, log.log_end_offset))

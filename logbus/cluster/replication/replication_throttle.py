@@ -1,0 +1,117 @@
+"""
+Holds replication to a rate while replicas move (KIP-73).
+
+The topic says which replicas count (``leader.`` and ``follower.replication.throttled.replicas``), each broker how many
+bytes a second it sends to them, or fetches for them.  Replicas in sync are never held back: producers wait for them.
+
+A rate is a bucket that fills by so many bytes a second and holds one window's worth.  What is under way may overdraw
+it; then nothing moves until it has filled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import define, field
+
+from logbus.cluster.replication.follower_state import FollowerState
+from logbus.cluster.replication.replica import Replica
+from logbus.cluster.replication.replica_reader import ReplicationThrottle
+from logbus.config.kinds import LONG_MAX
+
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.05, 1.0
+"""Seconds after which a partition that was held back is looked at again: rates change, also upwards."""
+
+
+def is_listed(listed: Sequence[str], partition: int, broker_id: int) -> bool:
+    """Whether ``PARTITION:BROKER`` is among those listed, or all are (``*``)."""
+    return "*" in listed or f"{partition}:{broker_id}" in listed
+
+
+@define(eq=False)
+class TokenBucket:
+    """
+    Bytes that may still move.
+
+    :param rate: bytes a second; asked again every time.
+    :param seconds: a clock that only goes forward.
+    :param window: seconds' worth of bytes that may come at once.
+    """
+
+    rate: Callable[[], int] = lambda: LONG_MAX
+    seconds: Callable[[], float] = lambda: 0.0
+    window: float = 1.0
+    _held: float | None = field(default=None, init=False)
+    _filled_at: float = field(default=0.0, init=False)
+
+    def take(self, size: int) -> None:
+        """So many bytes move."""
+        self._held = self._now() - size
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait until something may move; 0: it may now."""
+        held = self._now()
+        if held > 0:
+            return 0.0
+        rate = self.rate()
+        return min(MAX_PAUSE_SECONDS, max(MIN_PAUSE_SECONDS, -held / rate)) if rate else MAX_PAUSE_SECONDS
+
+    def _now(self) -> float:
+        rate, now = self.rate(), self.seconds()
+        most = rate * self.window
+        held = most if self._held is None else min(most, self._held + rate * (now - self._filled_at))
+        self._held, self._filled_at = held, now
+        return held
+
+
+@define(eq=False)
+class LeaderThrottle(ReplicationThrottle):
+    """Holds back what this broker sends to followers that are not in sync."""
+
+    bucket: TokenBucket
+
+    def is_throttled(self, replica: Replica, follower: FollowerState) -> bool:
+        """Whether a follower gets no records of ``replica`` for now."""
+        return self._counts(replica, follower) and self.bucket.pause > 0
+
+    def sent(self, replica: Replica, follower: FollowerState, size: int) -> None:
+        """A follower gets so many bytes of ``replica``."""
+        if self._counts(replica, follower):
+            self.bucket.take(size)
+
+    def _counts(self, replica: Replica, follower: FollowerState) -> bool:
+        listed, partition = replica.log.config.leader_replication_throttled_replicas, replica.partition
+        return (
+            bool(listed)
+            and follower.broker_id not in partition.leader_and_isr.isr
+            and is_listed(listed, replica.topic_partition.partition, partition.broker_id)
+        )
+
+
+@define(eq=False)
+class FollowerThrottle:
+    """
+    Holds back what this broker fetches for replicas of its own that are behind.
+
+    ``lag`` is what the leader's last answer showed: 0 says that nothing committed is missing, −1 that none came yet.
+    """
+
+    bucket: TokenBucket = field(factory=TokenBucket)
+
+    def pause(self, replica: Replica, lag: int) -> float:
+        """Seconds until ``replica`` is to be fetched; 0: now."""
+        return self.bucket.pause if self._counts(replica, lag) else 0.0
+
+    def fetched(self, replica: Replica, lag: int, size: int) -> None:
+        """So many bytes came for ``replica``."""
+        if size and self._counts(replica, lag):
+            self.bucket.take(size)
+
+    def _counts(self, replica: Replica, lag: int) -> bool:
+        listed = replica.log.config.follower_replication_throttled_replicas
+        return (
+            bool(listed)
+            and lag != 0
+            and is_listed(listed, replica.topic_partition.partition, replica.partition.broker_id)
+        )

@@ -1,0 +1,380 @@
+"""
+The layered view of a broker's configuration: default < file < ``--set`` < cluster default < broker < topic.
+
+Texts are read once, when a layer is given; the values in force are one dictionary, replaced whole at every change, so
+that :meth:`ConfigView.get` is a look-up and nobody ever sees half a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeVar
+
+from attrs import define, field
+
+from logbus.config.config_key import ConfigKey, Dynamic
+from logbus.config.key_table import (
+    BROKER_KEYS,
+    LISTENER_PREFIX,
+    TOPIC_KEYS,
+    broker_key,
+    ignored_broker_key,
+    ignored_topic_key,
+    listener_key_name,
+    unknown_broker_key,
+    unknown_topic_key,
+)
+from logbus.config.topic_config import TopicConfig
+from logbus.config.validation import check_broker, check_topic
+from logbus.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Source(IntEnum):
+    """Where a value comes from, by Kafka's numbers (``ConfigSource`` of DescribeConfigs)."""
+
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER = 3
+    STATIC = 4
+    DEFAULT = 5
+    GROUP = 8
+
+
+class Setting(NamedTuple):
+    """One place where a key is set, under its own name or a fallback's."""
+
+    name: str
+    text: str
+    source: Source
+    value: Any
+
+
+_FIELDS: tuple[tuple[str, str, ConfigKey[Any]], ...] = tuple(
+    (name, name.replace(".", "_"), key) for name, key in TOPIC_KEYS.items()
+)
+
+
+@define(eq=False)
+class ConfigView:
+    """
+    What a broker is told, by whom, and what holds.
+
+    Make it with :meth:`load`.
+
+    :ivar warnings: sentences about the static configuration, for the log.
+    :ivar in_use: texts of read-only keys as the broker really uses them, where command line options or the system chose
+        them, such as the ports that were bound. They are shown; :meth:`get` does not know them.
+    """
+
+    _layers: dict[Source, Mapping[str, str]]
+    _values: dict[ConfigKey[Any], Any] = field(factory=dict, init=False)
+    _topic_defaults: TopicConfig = field(factory=TopicConfig, init=False)
+    _subscribers: list[tuple[frozenset[ConfigKey[Any]], Callable[[ConfigView], object]]] = field(
+        factory=list, init=False
+    )
+    warnings: tuple[str, ...] = field(default=(), init=False)
+    _origins: Mapping[str, str] = field(factory=dict, init=False)
+    in_use: dict[ConfigKey[Any], str] = field(factory=dict, init=False)
+
+    @classmethod
+    def load(
+        cls,
+        file: Mapping[str, str] | None = None,
+        set: Mapping[str, str] | None = None,
+        origins: Mapping[str, str] | None = None,
+    ) -> ConfigView:
+        """
+        Read the static layers.
+
+        :param file: of ``server.properties``.
+        :param set: of ``--set`` and the options that stand for keys; wins over the file.
+        :param origins: by key, where it is set, such as ``server.properties, line 3``: errors begin with that.
+        :raises ConfigError: a key is unknown, or values are not valid, by themselves or together.
+        """
+        warnings: list[str] = []
+        static: dict[str, str] = {}
+        view = cls({Source.BROKER: {}, Source.CLUSTER: {}, Source.STATIC: static})
+        view._origins = origins or {}
+        for name, text in {**(file or {}), **(set or {})}.items():
+            try:
+                warning = _check_static(name, text)
+            except ConfigError as error:
+                raise view.located(name, error) from None
+            if warning is None:
+                static[name] = text.strip()
+            else:
+                warnings.append(warning)
+        warnings += view._adopt(view._layers)
+        view.warnings = tuple(warnings)
+        return view
+
+    def located(self, name: str, error: ConfigError) -> ConfigError:
+        """An error about a key of the static layers, with where that is set, if that is known."""
+        origin = self._origins.get(name)
+        return error if origin is None else ConfigError(f"{origin}: {error}")
+
+    def get(self, key: ConfigKey[T]) -> T:
+        """The value in force."""
+        value: T = self._values[key]
+        return value
+
+    def listener_get(self, listener: str, key: ConfigKey[T], mechanism: str | None = None) -> T:
+        """The value in force on one listener, and there for one SASL mechanism, if that is given."""
+        names = [listener_key_name(listener, key, mechanism)] if mechanism else []
+        for name in [*names, listener_key_name(listener, key)]:
+            for layer in self._layers.values():
+                if name in layer:
+                    return key.parse(layer[name], name)
+        return self.get(key)
+
+    def is_set(self, key: ConfigKey[Any]) -> bool:
+        """Whether anybody said anything about a key, under its own name, a fallback's, or for a listener."""
+        suffix = "." + key.name
+        return next(self.settings(key), None) is not None or any(
+            name.startswith(LISTENER_PREFIX) and name.endswith(suffix)
+            for layer in self._layers.values()
+            for name in layer
+        )
+
+    def settings(self, key: ConfigKey[Any]) -> Iterator[Setting]:
+        """
+        Where a broker key is set, the one in force first.
+
+        The key's own name counts before its fallbacks', whatever the layer: ``log.retention.ms`` in the file wins over
+        ``log.retention.hours`` given with ``--set``, as in Kafka.
+        """
+        return _settings(key, self._layers)
+
+    def layer(self, source: Source) -> Mapping[str, str]:
+        """The texts of one layer: BROKER, CLUSTER or STATIC."""
+        return self._layers[source]
+
+    @property
+    def topic_defaults(self) -> TopicConfig:
+        """What holds for a topic that overrides nothing."""
+        return self._topic_defaults
+
+    def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """
+        What holds for a topic.
+
+        :param overrides: of the topic, by the topic's names.
+        :raises ConfigError: a key is unknown or a value not valid; :func:`usable_topic_overrides` leaves those out.
+        """
+        if not overrides:
+            return self._topic_defaults
+        return self.validate_topic_overrides(overrides)[0]
+
+    def validate_topic_overrides(self, overrides: Mapping[str, str | None]) -> tuple[TopicConfig, list[str]]:
+        """
+        Check what somebody wants a topic's overrides to be, all of them together.
+
+        :returns: what would hold, and warnings.
+        :raises ConfigError: names the key, the value and what is accepted.
+        """
+        warnings: list[str] = []
+        for name, text in overrides.items():
+            if text is None:
+                raise ConfigError(f"{name}: a value is missing")
+            if name not in TOPIC_KEYS:
+                warning = ignored_topic_key(name, text)
+                if warning is None:
+                    raise unknown_topic_key(name)
+                warnings.append(warning)
+        config = _topic_config(self._values, overrides)
+        findings = check_topic(config)
+        findings.raise_errors()
+        return config, warnings + findings.warnings
+
+    def validate_broker_overrides(self, overrides: Mapping[str, str | None], *, cluster: bool) -> list[str]:
+        """
+        Check what somebody wants the dynamic layer of this broker, or of all brokers, to be, all of it together.
+
+        :param cluster: whether it is the default for all brokers.
+        :returns: warnings.
+        :raises ConfigError: names the key, the value and what is accepted.
+        """
+        source = Source.CLUSTER if cluster else Source.BROKER
+        texts, warnings = _read_dynamic(overrides, cluster)
+        return warnings + self._resolve({**self._layers, source: texts})[2]
+
+    def update(self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None) -> list[str]:
+        """
+        Replace dynamic layers whole; None leaves one as it is. Those who subscribed to what changes are called.
+
+        :returns: warnings.
+        :raises ConfigError: something is not valid, and nothing has changed.
+        :raises ExceptionGroup: subscribers raised; the change holds, and all of them were called.
+        """
+        layers = dict(self._layers)
+        warnings: list[str] = []
+        for source, overrides in ((Source.CLUSTER, cluster), (Source.BROKER, broker)):
+            if overrides is not None:
+                layers[source], more = _read_dynamic(overrides, source is Source.CLUSTER)
+                warnings += more
+        return warnings + self._adopt(layers)
+
+    def subscribe(self, keys: Iterable[ConfigKey[Any]], fn: Callable[[ConfigView], object]) -> Callable[[], None]:
+        """
+        Call ``fn`` with this view after each change of any of ``keys``, here or for a listener.
+
+        :returns: call it to end the subscription.
+        """
+        entry = (frozenset(keys), fn)
+        self._subscribers.append(entry)
+
+        def unsubscribe() -> None:
+            if entry in self._subscribers:
+                self._subscribers.remove(entry)
+
+        return unsubscribe
+
+    def _adopt(self, layers: dict[Source, Mapping[str, str]]) -> list[str]:
+        values, defaults, warnings = self._resolve(layers)
+        changed = {key for key, value in values.items() if self._values.get(key, _ABSENT) != value}
+        changed |= _changed_for_listeners(self._layers, layers)
+        self._layers, self._values, self._topic_defaults = layers, values, defaults
+        errors: list[Exception] = []
+        for keys, fn in list(self._subscribers):
+            if not changed.isdisjoint(keys):
+                try:
+                    fn(self)
+                except Exception as error:
+                    errors.append(error)
+        if errors:
+            raise ExceptionGroup("telling of changed configuration", errors)
+        return warnings
+
+    def _resolve(
+        self, layers: Mapping[Source, Mapping[str, str]]
+    ) -> tuple[dict[ConfigKey[Any], Any], TopicConfig, list[str]]:
+        values: dict[ConfigKey[Any], Any] = {}
+        for key in BROKER_KEYS.values():
+            setting = next(_settings(key, layers), None)
+            values[key] = key.default if setting is None else setting.value
+        for key in TOPIC_KEYS.values():
+            values.setdefault(key, key.default)
+        defaults = _topic_config(values, {})
+        broker, topic = check_broker(values.__getitem__), check_topic(defaults)
+        broker.errors.extend(topic.errors)
+        broker.raise_errors()
+        return values, defaults, broker.warnings + topic.warnings
+
+
+def usable_topic_overrides(overrides: Mapping[str, str], problems: list[str] | None = None) -> dict[str, str]:
+    """
+    The overrides of a topic that mean something here and are valid one by one.
+
+    Stored configuration may come from Kafka, or from a newer logbus: a topic is not refused for it.
+
+    :param problems: takes a sentence for each override left out.
+    """
+    usable: dict[str, str] = {}
+    for name, text in overrides.items():
+        try:
+            if name in TOPIC_KEYS:
+                TOPIC_KEYS[name].parse(text, name)
+                usable[name] = text.strip()
+                continue
+            problem = ignored_topic_key(name, text) or str(unknown_topic_key(name))
+        except ConfigError as error:
+            problem = str(error)
+        if problems is not None:
+            problems.append(problem)
+    return usable
+
+
+def usable_broker_overrides(
+    overrides: Mapping[str, str], *, cluster: bool, problems: list[str] | None = None
+) -> dict[str, str]:
+    """The same for a dynamic layer of brokers."""
+    usable: dict[str, str] = {}
+    for name, text in overrides.items():
+        try:
+            texts, found = _read_dynamic({name: text}, cluster)
+            usable.update(texts)
+        except ConfigError as error:
+            found = [str(error)]
+        if problems is not None:
+            problems.extend(found)
+    return usable
+
+
+_ABSENT = object()
+
+
+def _settings(key: ConfigKey[Any], layers: Mapping[Source, Mapping[str, str]]) -> Iterator[Setting]:
+    for source, layer in layers.items():
+        text = layer.get(key.name)
+        if text is not None:
+            yield Setting(key.name, text, source, key.parse(text))
+    for fallback in key.fallbacks:
+        for setting in _settings(fallback.key, layers):
+            if setting.value is not None:
+                yield setting._replace(value=fallback.convert(setting.value))
+
+
+def _topic_config(values: Mapping[ConfigKey[Any], Any], overrides: Mapping[str, str | None]) -> TopicConfig:
+    found: dict[str, Any] = {}
+    for name, attribute, key in _FIELDS:
+        text = overrides.get(name)
+        found[attribute] = values[key] if text is None else key.parse(text, name)
+    found["cleanup_policy"] = frozenset(found["cleanup_policy"])
+    return TopicConfig(**found)
+
+
+def _check_static(name: str, text: str) -> str | None:
+    """
+    Check one static setting. None if it is one of ours; else the warning for one that means nothing here.
+
+    :raises ConfigError: the key is unknown, or the value not valid.
+    """
+    key = broker_key(name)
+    if key is not None:
+        key.parse(text, name)
+        return None
+    warning = ignored_broker_key(name, text)
+    if warning is None:
+        raise unknown_broker_key(name)
+    return warning
+
+
+def _read_dynamic(overrides: Mapping[str, str | None], cluster: bool) -> tuple[dict[str, str], list[str]]:
+    texts: dict[str, str] = {}
+    warnings: list[str] = []
+    for name, text in overrides.items():
+        if text is None:
+            raise ConfigError(f"{name}: a value is missing")
+        key = broker_key(name)
+        if key is None:
+            warning = ignored_broker_key(name, text)
+            if warning is None:
+                raise unknown_broker_key(name)
+            warnings.append(warning)
+            continue
+        if key.dynamic is Dynamic.NO:
+            raise ConfigError(f"{name} cannot be changed while the broker runs; set it in the file or with --set")
+        if cluster and (key.dynamic is Dynamic.BROKER or name != key.name):
+            raise ConfigError(f"{name} is a key of single brokers; it has no default for all of them")
+        key.parse(text, name)
+        texts[name] = text.strip()
+    return texts, warnings
+
+
+def _changed_for_listeners(
+    old: Mapping[Source, Mapping[str, str]], new: Mapping[Source, Mapping[str, str]]
+) -> set[ConfigKey[Any]]:
+    def entries(layers: Mapping[Source, Mapping[str, str]]) -> dict[str, str]:
+        return {
+            name: text
+            for source in reversed(list(layers))
+            for name, text in layers[source].items()
+            if name.startswith(LISTENER_PREFIX)
+        }
+
+    before, after = entries(old), entries(new)
+    names = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    return {key for name in names if (key := broker_key(name)) is not None}

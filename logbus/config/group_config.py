@@ -1,0 +1,96 @@
+"""
+The settings of one consumer group: what an operator set for it, within the bounds that the brokers allow.
+
+Kafka calls them ``GroupConfig`` (config resource ``GROUP``, type 32). Only groups of the consumer protocol (KIP-848)
+have any; members of the classic protocol choose their own timeouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from logbus.config import keys
+from logbus.config.config_key import ConfigKey
+from logbus.config.key_table import GROUP_KEYS, unknown_group_key
+from logbus.errors import ConfigError
+
+BOUNDS: Mapping[ConfigKey[int], tuple[ConfigKey[int], ConfigKey[int]]] = {
+    keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS: (
+        keys.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
+        keys.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
+    ),
+    keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS: (
+        keys.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
+        keys.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    ),
+}
+"""The broker keys between which a group's value must lie, both included."""
+
+Values = Callable[[ConfigKey[Any]], Any]
+
+
+@frozen
+class GroupConfig:
+    """
+    What holds for one group of the consumer protocol.
+
+    :ivar session_timeout_ms: how long a member may be silent.
+    :ivar heartbeat_interval_ms: how often members are told to send heartbeats.
+    """
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+def group_config(get: Values, overrides: Mapping[str, str]) -> GroupConfig:
+    """
+    What holds for a group.
+
+    A stored value that this broker cannot use is ignored; one beyond its present bounds is moved to the nearest.
+
+    :param get: the broker's value in force of a key.
+    :param overrides: of the group, by the group's names.
+    """
+
+    def value(key: ConfigKey[int]) -> int:
+        text = overrides.get(key.group or "")
+        if text is None:
+            return int(get(key))
+        low, high = BOUNDS[key]
+        try:
+            return max(int(get(low)), min(key.parse(text, key.group), int(get(high))))
+        except ConfigError:
+            return int(get(key))
+
+    session = value(keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS)
+    return GroupConfig(session, min(session, value(keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS)))
+
+
+def check_group_overrides(get: Values, overrides: Mapping[str, str | None]) -> None:
+    """
+    Check what somebody wants a group's overrides to be, all of them together.
+
+    :param get: the broker's value in force of a key.
+    :raises ConfigError: names the key, the value and what is accepted.
+    """
+    chosen: dict[ConfigKey[int], int] = {}
+    for name, text in overrides.items():
+        key = GROUP_KEYS.get(name)
+        if key is None:
+            raise unknown_group_key(name)
+        if text is None:
+            raise ConfigError(f"{name}: a value is missing")
+        chosen[key] = key.parse(text, name)
+        low, high = BOUNDS[key]
+        if not get(low) <= chosen[key] <= get(high):
+            raise ConfigError(
+                f"{name}: {text.strip()} is not between {low.name}={get(low)} and {high.name}={get(high)}"
+            )
+    session_key, heartbeat_key = keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS, keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS
+    session: int = chosen[session_key] if session_key in chosen else get(session_key)
+    heartbeat: int = chosen[heartbeat_key] if heartbeat_key in chosen else get(heartbeat_key)
+    if heartbeat >= session:
+        raise ConfigError(f"{heartbeat_key.group}={heartbeat} must be less than {session_key.group}={session}")

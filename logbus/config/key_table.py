@@ -1,0 +1,129 @@
+"""
+All keys by name, and what to say about a name that is none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from logbus.config import keys
+from logbus.config.config_key import ConfigKey, Scope
+from logbus.config.keys.ignored import (
+    FOREIGN_TOPIC_KEYS,
+    IGNORED_BROKER_KEYS,
+    IGNORED_BROKER_PREFIXES,
+    ONLY_VALUES,
+)
+from logbus.errors import ConfigError
+
+_ALL: tuple[ConfigKey[Any], ...] = tuple(value for value in vars(keys).values() if isinstance(value, ConfigKey))
+
+BROKER_KEYS: Mapping[str, ConfigKey[Any]] = {key.name: key for key in _ALL if key.scope is not Scope.TOPIC}
+"""Keys that a broker carries, by the broker's name for them."""
+
+TOPIC_KEYS: Mapping[str, ConfigKey[Any]] = {key.topic: key for key in _ALL if key.topic is not None}
+"""Keys that a topic carries, by the topic's name for them."""
+
+GROUP_KEYS: Mapping[str, ConfigKey[Any]] = {key.group: key for key in _ALL if key.group is not None}
+"""Keys that a consumer group can override, by the group's name for them."""
+
+LISTENER_PREFIX = "listener.name."
+_PER_LISTENER = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)")
+
+
+def broker_key(name: str) -> ConfigKey[Any] | None:
+    """
+    The key that ``name`` sets on a broker, or None.
+
+    ``listener.name.<listener>.<key>`` and ``listener.name.<listener>.<sasl mechanism>.<key>`` are names, too, of keys
+    that can be set for one listener.
+    """
+    key = BROKER_KEYS.get(name)
+    if key is not None:
+        return key
+    match = _PER_LISTENER.fullmatch(name)
+    if match is None:
+        return None
+    rest = match["key"]
+    key = BROKER_KEYS.get(rest)
+    if key is None:
+        mechanism, _, rest = rest.partition(".")
+        key = BROKER_KEYS.get(rest)
+        if mechanism.upper() not in keys.SASL_MECHANISMS or not rest.startswith("sasl."):
+            return None
+    return key if key is not None and key.per_listener else None
+
+
+def listener_key_name(listener: str, key: ConfigKey[Any], mechanism: str | None = None) -> str:
+    """How ``key`` is spelled for one listener, and for one SASL mechanism of it."""
+    middle = "" if mechanism is None else mechanism.lower() + "."
+    return f"{LISTENER_PREFIX}{listener.lower()}.{middle}{key.name}"
+
+
+def ignored_broker_key(name: str, value: str) -> str | None:
+    """
+    The warning for one of Kafka's keys that mean nothing here; None if it is not one.
+
+    :raises ConfigError: the value would promise what logbus does not do.
+    """
+    plain = match["key"] if (match := _PER_LISTENER.fullmatch(name)) else name
+    reason = IGNORED_BROKER_KEYS.get(plain)
+    if reason is None:
+        reason = next((why for prefix, why in IGNORED_BROKER_PREFIXES.items() if plain.startswith(prefix)), None)
+    return _warning(name, plain, value, reason)
+
+
+def ignored_topic_key(name: str, value: str) -> str | None:
+    """The same for topic keys."""
+    return _warning(name, name, value, FOREIGN_TOPIC_KEYS.get(name))
+
+
+def _warning(name: str, plain: str, value: str, reason: str | None) -> str | None:
+    if reason is None:
+        return None
+    only = ONLY_VALUES.get(plain)
+    if only is not None and value.strip().lower() not in only:
+        raise ConfigError(f"{name}: {value!r} is not valid; accepted: {' or '.join(only)} ({reason})")
+    return f"{name} is ignored: {reason}"
+
+
+def unknown(name: str, known: Iterable[str], what: str) -> ConfigError:
+    """The error for a name that is no key, with the nearest ones that are."""
+    import difflib  # only who mistypes pays for it
+
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.75)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return ConfigError(f"{name} is not a {what} configuration key{hint}")
+
+
+def unknown_broker_key(name: str) -> ConfigError:
+    """An unknown key of a broker; says so when it is a topic's."""
+    if name in TOPIC_KEYS:
+        own = TOPIC_KEYS[name]
+        if own.scope is Scope.TOPIC:
+            return ConfigError(f"{name} is a key of topics only, not of brokers")
+        return ConfigError(f"{name} is a key of topics; a broker's is {own.name}")
+    key = BROKER_KEYS.get(name.split(".", 3)[-1]) if name.startswith(LISTENER_PREFIX) else None
+    if key is not None:
+        return ConfigError(f"{name}: {key.name} cannot be set for one listener, only for the broker")
+    return unknown(name, BROKER_KEYS, "broker")
+
+
+def unknown_topic_key(name: str) -> ConfigError:
+    """An unknown key of a topic; says so when it is a broker's."""
+    own = BROKER_KEYS.get(name)
+    if own is not None and own.topic is not None:
+        return ConfigError(f"{name} is a key of brokers; a topic's is {own.topic}")
+    if own is not None:
+        return ConfigError(f"{name} is a key of brokers only, not of topics")
+    return unknown(name, TOPIC_KEYS, "topic")
+
+
+def unknown_group_key(name: str) -> ConfigError:
+    """An unknown key of a consumer group; says so when it is a broker's."""
+    own = BROKER_KEYS.get(name)
+    if own is not None and own.group is not None:
+        return ConfigError(f"{name} is a key of brokers; a group's is {own.group}")
+    return unknown(name, GROUP_KEYS, "group")

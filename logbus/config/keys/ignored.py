@@ -1,0 +1,131 @@
+"""
+Keys that Kafka has and that mean nothing here: accepted with a warning, so that a file written for Kafka starts a
+broker.
+
+A value that would promise something logbus does not do is refused, as ``remote.storage.enable=true`` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from logbus.config.kinds import LONG_MAX
+
+_THREADS = "logbus serves everything from one reactor and sizes its worker threads itself"
+_JVM = "it names a Java class"
+_KRAFT = "metadata lives in ZooKeeper or in the embedded store, not in a Raft quorum"
+_TIERED = "there is no tiered storage"
+_FORMAT = "records are always stored as version 2 batches, and never converted for readers"
+_BUFFERS = "the system sizes socket buffers better"
+_WAITING = "waiting requests are dropped when they end, not purged"
+_TOKENS = "delegation tokens are not offered"
+_METRICS = "metrics are at /metrics of the admin listener"
+
+IGNORED_BROKER_KEYS: Mapping[str, str] = {
+    "background.threads": _THREADS,
+    "num.io.threads": _THREADS,
+    "num.network.threads": _THREADS,
+    "num.recovery.threads.per.data.dir": _THREADS,
+    "num.replica.alter.log.dirs.threads": _THREADS,
+    "num.replica.fetchers": _THREADS,
+    "group.coordinator.threads": _THREADS,
+    "log.cleaner.threads": "one log is cleaned at a time, in slices of the reactor's time",
+    "log.cleaner.io.buffer.size": "the cleaner sizes its buffers itself",
+    "log.cleaner.io.buffer.load.factor": "the cleaner sizes its buffers itself",
+    "log.initial.task.delay.ms": "periodic work on logs begins with the broker",
+    "log.message.downconversion.enable": _FORMAT,
+    "log.message.format.version": _FORMAT,
+    "inter.broker.protocol.version": "brokers agree on a protocol by the feature levels they register",
+    "socket.receive.buffer.bytes": _BUFFERS,
+    "replica.socket.receive.buffer.bytes": _BUFFERS,
+    "fetch.purgatory.purge.interval.requests": _WAITING,
+    "producer.purgatory.purge.interval.requests": _WAITING,
+    "delete.records.purgatory.purge.interval.requests": _WAITING,
+    "auto.include.jmx.reporter": _METRICS,
+    "metric.reporters": _METRICS,
+    "metrics.num.samples": _METRICS,
+    "metrics.recording.level": _METRICS,
+    "metrics.sample.window.ms": _METRICS,
+    "telemetry.max.bytes": "clients' own metrics are not collected",
+    "alter.config.policy.class.name": _JVM,
+    "create.topic.policy.class.name": _JVM,
+    "client.quota.callback.class": _JVM,
+    "principal.builder.class": _JVM,
+    "security.providers": _JVM,
+    "group.consumer.assignors": "members choose between uniform and range, and there are no others",
+    "broker.id.generation.enable": "a broker's number is always given",
+    "reserved.broker.max.id": "a broker's number is always given",
+    "control.plane.listener.name": "the controller uses the inter-broker listener",
+    "controller.listener.names": _KRAFT,
+    "early.start.listeners": _KRAFT,
+    "initial.broker.registration.timeout.ms": _KRAFT,
+    "process.roles": _KRAFT,
+    "unstable.api.versions.enable": "only stable versions are served",
+    "unstable.feature.versions.enable": "only stable versions are served",
+    "offsets.commit.required.acks": "commits always wait for all in-sync replicas",
+    "group.coordinator.new.enable": "there is one group coordinator for all protocols",
+    "group.coordinator.append.linger.ms": "commits are written at once",
+    "log.dir.failure.timeout.ms": _KRAFT,
+    "alter.log.dirs.replication.quota.window.num": "replica.alter.log.dirs.io.max.bytes.per.second needs no window",
+    "alter.log.dirs.replication.quota.window.size.seconds": (
+        "replica.alter.log.dirs.io.max.bytes.per.second needs no window"
+    ),
+    "zookeeper.clientCnxnSocket": _JVM,
+    "zookeeper.metadata.migration.enable": _KRAFT,
+    "zookeeper.sync.time.ms": "it has no effect in Kafka either",
+    "ssl.protocol": "ssl.enabled.protocols says which versions are allowed",
+    "ssl.provider": _JVM,
+    "ssl.keymanager.algorithm": _JVM,
+    "ssl.trustmanager.algorithm": _JVM,
+    "ssl.secure.random.implementation": _JVM,
+    "ssl.engine.factory.class": _JVM,
+    "ssl.allow.dn.changes": "a new certificate is always taken",
+    "ssl.allow.san.changes": "a new certificate is always taken",
+    "sasl.client.callback.handler.class": _JVM,
+    "sasl.login.callback.handler.class": _JVM,
+    "sasl.login.class": _JVM,
+    "sasl.server.callback.handler.class": _JVM,
+    "sasl.mechanism.controller.protocol": _KRAFT,
+    "eligible.leader.replicas.enable": "replicas fit to lead are always kept beside the in-sync set",
+}
+"""Name to why it means nothing here, as it reads after "ignored:"."""
+
+IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
+    "broker.heartbeat.": _KRAFT,
+    "broker.session.": _KRAFT,
+    "controller.quorum.": _KRAFT,
+    "delegation.token.": _TOKENS,
+    "group.share.": "share groups are not offered",
+    "group.streams.": "streams groups are not offered",
+    "share.coordinator.": "share groups are not offered",
+    "kafka.metrics.": _METRICS,
+    "metadata.": _KRAFT,
+    "password.encoder.": "passwords are not stored in ZooKeeper in clear or encoded",
+    "remote.list.offsets.": _TIERED,
+    "remote.log.": _TIERED,
+    "sasl.kerberos.": "GSSAPI is not offered",
+    "sasl.login.": "brokers authenticate to each other with sasl.jaas.config",
+}
+"""The same for whole families of keys."""
+
+FOREIGN_TOPIC_KEYS: Mapping[str, str] = {
+    "local.retention.bytes": _TIERED,
+    "local.retention.ms": _TIERED,
+    "message.downconversion.enable": _FORMAT,
+    "message.format.version": _FORMAT,
+    "message.timestamp.difference.max.ms": (
+        "message.timestamp.before.max.ms and message.timestamp.after.max.ms have taken its place"
+    ),
+    "remote.log.copy.disable": _TIERED,
+    "remote.log.delete.on.disable": _TIERED,
+    "remote.storage.enable": _TIERED,
+}
+"""Topic keys of that sort."""
+
+ONLY_VALUES: Mapping[str, frozenset[str]] = {
+    "message.timestamp.difference.max.ms": frozenset({str(LONG_MAX)}),
+    "remote.log.storage.system.enable": frozenset({"false"}),
+    "remote.storage.enable": frozenset({"false"}),
+    "zookeeper.metadata.migration.enable": frozenset({"false"}),
+}
+"""Keys of that sort whose other values would promise what logbus does not do."""

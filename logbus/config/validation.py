@@ -1,0 +1,153 @@
+"""
+What must hold between keys, and what probably ought to: found before anything is opened or stored.
+
+Each check gives errors (nobody may start, or be stored, like this) and warnings (it works, but hardly as meant).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Protocol, TypeVar
+
+from attrs import field, frozen
+
+from logbus.config import keys
+from logbus.config.config_key import ConfigKey
+from logbus.config.topic_config import TopicConfig
+from logbus.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Values(Protocol):
+    """Who knows the value in force of each key."""
+
+    def __call__(self, key: ConfigKey[T], /) -> T: ...
+
+
+@frozen
+class Findings:
+    """Sentences about a configuration, each naming its keys and values."""
+
+    errors: list[str] = field(factory=list)
+    warnings: list[str] = field(factory=list)
+
+    def must(self, holds: bool, otherwise: str) -> None:
+        """An error unless it holds."""
+        if not holds:
+            self.errors.append(otherwise)
+
+    def ought(self, holds: bool, otherwise: str) -> None:
+        """A warning unless it holds."""
+        if not holds:
+            self.warnings.append(otherwise)
+
+    def raise_errors(self) -> None:
+        """:raises ConfigError: there are errors; all of them are named."""
+        if self.errors:
+            raise ConfigError("; ".join(self.errors))
+
+
+class _Reader:
+    """Values with their names, as the sentences want them."""
+
+    def __init__(self, get: Values) -> None:
+        self.get = get
+
+    def said(self, key: ConfigKey[T]) -> str:
+        return f"{key.name}={key.text(self.get(key))}"
+
+    def in_order(self, findings: Findings, *ascending: ConfigKey[int]) -> None:
+        for low, high in pairwise(ascending):
+            findings.must(self.get(low) <= self.get(high), f"{self.said(low)} must not exceed {self.said(high)}")
+
+
+def check_broker(get: Values) -> Findings:
+    """
+    Look at a broker's resolved values.
+
+    :param get: the value in force of a key.
+    """
+    findings = Findings()
+    values = _Reader(get)
+    _check_listeners(values, findings)
+    values.in_order(findings, keys.GROUP_MIN_SESSION_TIMEOUT_MS, keys.GROUP_MAX_SESSION_TIMEOUT_MS)
+    values.in_order(
+        findings,
+        keys.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
+        keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS,
+        keys.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
+    )
+    values.in_order(
+        findings,
+        keys.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
+        keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
+        keys.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    )
+    values.in_order(findings, keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS, keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS)
+    values.in_order(findings, keys.REPLICA_FETCH_WAIT_MAX_MS, keys.REPLICA_SOCKET_TIMEOUT_MS)
+    values.in_order(findings, keys.REPLICA_FETCH_WAIT_MAX_MS, keys.REPLICA_LAG_TIME_MAX_MS)
+    queued = values.get(keys.QUEUED_MAX_REQUEST_BYTES)
+    findings.must(
+        queued <= 0 or queued >= values.get(keys.SOCKET_REQUEST_MAX_BYTES),
+        f"{values.said(keys.QUEUED_MAX_REQUEST_BYTES)} must not be less than "
+        f"{values.said(keys.SOCKET_REQUEST_MAX_BYTES)}: the longest request would never fit",
+    )
+    findings.ought(
+        values.get(keys.MESSAGE_MAX_BYTES) < values.get(keys.SOCKET_REQUEST_MAX_BYTES),
+        f"{values.said(keys.MESSAGE_MAX_BYTES)} is never reached: {values.said(keys.SOCKET_REQUEST_MAX_BYTES)} "
+        "refuses the request first",
+    )
+    findings.ought(
+        values.get(keys.MIN_INSYNC_REPLICAS) <= values.get(keys.DEFAULT_REPLICATION_FACTOR),
+        f"{values.said(keys.MIN_INSYNC_REPLICAS)} exceeds {values.said(keys.DEFAULT_REPLICATION_FACTOR)}: topics "
+        "created without a number have fewer replicas, and are held to that many",
+    )
+    findings.ought(
+        values.get(keys.TRANSACTION_STATE_LOG_MIN_ISR) <= values.get(keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR),
+        f"{values.said(keys.TRANSACTION_STATE_LOG_MIN_ISR)} exceeds "
+        f"{values.said(keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR)} and is held to it",
+    )
+    return findings
+
+
+def _check_listeners(values: _Reader, findings: Findings) -> None:
+    listeners = values.get(keys.LISTENERS)
+    names = {listener.name for listener in listeners}
+    protocols = {name.upper(): protocol for name, protocol in values.get(keys.LISTENER_SECURITY_PROTOCOL_MAP).items()}
+    for name in sorted(names - set(protocols)):
+        findings.must(False, f"listeners: {name} is missing in listener.security.protocol.map")
+    taken: set[tuple[str, int]] = set()
+    for listener in listeners:
+        address = (listener.host, listener.port)
+        findings.must(not listener.port or address not in taken, f"listeners: {listener} uses a port a second time")
+        taken.add(address)
+    for listener in values.get(keys.ADVERTISED_LISTENERS):
+        findings.must(
+            listener.name in names, f"advertised.listeners: {listener.name} is not one of listeners: {sorted(names)}"
+        )
+        findings.must(
+            listener.host not in ("0.0.0.0", "::") or listener in listeners,
+            f"advertised.listeners: {listener} is no address that a client could connect to",
+        )
+
+
+def check_topic(config: TopicConfig) -> Findings:
+    """Look at a topic's values, or at the brokers' defaults for topics."""
+    findings = Findings()
+    findings.must(
+        config.min_compaction_lag_ms <= config.max_compaction_lag_ms,
+        f"min.compaction.lag.ms={config.min_compaction_lag_ms} must not exceed "
+        f"max.compaction.lag.ms={config.max_compaction_lag_ms}",
+    )
+    findings.ought(
+        config.max_message_bytes <= config.segment_bytes,
+        f"max.message.bytes={config.max_message_bytes} exceeds segment.bytes={config.segment_bytes}: larger batches "
+        "are refused",
+    )
+    findings.ought(
+        config.segment_jitter_ms <= config.segment_ms,
+        f"segment.jitter.ms={config.segment_jitter_ms} exceeds segment.ms={config.segment_ms}: segments may roll at "
+        "every append",
+    )
+    return findings

@@ -1,0 +1,426 @@
+"""
+A group of the consumer protocol (KIP-848; Kafka: ConsumerGroup). Pure.
+
+It has three kinds of epochs. The *group epoch* grows when members, subscriptions or topics change. The *target
+assignment* is then computed, and carries the group epoch that it was computed for. Each *member* moves towards its
+target by its own heartbeats, and reaches an epoch when it has revoked the partitions that this requires. Commits carry
+the member's epoch, so that those of an earlier one are refused. See
+:mod:`~logbus.coordination.consumer.reconciliation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from attrs import define, evolve, field, frozen
+
+from logbus.coordination.classic.requests import admit_all
+from logbus.coordination.consumer import join_and_leave
+from logbus.coordination.consumer.classic_protocol_adapter import ClassicProtocolAdapter
+from logbus.coordination.consumer.consumer_group_member import (
+    AWAY,
+    JOINING,
+    LEFT,
+    ConsumerGroupMember,
+    MemberPosition,
+    MemberState,
+)
+from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult, check_heartbeat
+from logbus.coordination.consumer.member_deadlines import MemberDeadlines
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions
+from logbus.coordination.consumer.reconciliation import reconcile
+from logbus.coordination.consumer.recorded_state import RecordedState
+from logbus.coordination.consumer.target_assignment import TargetAssignment
+from logbus.coordination.consumer.topics_view import TopicsView
+from logbus.coordination.group import Change, GroupType
+from logbus.errors import ApiError, ErrorCode
+from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
+
+OFFSET_COMMIT_WITH_EPOCH = 9
+"""The first version of OffsetCommit that carries a member's epoch."""
+
+RETRY_S = 1.0
+"""Delay before the removal of a late member is retried, if its record could not be written."""
+
+Save = Callable[[Sequence[Change], Callable[[ApiError | None], None]], None]
+"""
+Appends records as one batch; raises ApiError if it cannot. Its second argument is called once, at once or later: with
+None when the records are durable, else with the error.
+"""
+
+
+@frozen
+class ConsumerGroupSettings:
+    """
+    The broker's settings for a group of the consumer protocol.
+
+    :ivar session_timeout_ms: how long a member may be silent.
+    :ivar heartbeat_interval_ms: how often members shall send heartbeats.
+    :ivar max_size: maximum number of members.
+    :ivar classic_min_session_ms: shortest session timeout that a classic member may ask for.
+    :ivar classic_max_session_ms: longest.
+    :ivar admit: counts bytes of memory that the group is about to take, or raises ApiError.
+    """
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5000
+    max_size: int = 2**31 - 1
+    classic_min_session_ms: int = 6000
+    classic_max_session_ms: int = 1_800_000
+    admit: Callable[[int], None] = admit_all
+
+
+@frozen
+class ConsumerGroupDescription:
+    """A group, as ConsumerGroupDescribe shows it: each member with its subscription, position and target."""
+
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: tuple[tuple[ConsumerGroupMember, MemberPosition, Partitions], ...]
+
+
+@define(eq=False)
+class ConsumerGroup:
+    """
+    One group of the consumer protocol. Requests carry the time, in seconds; state changes are returned as records.
+
+    :ivar topics: the topics of the cluster.
+    :ivar new_member_id: makes a unique id for a member that has none.
+    :ivar ledger: the state in its records; :meth:`apply` restores it.
+    :ivar classic: serves members of the classic protocol.
+    """
+
+    group_id: str
+    _settings: Callable[[], ConsumerGroupSettings]
+    topics: TopicsView
+    _save: Save
+    new_member_id: Callable[[], str]
+    ledger: RecordedState = field(init=False)
+    deadlines: MemberDeadlines = field(factory=MemberDeadlines, init=False)
+    targets: TargetAssignment = field(init=False)
+    classic: ClassicProtocolAdapter = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.ledger = RecordedState(self.group_id)
+        self.targets = TargetAssignment(self.ledger, self.topics)
+        self.classic = ClassicProtocolAdapter(self)
+
+    @property
+    def settings(self) -> ConsumerGroupSettings:
+        """The present settings."""
+        return self._settings()
+
+    # The interface of any group.
+
+    @property
+    def group_type(self) -> GroupType:
+        """CONSUMER."""
+        return GroupType.CONSUMER
+
+    @property
+    def protocol_type(self) -> str:
+        """Always ``consumer``."""
+        return PROTOCOL_TYPE
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes its members take."""
+        return sum(member.memory for member in self.ledger.members.values())
+
+    @property
+    def size(self) -> int:
+        """How many members it has."""
+        return len(self.ledger.members)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.ledger.members
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """None: as in Kafka, the retention of offsets starts at their commit."""
+        return None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether no record of it is left."""
+        return self.ledger.epoch is None and self.is_empty
+
+    @property
+    def state_name(self) -> str:
+        """Empty, Assigning, Reconciling, Stable or Dead."""
+        ledger = self.ledger
+        if self.is_empty:
+            return "Dead" if self.is_dead else "Empty"
+        if ledger.epoch != ledger.target_epoch:
+            return "Assigning"
+        positions = map(ledger.position, ledger.members)
+        if all(p.epoch == ledger.target_epoch and p.state is MemberState.STABLE for p in positions):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def has_only_classic_members(self) -> bool:
+        """Whether all members use the classic protocol, so that the group could be downgraded."""
+        members = self.ledger.members.values()
+        return bool(members) and all(member.classic is not None for member in members)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members are subscribed to a topic, by name or by regular expression."""
+        return topic in self.targets.names
+
+    def describe(self) -> ConsumerGroupDescription:
+        """The group and its members, in the order of their ids."""
+        ledger = self.ledger
+        return ConsumerGroupDescription(
+            state=self.state_name,
+            epoch=ledger.epoch or 0,
+            target_epoch=ledger.target_epoch or 0,
+            assignor=self.targets.assignor,
+            members=tuple(
+                (member, ledger.position(member_id), ledger.targets.get(member_id, NO_PARTITIONS))
+                for member_id, member in sorted(ledger.members.items())
+            ),
+        )
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
+    ) -> None:
+        """
+        Refuse a commit that does not come from a member in its epoch; to an empty group other clients may commit.
+
+        :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members),
+            FENCED_INSTANCE_ID, UNSUPPORTED_VERSION.
+        """
+        if epoch < 0 and self.is_empty:
+            return
+        member = join_and_leave.find(self.ledger, member_id, instance_id)
+        if member.classic is None and version < OFFSET_COMMIT_WITH_EPOCH and not transactional:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"members of the consumer protocol commit with OffsetCommit {OFFSET_COMMIT_WITH_EPOCH} or later",
+            )
+        self._check_epoch(member, epoch)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """
+        Refuse an OffsetFetch of a member that is not in its epoch; requests without a member are accepted.
+
+        :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members).
+        """
+        if epoch < 0 and not member_id:
+            return
+        self._check_epoch(join_and_leave.find(self.ledger, member_id or "", None), epoch)
+
+    def _check_epoch(self, member: ConsumerGroupMember, epoch: int) -> None:
+        current = self.ledger.position(member.member_id).epoch
+        if epoch != current:
+            code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+            raise ApiError(code, f"the member {member.member_id} is in epoch {current}, not in {epoch}")
+
+    def check_deletable(self) -> None:
+        """:raise ApiError: NON_EMPTY_GROUP."""
+        if not self.is_empty:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"the group {self.group_id!r} has members")
+
+    # Records.
+
+    def apply(self, change: Change) -> None:
+        """Apply a record that was read back, or that a migration made."""
+        self.ledger.apply(change)
+        self.targets.forget()
+
+    def tombstones(self) -> Sequence[Change]:
+        """The records that delete it."""
+        return self.ledger.tombstones()
+
+    def undo(self) -> None:
+        """Undo the changes of the last request, which could not be appended."""
+        self.ledger.undo()
+        self.targets.forget()
+
+    def activate(self, now: float) -> None:
+        """Start the members' session and revocation timeouts after a load."""
+        for member_id in self.ledger.members:
+            self.heard(now, member_id)
+            if self.ledger.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:
+                self.ask(now, member_id)
+
+    @contextmanager
+    def changing(self) -> Iterator[list[Change]]:
+        """Collect the changes made within the block; an error undoes them."""
+        self.ledger.begin()
+        try:
+            yield self.ledger.written()
+        except BaseException:
+            self.undo()
+            raise
+
+    def save(self, changes: Sequence[Change], done: Callable[[ApiError | None], None]) -> bool:
+        """
+        Append ``changes``, made by the last request.
+
+        :param done: called once with the result; at once if there are no changes.
+        :return: False if they could not be appended; then they are undone.
+        """
+        if not changes:
+            done(None)
+            return True
+        try:
+            self._save(changes, done)
+        except ApiError as error:
+            self.undo()
+            done(error)
+            return False
+        return True
+
+    # Heartbeats.
+
+    def heartbeat(self, now: float, beat: ConsumerHeartbeat) -> tuple[ConsumerHeartbeatResult, list[Change]]:
+        """
+        Let a member join, stay, or leave.
+
+        :return: the response, to be sent when the changes are durable. The changes are in effect already: call
+            :meth:`undo` if they cannot be appended.
+        :raise ApiError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
+            GROUP_MAX_SIZE_REACHED, INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION. Nothing is
+            changed then.
+        """
+        check_heartbeat(beat)
+        with self.changing() as changes:
+            if beat.epoch in (LEFT, AWAY):
+                member = join_and_leave.find(self.ledger, beat.member_id, beat.instance_id)
+                if beat.epoch == AWAY:
+                    join_and_leave.leave_temporarily(self.ledger, member)
+                    self.deadlines.done(member.member_id)
+                else:
+                    self.remove(now, [member.member_id])
+                return ConsumerHeartbeatResult(beat.member_id, beat.epoch), changes
+            return self._stay(now, beat), changes
+
+    def _stay(self, now: float, beat: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        settings = self.settings
+        if beat.epoch == JOINING:
+            beat = beat if beat.member_id else evolve(beat, member_id=self.new_member_id())
+            member = join_and_leave.join(
+                self.ledger, beat.member_id, beat.instance_id, classic=False, max_size=settings.max_size
+            )
+        else:
+            member = join_and_leave.stay(self.ledger, beat)
+        before = self.ledger.position(beat.member_id)
+        self.update(now, _updated(member, beat), member, settings.admit)
+        after = self.advance(now, beat.member_id, beat.owned)
+        self.heard(now, beat.member_id)
+        told = beat.is_full or beat.epoch != before.epoch or after.assigned != before.assigned
+        return ConsumerHeartbeatResult(
+            beat.member_id, after.epoch, settings.heartbeat_interval_ms, after.assigned if told else None
+        )
+
+    # The parts of a request, for classic members too.
+
+    def update(
+        self, now: float, member: ConsumerGroupMember, before: ConsumerGroupMember, admit: Callable[[int], None]
+    ) -> None:
+        """
+        Set a member's subscription, and update the group's epoch and targets.
+
+        :raise ApiError: from ``admit``.
+        """
+        known = self.ledger.members.get(member.member_id)
+        is_new = known is None
+        if is_new or member != before:
+            admit(member.memory - (0 if known is None else known.memory))
+            self.ledger.set_member(member.member_id, member)
+        if is_new or (member.topics, member.regex) != (before.topics, before.regex):
+            self.targets.subscriptions_changed(int(now * 1000))
+        self.targets.look(int(now * 1000))
+        self.targets.update()
+
+    def advance(self, now: float, member_id: str, owned: Partitions | None) -> MemberPosition:
+        """Reconcile a member: move it towards its target as far as possible now."""
+        ledger = self.ledger
+        before = ledger.position(member_id)
+        target = ledger.targets.get(member_id, NO_PARTITIONS)
+        after = reconcile(before, ledger.target_epoch or 0, target, owned, ledger.is_free)
+        if after != before:
+            ledger.set_position(member_id, after)
+            if after.state is MemberState.UNREVOKED_PARTITIONS:
+                self.ask(now, member_id)
+            else:
+                self.deadlines.done(member_id)
+        return after
+
+    def remove(self, now: float, member_ids: Sequence[str]) -> None:
+        """Remove members: their partitions become free, and the group's epoch grows."""
+        for member_id in member_ids:
+            self.ledger.remove(member_id)
+        self.targets.subscriptions_changed(int(now * 1000))
+
+    def heard(self, now: float, member_id: str) -> None:
+        """Renew a member's session."""
+        classic = self.ledger.members[member_id].classic
+        timeout_ms = self.settings.session_timeout_ms if classic is None else classic.session_timeout_ms
+        self.deadlines.heard(member_id, now + timeout_ms / 1000)
+
+    def ask(self, now: float, member_id: str) -> None:
+        """Give a member its rebalance timeout to revoke partitions or to join again."""
+        timeout_ms = self.ledger.members[member_id].rebalance_timeout_ms
+        if timeout_ms < 0:
+            timeout_ms = self.settings.session_timeout_ms
+        self.deadlines.ask(member_id, now + timeout_ms / 1000)
+
+    # Time.
+
+    @property
+    def deadline(self) -> float | None:
+        """When to call :meth:`expire` next."""
+        return self.deadlines.next
+
+    def expire(self, now: float) -> None:
+        """Remove members that missed a deadline; other members get their partitions at their next heartbeats."""
+        late = self.deadlines.due(now, self.ledger.members)
+        if late:
+            self._expel(now, late)
+
+    def _expel(self, now: float, late: Sequence[str]) -> None:
+        """Remove members that missed a deadline; in parts, if the records do not fit into one batch."""
+        refusals: list[ApiError | None] = []
+        with self.changing() as changes:
+            self.remove(now, late)
+        if self.save(changes, refusals.append):
+            self.deadlines.forget(late)
+            return
+        too_large = refusals[0] is not None and refusals[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
+        if too_large and len(late) > 1:
+            half = len(late) // 2
+            self._expel(now, late[:half])
+            self._expel(now, late[half:])
+            return
+        for member_id in late:
+            self.deadlines.done(member_id)
+            self.deadlines.heard(member_id, now + RETRY_S)
+
+    def resign(self) -> None:
+        """Nothing to do: no request waits in a consumer group."""
+
+
+def _updated(member: ConsumerGroupMember, beat: ConsumerHeartbeat) -> ConsumerGroupMember:
+    """A member with the fields of a heartbeat applied."""
+    return evolve(
+        member,
+        instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        topics=member.topics if beat.topics is None else tuple(sorted(set(beat.topics))),
+        regex=member.regex if beat.regex is None else beat.regex or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if beat.rebalance_timeout_ms == -1
+        else beat.rebalance_timeout_ms,
+        assignor=member.assignor if beat.assignor is None else beat.assignor,
+        classic=None,
+    )

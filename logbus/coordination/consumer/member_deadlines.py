@@ -1,0 +1,73 @@
+"""
+Session timeouts and revocation (rebalance) timeouts of the members of a consumer group. Pure.
+
+Most deadlines are moved by each heartbeat before they are reached; that costs one assignment in a dictionary. When the
+earliest deadline is reached, a scan over all members finds the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from attrs import define, field
+
+
+@define(eq=False)
+class MemberDeadlines:
+    """
+    Times in the seconds of the clock, by member id.
+
+    :ivar next: when to call :meth:`due` next; may be early, never late.
+    """
+
+    next: float | None = field(default=None, init=False)
+    _sessions: dict[str, float] = field(factory=dict, init=False)
+    _tasks: dict[str, float] = field(factory=dict, init=False)
+
+    def heard(self, member_id: str, until: float) -> None:
+        """Renew a member's session."""
+        self._sessions[member_id] = until
+        self._earliest(until)
+
+    def ask(self, member_id: str, until: float) -> None:
+        """Set the deadline for a member's pending step; it replaces an earlier one."""
+        self._tasks[member_id] = until
+        self._earliest(until)
+
+    def is_asked(self, member_id: str) -> bool:
+        """Whether a member has a pending step."""
+        return member_id in self._tasks
+
+    def done(self, member_id: str) -> None:
+        """Clear the deadline of a member's step."""
+        self._tasks.pop(member_id, None)
+
+    def forget(self, member_ids: Iterable[str]) -> None:
+        """Drop members that were removed."""
+        for member_id in member_ids:
+            self._sessions.pop(member_id, None)
+            self._tasks.pop(member_id, None)
+        if not self._sessions and not self._tasks:
+            self.next = None
+
+    def due(self, now: float, members: Container[str]) -> list[str]:
+        """
+        The members that missed a deadline, each once. Entries of former members are dropped.
+
+        The caller must remove them or renew their deadlines, since :attr:`next` does not include them any more.
+        """
+        late: dict[str, None] = {}
+        self.next = None
+        for deadlines in (self._tasks, self._sessions):
+            for member_id in [member_id for member_id in deadlines if member_id not in members]:
+                del deadlines[member_id]
+            for member_id, until in deadlines.items():
+                if until <= now:
+                    late[member_id] = None
+                else:
+                    self._earliest(until)
+        return list(late)
+
+    def _earliest(self, until: float) -> None:
+        if self.next is None or until < self.next:
+            self.next = until

@@ -1,0 +1,64 @@
+"""
+Compiles and matches clients' regular expressions in linear time (RE2), so that a hostile one is not expensive.
+
+The engine is imported on first use. It supports UTF-8 and Perl's character classes, but no back references or
+look-around; this is the syntax that Kafka documents (KIP-848).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from logbus.errors import ApiError, ErrorCode
+
+MAX_EXPRESSION_LENGTH = 2048
+"""Length limit of an expression: it is stored in a record, and compiling it may take 20 µs for each character."""
+
+MAX_MEMORY_BYTES = 512 * 1024
+"""Memory limit of a compiled expression, in bytes: large ones take milliseconds to compile or to match a name."""
+
+Matches = Callable[[str], bool]
+
+
+@lru_cache(maxsize=64)
+def compile_expression(expression: str) -> Matches:
+    """
+    Compile an expression to a predicate that tests whether a whole name matches.
+
+    :raise ApiError: INVALID_REGULAR_EXPRESSION: it does not compile, or the engine is not installed.
+    """
+    if len(expression) > MAX_EXPRESSION_LENGTH:
+        raise _refused(
+            f"the regular expression has {len(expression)} characters; at most {MAX_EXPRESSION_LENGTH} are allowed"
+        )
+    try:
+        import re2
+    except ImportError:
+        raise _refused(
+            "this broker cannot match regular expressions: google-re2 is not installed (pip install google-re2)"
+        ) from None
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_MEMORY_BYTES
+    try:
+        fullmatch = re2.compile(expression, options=options).fullmatch
+    except re2.error as e:
+        reason = e.args[0] if e.args else "?"
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise _refused(f"the regular expression {expression!r} does not compile: {text}") from None
+    return lambda name: fullmatch(name) is not None
+
+
+def matching_names(expression: str, names: Iterable[str]) -> frozenset[str]:
+    """
+    The names that an expression matches entirely. A match takes about 2 µs, at worst about 100 µs.
+
+    :raise ApiError: see :func:`compile_expression`.
+    """
+    matches = compile_expression(expression)
+    return frozenset(name for name in names if matches(name))
+
+
+def _refused(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)

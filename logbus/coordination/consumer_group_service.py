@@ -1,0 +1,102 @@
+"""
+Handles the requests of the consumer protocol (KIP-848), including a group's upgrade from the classic protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from logbus.config import keys
+from logbus.coordination.classic.classic_group import ClassicGroup
+from logbus.coordination.consumer.consumer_group import ConsumerGroup, ConsumerGroupDescription
+from logbus.coordination.consumer.consumer_group_member import JOINING
+from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult
+from logbus.coordination.consumer.migration import upgrade
+from logbus.coordination.generation_log import log_generation, loggable_id
+from logbus.coordination.group import Change
+from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.group_settings import migration_policy
+from logbus.coordination.group_shard import GroupShard
+from logbus.errors import ApiError, ErrorCode
+
+CONSUMER = "consumer"
+
+
+@define(eq=False)
+class ConsumerGroupService:
+    """Handles ConsumerGroupHeartbeat and ConsumerGroupDescribe for this broker's groups."""
+
+    _coordinator: GroupCoordinator
+    _log = Logger()
+
+    def heartbeat(self, group_id: str, beat: ConsumerHeartbeat) -> Deferred[ConsumerHeartbeatResult]:
+        """
+        Let a member join, stay or leave; the first to join creates the group.
+
+        :return: fires when the changes are durable.
+        :raise ApiError: nothing has changed: as :meth:`.GroupCoordinator.shard_of`, :meth:`.ConsumerGroup.heartbeat`
+            and :meth:`.StateLog.append`; GROUP_ID_NOT_FOUND; UNSUPPORTED_VERSION: the protocol is disabled here.
+        """
+        coordinator = self._coordinator
+        if CONSUMER not in coordinator.config.get(keys.GROUP_COORDINATOR_REBALANCE_PROTOCOLS):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols has no consumer protocol here"
+            )
+        shard = coordinator.shard_of(group_id)
+        group, first = self._group(shard, group_id, joins=beat.epoch == JOINING)
+        former = shard.groups.get(group_id)
+        result, changes = group.heartbeat(coordinator.clock.seconds(), beat)
+        try:
+            durable = shard.save([*first, *changes])
+            if not changes and (result.assignment is not None or result.epoch != beat.epoch):
+                # A retry: the response repeats a change from the lost response, which may not be durable yet.
+                durable = shard.log.durable()
+        except ApiError:
+            group.undo()
+            raise
+        if former is not group:
+            if former is not None:
+                coordinator.forget(shard, former)
+                self._log.info("group {group} speaks the consumer protocol from now on", group=loggable_id(group_id))
+            shard.groups[group_id] = group
+        log_generation(group_id, changes, group)
+        coordinator.touched(shard, group)
+        return durable.addCallback(lambda _: result)
+
+    def describe(self, group_id: str) -> ConsumerGroupDescription:
+        """
+        Describe a group.
+
+        :raise ApiError: as :meth:`.GroupCoordinator.shard_of`; GROUP_ID_NOT_FOUND.
+        """
+        group = self._coordinator.group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise _not_found(group_id, "there is no group" if group is None else "of the classic protocol is the group")
+        return group.describe()
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic, if it still exists."""
+        return self._coordinator.topics.name(topic_id)
+
+    def _group(self, shard: GroupShard, group_id: str, *, joins: bool) -> tuple[ConsumerGroup, Sequence[Change]]:
+        """The group, which may not be in the shard yet, and the records to write if it is new."""
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group, ()
+        if group is None and joins:
+            self._coordinator.room.check()
+            return self._coordinator.consumer(shard, group_id), ()
+        if isinstance(group, ClassicGroup) and joins and group.is_empty:
+            return self._coordinator.consumer(shard, group_id), group.tombstones()
+        if isinstance(group, ClassicGroup) and joins and migration_policy(self._coordinator.config).up:
+            upgraded = self._coordinator.consumer(shard, group_id)
+            return upgraded, upgrade(self._coordinator.clock.seconds(), group, upgraded)
+        raise _not_found(group_id, "there is no group" if group is None else "of the classic protocol is the group")
+
+
+def _not_found(group_id: str, why: str) -> ApiError:
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{why} {group_id!r}")

@@ -1,0 +1,221 @@
+"""
+Reads a partition of an internal topic back: its records in order, and the markers of transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from attrs import define, field
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from logbus.cluster.replication.replica_manager import Replica
+from logbus.errors import ApiError, DecodeError, LogbusError, StorageError
+from logbus.records.batch import (
+    BatchHeader,
+    ControlType,
+    Record,
+    check_crc,
+    decode_batch,
+    decode_marker,
+    iter_batches,
+)
+
+Apply = Callable[[bytes | None, bytes | None], None]
+"""Applies one record that was read back; raises DecodeError if it cannot be decoded."""
+
+RECORDS_A_TURN = 500
+"""Number of records applied before the reactor gets a turn; they take some milliseconds."""
+
+RETRY_SECONDS = 0.1
+"""Delay before a failed read is retried."""
+
+MAX_LOGGED_PROBLEMS = 20
+"""Number of damaged records of one partition that are logged; further ones are only counted."""
+
+
+class TransactionReplay(Protocol):
+    """Applies the records of transactions and their markers, in log order."""
+
+    def record(self, producer_id: int, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """
+        Apply a record of a producer's open transaction.
+
+        :raise DecodeError: it cannot be decoded.
+        """
+
+    def ended(self, producer_id: int, offset: int, committed: bool) -> None:
+        """Apply a marker: the producer's open transaction was committed or aborted."""
+
+
+@define
+class LoadSummary:
+    """
+    The result of a load.
+
+    :ivar records: number of records applied.
+    :ivar skipped: number of damaged places skipped: records, or whole batches.
+    :ivar complete: whether it reached the end; False if it was cancelled.
+    """
+
+    records: int = 0
+    skipped: int = 0
+    complete: bool = False
+
+
+class _Suspected(Exception):
+    """Damage that no repair has been tried for yet."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+@define(eq=False)
+class StateLogReader:
+    """
+    One read of a log from start to end.
+
+    :param transactions: applies the records of transactions, instead of ``apply``; None: this log has none.
+    :ivar loaded: the result so far.
+    """
+
+    replica: Replica
+    _clock: IReactorTime
+    _apply: Apply
+    _transactions: TransactionReplay | None
+    loaded: LoadSummary = field(factory=LoadSummary, init=False)
+    _suspected: set[int] = field(factory=set, init=False)
+    _log = Logger()
+
+    async def read(self, slice_bytes: int, wanted: Callable[[], bool]) -> LoadSummary:
+        """See :meth:`.StateLog.load`."""
+        loaded = self.loaded
+        log = self.replica.log
+        offset, end, left = log.log_start_offset, log.log_end_offset, RECORDS_A_TURN
+        while offset < end:
+            at = offset
+            try:
+                data = self._slice(offset, end, slice_bytes)
+                for position, header in self._batches(data, offset):
+                    # The CRC does not cover the base offset; reading must go forwards, whatever it is.
+                    if not at <= header.last_offset < end:
+                        self._damaged(at, f"a batch claims to end at offset {header.last_offset}")
+                        continue
+                    taken = self._take_in(data, position, header)
+                    at = header.last_offset + 1
+                    left -= taken
+                    if left <= 0:
+                        await deferLater(self._clock, 0)
+                        if not wanted():
+                            return loaded
+                        left = RECORDS_A_TURN
+            except _Suspected as suspected:
+                # If another replica has the data undamaged, it becomes the leader, or the data is copied from it.
+                await self.replica.repair(self.replica, suspected.offset)
+                if not wanted():
+                    return loaded
+                offset = max(at, log.log_start_offset)
+                continue
+            except ApiError as e:
+                # Not damage: an index is being rebuilt.
+                self._log.warn("{partition}: the load is retried: {why}", partition=self.replica.topic_partition, why=e)
+                await deferLater(self._clock, RETRY_SECONDS)
+                if not wanted():
+                    return loaded
+                offset = max(offset, log.log_start_offset)
+                continue
+            # After unreadable data, go on at the next segment, where a batch is known to begin.
+            offset = (
+                at if at > offset else min((s.base_offset for s in log.segments if s.base_offset > at), default=end)
+            )
+        loaded.complete = True
+        if loaded.skipped > MAX_LOGGED_PROBLEMS:
+            self._log.error(
+                "{partition}: {count} damaged places were skipped in all",
+                partition=self.replica.topic_partition,
+                count=loaded.skipped,
+            )
+        return loaded
+
+    def _slice(self, offset: int, end: int, slice_bytes: int) -> bytes:
+        """
+        Whole batches from ``offset`` on; empty if there is damage.
+
+        :raise ApiError: it cannot be read now.
+        """
+        try:
+            found = self.replica.log.read(offset, slice_bytes, end).data
+            return b"" if found is None else found.read()
+        except (StorageError, OSError, EOFError) as e:
+            self._damaged(offset, str(e))
+            return b""
+
+    def _batches(self, data: bytes, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        expected = offset
+        try:
+            for position, header in iter_batches(data):
+                expected = max(expected, header.next_offset)
+                yield position, header
+        except DecodeError as e:
+            self._damaged(expected, str(e))
+
+    def _take_in(self, data: bytes, position: int, header: BatchHeader) -> int:
+        """Apply a batch's records; return their number, at least 1."""
+        try:
+            if not check_crc(data, position, header):
+                self._damaged(header.base_offset, "the CRC of the batch does not match")
+                return 1
+            if header.control and self._transactions is None:
+                return 1
+            # A control batch whose record was compacted away is empty.
+            records = decode_batch(data, position, header=header)
+        except LogbusError as e:
+            self._complain(header.base_offset, str(e))
+            return 1
+        for record in records:
+            try:
+                self._hand_on(record, header)
+            except DecodeError as e:
+                self._complain(record.offset, str(e))
+            except Exception as e:
+                self._log.failure("{partition}: a record cannot be applied", partition=self.replica.topic_partition)
+                self._complain(record.offset, repr(e))
+        return max(1, len(records))
+
+    def _hand_on(self, record: Record, header: BatchHeader) -> None:
+        transactions = self._transactions
+        if transactions is not None and header.control:
+            marker = decode_marker(record)
+            if marker is not None:
+                transactions.ended(header.producer_id, record.offset, marker.type is ControlType.COMMIT)
+            return
+        if transactions is not None and header.transactional:
+            transactions.record(header.producer_id, record.offset, record.key, record.value)
+        else:
+            self._apply(record.key, record.value)
+        self.loaded.records += 1
+
+    def _damaged(self, offset: int, why: str) -> None:
+        """
+        Note that batches from an offset on are damaged.
+
+        :raises _Suspected: the first time: they may be repaired.
+        """
+        if offset not in self._suspected:
+            self._suspected.add(offset)
+            raise _Suspected(offset)
+        self._complain(offset, why)
+
+    def _complain(self, offset: int, why: str) -> None:
+        self.loaded.skipped += 1
+        if self.loaded.skipped <= MAX_LOGGED_PROBLEMS:
+            self._log.error(
+                "{partition}: skipped damage at offset {offset}, its records are lost: {why}",
+                partition=self.replica.topic_partition,
+                offset=offset,
+                why=why,
+            )

@@ -1,0 +1,130 @@
+"""
+Checks whether a client may abort a hanging transaction: one open in a partition that no coordinator will end (KIP-664).
+
+Only the coordinator of a transaction may end it, except that a client may abort one that hangs. Otherwise a client
+could make a part of a transaction visible, hide the rest, and fence producers with epochs that they never had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from attrs import define
+from twisted.logger import Logger
+
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
+from logbus.coordination.transactions.transaction_lookup import TransactionLookup
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.model import TopicPartition
+
+MAX_PARTITIONS = 1000
+"""Limit of the partitions in a client's request; tools name one."""
+
+Request = tuple[EndTransactionMarker, Collection[TopicPartition]]
+Verdicts = dict[TopicPartition, ErrorCode]
+
+
+class _Open(NamedTuple):
+    """A transaction that is open in a partition; ``since``: its first offset."""
+
+    number: int
+    partition: TopicPartition
+    since: int
+
+
+@define(eq=False)
+class HangingTransactions:
+    """
+    Decides which transactions a client may abort.
+
+    :param internal_topics: topics that only brokers write to.
+    """
+
+    _replicas: ReplicaManager
+    _lookup: TransactionLookup
+    _internal_topics: frozenset[str]
+    _log = Logger()
+
+    async def verdicts(self, requests: Sequence[Request]) -> list[Verdicts]:
+        """
+        Check the markers in a client's request.
+
+        :return: for each request the partitions where no marker is to be written, with an error. In the others it must
+            be written in this turn of the reactor.
+
+            * NONE: the producer has no transaction open there in this epoch, so that there is nothing to do;
+            * TOPIC_AUTHORIZATION_FAILED: an internal topic;
+            * CLUSTER_AUTHORIZATION_FAILED: its coordinator will end the transaction, or the marker is a commit;
+            * UNKNOWN_PRODUCER_ID, INVALID_PRODUCER_EPOCH: this producer, in this epoch, has not written there;
+            * INVALID_REQUEST: the coordinator epoch is above that of the producer's last marker there, or there are
+              too many partitions;
+            * COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: it is unknown now, the client may retry;
+            * any other error of the leader of a partition.
+        """
+        found: list[Verdicts] = [{} for _ in requests]
+        if sum(len(partitions) for _, partitions in requests) > MAX_PARTITIONS:
+            return [dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST) for _, partitions in requests]
+        candidates: list[_Open] = []
+        for number, (ending, partitions) in enumerate(requests):
+            for partition in partitions:
+                try:
+                    since = self._open_since(ending, partition)
+                except ApiError as e:
+                    found[number][partition] = e.code
+                    continue
+                if since is None:
+                    found[number][partition] = ErrorCode.NONE
+                else:
+                    candidates.append(_Open(number, partition, since))
+        if not candidates:
+            return found
+        try:
+            known = await self._lookup.partitions_to_end({requests[each.number][0].producer_id for each in candidates})
+        except ApiError as e:
+            self._log.info("it cannot be determined whether a transaction hangs: {error}", error=e)
+            for number, partition, _ in candidates:
+                found[number][partition] = e.code
+            return found
+        for number, partition, since in candidates:
+            ending = requests[number][0]
+            try:
+                if partition in known.get(ending.producer_id, ()):
+                    raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "its coordinator ends it")
+                # It may have ended meanwhile, and the next one may have begun.
+                if self._open_since(ending, partition) != since:
+                    raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "it does not hang")
+            except ApiError as e:
+                found[number][partition] = e.code
+            else:
+                self._log.info(
+                    "{partition}: a client aborts the transaction of producer {id} that hangs since offset {since}",
+                    partition=partition,
+                    id=ending.producer_id,
+                    since=since,
+                )
+        return found
+
+    def _open_since(self, ending: EndTransactionMarker, partition: TopicPartition) -> int | None:
+        """
+        First offset of the transaction to abort; None: none is open.
+
+        :raise ApiError: see :meth:`verdicts`.
+        """
+        if partition.topic in self._internal_topics:
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "only brokers write markers to internal topics")
+        if ending.committed:
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only its coordinator commits a transaction")
+        try:
+            entry = self._replicas.leader(*partition).log.producers.get(ending.producer_id)
+        except StorageError as e:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+        if entry is None:
+            raise ApiError(ErrorCode.UNKNOWN_PRODUCER_ID, f"{partition} knows no producer {ending.producer_id}")
+        if entry.epoch != ending.producer_epoch:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, f"the producer's epoch is {entry.epoch}")
+        if ending.coordinator_epoch > max(entry.coordinator_epoch, 0):
+            # Otherwise the real coordinator, with a lower epoch, would be refused from then on.
+            raise ApiError(ErrorCode.INVALID_REQUEST, "no coordinator of that epoch has ended a transaction here")
+        return entry.open_since

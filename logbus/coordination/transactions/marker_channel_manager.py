@@ -1,0 +1,295 @@
+"""
+Sends the markers of ended transactions to the leaders of their partitions (Kafka: TransactionMarkerChannelManager).
+
+The decision is durable before. The coordinator sends until each partition has its marker, is deleted, or answers that
+it has seen a newer coordinator. Failed markers are sent again after a delay, to the leader at that time. The state kept
+in memory is that of the transactions only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from attrs import define, field
+from twisted.internet.defer import fail
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.peers import Peers
+from logbus.coordination.generation_log import loggable_id
+from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
+from logbus.coordination.transactions.marker_codec import marker_errors, marker_request
+from logbus.coordination.transactions.marker_writer import MarkerWriter
+from logbus.coordination.transactions.state_machine import complete_transaction
+from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
+from logbus.coordination.transactions.transaction_shard import TransactionShard
+from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.model import TopicPartition
+from logbus.timers import Timer, Timers
+from logbus.wire.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+MARKERS = "markers"
+CONNECTIONS_PER_BROKER = 4
+"""Connections to each broker: a partition whose marker must wait delays later markers on one connection only."""
+
+MAX_PARTITIONS_PER_REQUEST = 500
+"""Maximum number of partitions in one request."""
+
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
+"""Seconds before failed markers are sent again; the pause doubles up to the longest."""
+
+NEWER = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+@define(eq=False)
+class PendingCompleteTxn:
+    """
+    A transaction whose markers are being sent (Kafka: PendingCompleteTxn).
+
+    :ivar left: the partitions without a marker.
+    :ivar waiting: the partitions that are tried again when :attr:`timer` fires.
+    """
+
+    shard: TransactionShard
+    transaction: TransactionMetadata
+    ending: EndTransactionMarker
+    left: set[TopicPartition]
+    waiting: set[TopicPartition] = field(factory=set)
+    timer: Timer | None = None
+    pause: float = FIRST_RETRY_SECONDS
+    over: bool = False
+
+
+Batch = Sequence[tuple[PendingCompleteTxn, list[TopicPartition]]]
+
+
+@define(eq=False, repr=False)
+class MarkerChannelManager:
+    """
+    Sends markers, batched by broker.
+
+    :ivar wall_ms: ms since 1970.
+    """
+
+    broker_id: int
+    metadata: ClusterMetadata
+    peers: Peers
+    writer: MarkerWriter
+    timers: Timers
+    wall_ms: Callable[[], int]
+    _deliveries: dict[str, PendingCompleteTxn] = field(factory=dict, init=False)
+    _queues: dict[int, deque[tuple[PendingCompleteTxn, TopicPartition]]] = field(factory=dict, init=False)
+    _busy: dict[int, set[int]] = field(factory=lambda: defaultdict(set), init=False)
+    _log = Logger()
+
+    def __attrs_post_init__(self) -> None:
+        self.metadata.subscribe(self._metadata_changed)
+
+    @property
+    def transactions(self) -> int:
+        """Number of transactions whose markers are being sent."""
+        return len(self._deliveries)
+
+    @property
+    def partitions(self) -> int:
+        """Number of markers being sent."""
+        return sum(len(delivery.left) for delivery in self._deliveries.values())
+
+    def left(self, transactional_id: str) -> frozenset[TopicPartition] | None:
+        """The partitions of a transaction without a marker; None: its markers are not being sent."""
+        delivery = self._deliveries.get(transactional_id)
+        return None if delivery is None else frozenset(delivery.left)
+
+    def send(self, shard: TransactionShard, transaction: TransactionMetadata) -> None:
+        """Send a transaction's markers to all its partitions, then write its completion."""
+        delivery = PendingCompleteTxn(
+            shard, transaction, EndTransactionMarker.of(transaction, shard.epoch), set(transaction.partitions)
+        )
+        self._deliveries[transaction.transactional_id] = delivery
+        self._route(delivery, set(delivery.left))
+        self._look(delivery)
+
+    def give_up(self, shard: TransactionShard) -> None:
+        """Drop the transactions of a shard that moves to another broker, which sends their markers again."""
+        for delivery in list(self._deliveries.values()):
+            if delivery.shard is shard:
+                self._drop(delivery)
+
+    def stop(self) -> None:
+        """Drop all transactions."""
+        for delivery in list(self._deliveries.values()):
+            self._drop(delivery)
+
+    def _drop(self, delivery: PendingCompleteTxn) -> None:
+        delivery.over = True
+        if delivery.timer is not None:
+            delivery.timer.cancel()
+        transactional_id = delivery.transaction.transactional_id
+        if self._deliveries.get(transactional_id) is delivery:
+            del self._deliveries[transactional_id]
+
+    # Routing.
+
+    def _route(self, delivery: PendingCompleteTxn, partitions: Collection[TopicPartition]) -> None:
+        """Queue markers for the leaders of their partitions, or write them here."""
+        if not self._is_up_to_date(delivery.shard):
+            self._later(delivery, partitions)
+            return
+        here: list[TopicPartition] = []
+        touched: dict[int, None] = {}
+        # Sorted, so that the order does not depend on hashes and runs can be reproduced.
+        for partition in sorted(partitions):
+            image = self.metadata.partition(partition)
+            if image is None:
+                # The topic is deleted.
+                delivery.left.discard(partition)
+            elif image.leader == self.broker_id:
+                here.append(partition)
+            elif image.leader < 0:
+                self._later(delivery, [partition])
+            else:
+                self._queues.setdefault(image.leader, deque()).append((delivery, partition))
+                touched[image.leader] = None
+        if here:
+            written = self.writer.write(delivery.ending, here)
+            # The producer's next transaction waits for the completion, so do not defer it if it is known now.
+            told = self._written if written.called else self._written_later
+            written.addCallback(told, delivery).addErrback(self._failed)
+        for broker_id in touched:
+            self._dispatch(broker_id)
+
+    def _is_up_to_date(self, shard: TransactionShard) -> bool:
+        """
+        Whether the metadata is at least as new as this broker's leadership. A broker becomes the leader before its
+        metadata shows it, and a topic that the metadata does not show yet must not be taken for deleted.
+        """
+        image = self.metadata.partition(shard.log.replica.topic_partition)
+        return image is not None and image.leader == self.broker_id and image.leader_epoch >= shard.epoch
+
+    def _later(self, delivery: PendingCompleteTxn, partitions: Collection[TopicPartition]) -> None:
+        delivery.waiting.update(partitions)
+        if delivery.timer is None and delivery.waiting and not delivery.over:
+            delivery.timer = self.timers.call_later(delivery.pause, lambda: self._try_again(delivery))
+            delivery.pause = min(2 * delivery.pause, MAX_RETRY_SECONDS)
+
+    def _try_again(self, delivery: PendingCompleteTxn) -> None:
+        delivery.timer = None
+        waiting, delivery.waiting = delivery.waiting, set()
+        self._route(delivery, waiting)
+        self._look(delivery)
+
+    def _metadata_changed(self) -> None:
+        for delivery in list(self._deliveries.values()):
+            if delivery.timer is not None:
+                delivery.timer.cancel()
+                self._try_again(delivery)
+
+    # To other brokers.
+
+    def _dispatch(self, broker_id: int) -> None:
+        """Send queued markers to a broker while one of its connections is free."""
+        queue, busy = self._queues[broker_id], self._busy[broker_id]
+        while queue and len(busy) < CONNECTIONS_PER_BROKER:
+            batch: dict[str, tuple[PendingCompleteTxn, list[TopicPartition]]] = {}
+            for _ in range(min(len(queue), MAX_PARTITIONS_PER_REQUEST)):
+                delivery, partition = queue.popleft()
+                if not delivery.over:
+                    name = delivery.transaction.transactional_id
+                    batch.setdefault(name, (delivery, []))[1].append(partition)
+            if batch:
+                way = next(number for number in range(CONNECTIONS_PER_BROKER) if number not in busy)
+                busy.add(way)
+                self._send(broker_id, way, list(batch.values()))
+
+    def _send(self, broker_id: int, way: int, batch: Batch) -> None:
+        request = WriteTxnMarkersRequest(markers=[marker_request(delivery.ending, some) for delivery, some in batch])
+        try:
+            asked = self.peers.request(self.peers.broker(broker_id), request, f"{MARKERS}-{way}")
+        except ApiError as e:
+            asked = fail(e)
+        asked.addBoth(self._answered, broker_id, way, batch).addErrback(self._failed)
+
+    def _answered(self, result: WriteTxnMarkersResponse | Failure, broker_id: int, way: int, batch: Batch) -> None:
+        self._busy[broker_id].discard(way)
+        # A partition that is missing in the response counts as unanswered.
+        problem = self._problem(result, broker_id) if isinstance(result, Failure) else ErrorCode.NETWORK_EXCEPTION
+        found = {} if isinstance(result, Failure) else marker_errors(result)
+        for delivery, some in batch:
+            outcomes = {}
+            for partition in some:
+                code = found.get((delivery.ending.producer_id, *partition))
+                outcomes[partition] = problem if code is None else error_of(code).code
+            self._written(outcomes, delivery)
+        self._dispatch(broker_id)
+
+    def _problem(self, failure: Failure, broker_id: int) -> ErrorCode:
+        """The error of a failed request. Whatever it is, the markers are sent again."""
+        if isinstance(failure.value, ApiError):
+            return failure.value.code
+        self._log.error("markers for broker {broker} cannot be sent: {why!r}", broker=broker_id, why=failure.value)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+    # Results.
+
+    def _written_later(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: PendingCompleteTxn) -> None:
+        # The completion writes to a partition that a caller may just be reading, so it gets a turn of its own.
+        self.timers.call_later(0, lambda: self._written(outcomes, delivery))
+
+    def _written(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: PendingCompleteTxn) -> None:
+        if delivery.over:
+            return
+        again: list[TopicPartition] = []
+        for partition, code in outcomes.items():
+            if code is ErrorCode.NONE:
+                delivery.left.discard(partition)
+            elif code is NEWER:
+                self._say(delivery, partition, code, "it has a marker of a newer coordinator; this one stops")
+                self._drop(delivery)
+                return
+            elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                # A newer epoch in the partition implies that this transaction has ended there. If this broker is no
+                # longer the coordinator, it cannot write the completion, either.
+                self._say(delivery, partition, code, "its producer has a newer epoch there")
+                delivery.left.discard(partition)
+            else:
+                again.append(partition)
+        if again:
+            self._later(delivery, again)
+        self._look(delivery)
+
+    def _look(self, delivery: PendingCompleteTxn) -> None:
+        """Write the completion if all markers are written."""
+        if delivery.over or delivery.left:
+            return
+        shard, transaction = delivery.shard, delivery.transaction
+        entry = shard.entries.get(transaction.transactional_id)
+        if entry is None or entry.current is not transaction or entry.pending is not None:
+            return
+        try:
+            shard.put(complete_transaction(transaction, self.wall_ms())).addCallbacks(
+                lambda _: self._drop(delivery), self._not_completed, errbackArgs=(delivery,)
+            ).addErrback(self._failed)
+        except ApiError as e:
+            self._not_completed(Failure(e), delivery)
+
+    def _not_completed(self, failure: Failure, delivery: PendingCompleteTxn) -> None:
+        failure.trap(ApiError)
+        if delivery.over or delivery.shard.closed:
+            self._drop(delivery)
+        elif delivery.timer is None:
+            delivery.timer = self.timers.call_later(delivery.pause, lambda: self._try_again(delivery))
+            delivery.pause = min(2 * delivery.pause, MAX_RETRY_SECONDS)
+
+    def _say(self, delivery: PendingCompleteTxn, partition: TopicPartition, code: ErrorCode, why: str) -> None:
+        self._log.warn(
+            "transactional id {id}: the marker was refused by {partition} with {code}: {why}",
+            id=loggable_id(delivery.transaction.transactional_id),
+            partition=partition,
+            code=code.name,
+            why=why,
+        )
+
+    def _failed(self, failure: Failure) -> None:
+        self._log.failure("markers cannot be sent", failure)

@@ -1,0 +1,44 @@
+"""
+Converts markers to requests, and responses to outcomes, of WriteTxnMarkers. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
+from logbus.model import TopicPartition
+from logbus.wire.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersResponse
+
+
+def partitions_by_topic(partitions: Collection[TopicPartition]) -> dict[str, Sequence[int]]:
+    """Partitions by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return dict(found)
+
+
+def marker_request(ending: EndTransactionMarker, partitions: Collection[TopicPartition]) -> WritableTxnMarker:
+    """The marker of one transaction for some partitions, as a part of a request."""
+    return WritableTxnMarker(
+        producer_id=ending.producer_id,
+        producer_epoch=ending.producer_epoch,
+        transaction_result=ending.committed,
+        topics=[
+            WritableTxnMarkerTopic(name=topic, partition_indexes=list(numbers))
+            for topic, numbers in partitions_by_topic(partitions).items()
+        ],
+        coordinator_epoch=ending.coordinator_epoch,
+        transaction_version=ending.version,
+    )
+
+
+def marker_errors(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], int]:
+    """Error codes by producer id, topic and partition."""
+    return {
+        (marker.producer_id, topic.name, partition.partition_index): partition.error_code
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }

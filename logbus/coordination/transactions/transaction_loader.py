@@ -1,0 +1,99 @@
+"""
+Loads a shard of transactional ids from its log, and waits until everything read is durable (Kafka: CoordinatorLoader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
+from logbus.coordination.transactions.transaction_records import decode_key, decode_value
+from logbus.coordination.transactions.transaction_shard import TransactionShard
+from logbus.errors import ApiError
+
+RETRY_SECONDS = 0.5
+"""Delay before durability is checked again."""
+
+_log = Logger()
+
+
+@define
+class TransactionCoordinatorMetrics:
+    """
+    Counters of the transaction coordinator.
+
+    :ivar committed: transactions whose commit was decided; ``aborted``: whose abort was.
+    :ivar timed_out: aborted transactions that had exceeded their timeout.
+    :ivar expired: transactional ids that have expired.
+    :ivar loads: partitions loaded, in ``load_seconds`` in all; ``damaged`` places were skipped.
+    """
+
+    committed: int = 0
+    aborted: int = 0
+    timed_out: int = 0
+    expired: int = 0
+    loads: int = 0
+    load_seconds: float = 0.0
+    damaged: int = 0
+
+
+async def load(
+    shard: TransactionShard,
+    slice_bytes: int,
+    clock: IReactorTime,
+    metrics: TransactionCoordinatorMetrics,
+    wanted: Callable[[], bool],
+) -> bool:
+    """
+    Load a shard.
+
+    :param slice_bytes: how much is read at a time.
+    :param wanted: called at every turn; False cancels the load.
+    :return: whether the load is complete.
+    """
+    began = clock.seconds()
+    found: dict[str, TransactionMetadata] = {}
+
+    def take_in(key: bytes | None, value: bytes | None) -> None:
+        transactional_id = decode_key(key)
+        if value is None:
+            found.pop(transactional_id, None)
+        else:
+            found[transactional_id] = decode_value(transactional_id, value)
+
+    loaded = await shard.log.load(take_in, slice_bytes, wanted)
+    metrics.damaged += loaded.skipped
+    # A former leader may have written records that are not on all in-sync replicas yet. Acting on records that are lost
+    # later would be wrong.
+    while wanted():
+        try:
+            await shard.log.durable()
+            break
+        except ApiError as e:
+            _log.warn(
+                "{partition}: the load waits for durability: {why}", partition=shard.log.replica.topic_partition, why=e
+            )
+            await deferLater(clock, RETRY_SECONDS)
+    if not wanted():
+        return False
+    for transaction in found.values():
+        shard.hold(transaction)
+    seconds = clock.seconds() - began
+    metrics.loads += 1
+    metrics.load_seconds += seconds
+    if loaded.records or loaded.skipped:
+        _log.info(
+            "{partition}: loaded {ids} transactional ids, {ongoing} of them with an ongoing transaction, from {records}"
+            " records in {seconds:.3f} s",
+            partition=shard.log.replica.topic_partition,
+            ids=len(shard.entries),
+            ongoing=len(shard.ongoing),
+            records=loaded.records,
+            seconds=seconds,
+        )
+    return True

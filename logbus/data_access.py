@@ -1,0 +1,126 @@
+"""
+Records and topics for what runs inside a broker: plugins of protocols and of the admin listener.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import define, field
+from twisted.internet.defer import TimeoutError as DeferredTimeout
+from twisted.internet.interfaces import IReactorTime
+
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller.topic_plan import NewTopic, internal
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
+from logbus.config import ConfigView, keys
+from logbus.errors import ApiError, ErrorCode
+from logbus.ilogbus import Fetched, Leadership
+from logbus.model import INTERNAL_TOPICS, TopicPartition
+from logbus.records.batch import encode_batch, iter_batches
+from logbus.records.read_committed import committed_records
+from logbus.records.record import Record
+
+#: How long an append waits for a topic that somebody else is creating.
+CREATION_SECONDS = 30.0
+
+
+@define(eq=False)
+class DataAccess:
+    """The part of :class:`~logbus.ilogbus.IBroker` that is about records; see there."""
+
+    _metadata: ClusterMetadata
+    _replicas: ReplicaManager
+    _topics: TopicAdminForwarder
+    _config: ConfigView
+    _clock: IReactorTime
+    _wall_clock: Callable[[], float]
+    _next_partition: dict[str, int] = field(factory=dict, init=False)
+
+    async def append(
+        self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]], partition: int | None, acks: int
+    ) -> tuple[int, int]:
+        """See :meth:`.IBroker.append`."""
+        if topic in INTERNAL_TOPICS:
+            raise internal(topic, "is written to by brokers only")
+        if self._metadata.topic(topic) is None and self._config.get(keys.AUTO_CREATE_TOPICS_ENABLE):
+            await self._create_if_missing(topic)
+        if partition is None:
+            known = self._metadata.topic(topic)
+            count = len(known.partitions) if known is not None else 1
+            partition = self._next_partition.get(topic, 0) % count
+            self._next_partition[topic] = partition + 1
+        now_ms = int(self._wall_clock() * 1000)
+        batch = encode_batch([Record(0, now_ms, key, value) for key, value in records])
+        replica = self._replicas.leader(topic, partition)
+        appended = replica.append(batch, now_ms, all_in_sync=acks == -1)
+        if acks == -1 and (durable := replica.durable()) is not None:
+            await durable
+        return partition, appended.base_offset
+
+    def read(self, topic: str, partition: int, offset: int, max_bytes: int) -> list[Record]:
+        """See :meth:`.IBroker.read`."""
+        return self.fetch(topic, partition, offset, max_bytes).records
+
+    def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> Fetched:
+        """See :meth:`.IBroker.fetch`."""
+        replica = self._replicas.leader(topic, partition)
+        found = replica.read(offset, max_bytes, committed=True, min_one=True)
+        if found.data is None:
+            return Fetched([], offset)
+        aborted = [
+            (each.producer_id, each.first_offset) for each in replica.log.aborted_transactions(offset, found.end_offset)
+        ]
+        data, next_offset = found.data.read(), offset
+        for _, header in iter_batches(data):
+            next_offset = header.last_offset + 1
+        return Fetched([record for record in committed_records(data, aborted) if record.offset >= offset], next_offset)
+
+    async def settled(self, topic: str, partition: int) -> tuple[int, int]:
+        """See :meth:`.IBroker.settled`."""
+        replica = self._replicas.leader(topic, partition)
+        end = replica.log.log_end_offset
+        if (durable := replica.durable()) is not None:
+            await durable
+        return replica.log.log_start_offset, end
+
+    def leadership(self, topic: str, partition: int) -> Leadership:
+        """See :meth:`.IBroker.leadership`."""
+        image = self._metadata.partition(TopicPartition(topic, partition))
+        known = self._metadata.topic(topic)
+        if image is None or known is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
+        return Leadership(image.leader_and_isr.leader, image.leader_and_isr.leader_epoch, known.topic_id)
+
+    def brokers(self) -> list[int]:
+        """See :meth:`.IBroker.brokers`."""
+        return sorted(self._metadata.brokers)
+
+    async def create_topic(
+        self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None, replication_factor: int = -1
+    ) -> None:
+        """See :meth:`.IBroker.create_topic`."""
+        wanted = NewTopic(
+            name, num_partitions=partitions, replication_factor=replication_factor, configs=dict(configs or {})
+        )
+        for outcome in await self._topics.create_topics([wanted]):
+            if isinstance(outcome, ApiError):
+                raise outcome
+
+    async def _create_if_missing(self, topic: str) -> None:
+        try:
+            await self.create_topic(topic)
+        except ApiError as e:
+            if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            # Somebody else is creating it, and it may not be served yet.
+            served = self._metadata.wait_for(lambda metadata: metadata.topic(topic) is not None)
+            try:
+                await served.addTimeout(CREATION_SECONDS, self._clock)
+            except DeferredTimeout:
+                raise e from None
+
+    def topics(self) -> Mapping[str, int]:
+        """See :meth:`.IBroker.topics`."""
+        return {topic.name: len(topic.partitions) for topic in self._metadata.topics.values()}

@@ -1,0 +1,121 @@
+"""
+What this broker serves, what software asks, and the features that clients are to count on: ApiVersions, UpdateFeatures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from attrs import define
+from twisted.logger import Logger
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.request_router import Answer, serves
+from logbus.net.request_context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.kafka_releases import finalized_features
+from logbus.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FeatureUpdateKey,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from logbus.wire.version_range import VersionRange
+
+FEATURES_EPOCH = 2
+"""
+Which state of the cluster's features this is (KIP-584). They do not change while a broker runs; the number grows when a
+release of ours has others, for clients keep the features that came with the largest.
+"""
+
+#: The first version whose clients can read that a feature may be off: supported from level 0 (KIP-1022).
+FEATURES_FROM_ZERO_VERSION = 4
+
+# KIP-511; the length is ours, so that a name can go into logs and metrics.
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,126}[a-zA-Z0-9])?")
+
+
+@define(eq=False)
+class ApiVersionsHandlers:
+    """
+    Serves ApiVersions and UpdateFeatures.
+
+    :ivar advertised: the table, by API key; complete before the first request.
+    """
+
+    advertised: Mapping[int, VersionRange]
+    _log = Logger()
+
+    @serves(18, 0, 4)
+    def api_versions(self, context: RequestContext, request: Request) -> Answer:
+        message: ApiVersionsRequest = request.message
+        if request.unsupported:
+            # KIP-511: version 0, with the range of this very API, so that the client can ask again.
+            first, last = self.advertised[18]
+            return ApiVersionsResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                api_keys=[ApiVersion(api_key=18, min_version=first, max_version=last)],
+            )
+        if request.api_version >= 3:
+            name, version = message.client_software_name, message.client_software_version
+            if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+            context.software_name, context.software_version = name, version
+            self._log.debug(
+                "{host}:{port} is {name} {version}", host=context.host, port=context.port, name=name, version=version
+            )
+        features = finalized_features(self.advertised)
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(api_key=key, min_version=first, max_version=last)
+                for key, (first, last) in sorted(self.advertised.items())
+            ],
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=0, max_version=level)
+                for name, level in features.items()
+                if request.api_version >= FEATURES_FROM_ZERO_VERSION
+            ],
+            finalized_features_epoch=FEATURES_EPOCH if features else -1,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in features.items()
+            ],
+        )
+
+    @serves(57, 0, 2)
+    def update_features(self, context: RequestContext, request: Request) -> UpdateFeaturesResponse:
+        """Features go with the versions that are advertised: they can be set to what they are, and to nothing else."""
+        message: UpdateFeaturesRequest = request.message
+        try:
+            for update in message.feature_updates:
+                self._check(update)
+        except ApiError as e:
+            return UpdateFeaturesResponse(error_code=e.code, error_message=e.message)
+        return UpdateFeaturesResponse(
+            results=[UpdatableFeatureResult(feature=update.feature) for update in message.feature_updates]
+        )
+
+    def _check(self, update: FeatureUpdateKey) -> None:
+        """
+        Let pass what the feature is anyway.
+
+        :raise ApiError: INVALID_UPDATE_VERSION.
+        """
+        features = finalized_features(self.advertised)
+        level = features.get(update.feature)
+        if level is None:
+            known = ", ".join(sorted(features)) or "there are none"
+            problem = f"there is no feature {update.feature!r} here; known: {known}"
+        elif not 0 <= update.max_version_level <= level:
+            problem = f"{update.feature} has levels from 0 to {level}, not {update.max_version_level}"
+        elif update.max_version_level < level:
+            problem = f"{update.feature} stays at {level}: it goes with the versions that the broker advertises"
+        else:
+            return
+        raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, problem)

@@ -1,0 +1,39 @@
+"""
+AskPlugin: delivers a call from a plugin on another broker to the same plugin on this one.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+from twisted.logger import Logger
+
+from logbus.cluster.plugin_calls import PluginCalls
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.inter_broker import InterBrokerIdentity
+from logbus.handlers.request_router import serves, task
+from logbus.net.request_context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.cluster import AskPluginRequest, AskPluginResponse
+
+
+@define(eq=False)
+class AskPluginHandlers:
+    """Serves AskPlugin."""
+
+    _calls: PluginCalls
+    _door: InterBrokerIdentity
+    _log = Logger()
+
+    @serves(1006, 0, 0)
+    @task
+    async def ask_plugin(self, context: RequestContext, request: Request) -> AskPluginResponse:
+        message: AskPluginRequest = request.message
+        try:
+            self._door.only(context, context.broker, "asked a plugin")
+            return AskPluginResponse(body=await self._calls.asked(message.plugin, bytes(message.body)))
+        except ApiError as e:
+            return AskPluginResponse(error_code=e.code, error_message=e.message)
+        except Exception:
+            # A plugin's error must not close the connection to a broker.
+            self._log.failure("the plugin {plugin!r} failed to answer another broker", plugin=message.plugin)
+            return AskPluginResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,0 +1,124 @@
+"""
+Produce requests that only differ in their batches: appended together, and answered without a message being built.
+
+With acks=1 the answers are there at once; with acks=all they wait together for the last of them to be durable. If
+something is the matter with one batch, each is served by itself, in order: it is answered, and the log is, as if they
+had come alone. Those of a transaction are served so once it is open where they go; what may have to wait for its
+coordinator goes the general way.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+from twisted.internet.defer import Deferred
+
+from logbus.cluster.replication.replica import Replica
+from logbus.errors import ApiError
+from logbus.handlers.produce import ALL, ProduceHandlers
+from logbus.handlers.request_router import serves_coalesced
+from logbus.net.request_context import RequestContext
+from logbus.records.checksum import Buffer
+from logbus.storage.appends.append_many import AppendManyResult
+from logbus.wire.request_template import CoalescedProduce, RequestTemplate
+
+
+@define(eq=False)
+class CoalescedProduceHandlers:
+    """Serves runs of Produce requests, with what serves single ones."""
+
+    _produce: ProduceHandlers
+
+    @serves_coalesced(0)
+    def run(self, context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
+        produce, template, batches = self._produce, run.template, run.batches
+        now_ms, transactional = produce.now_ms(), template.transactional
+        if len(batches) == 1 and not transactional:
+            return self._one(context, template, run.correlation_ids[0], batches[0], now_ms)
+        if transactional and produce.gate is None:
+            return None
+        if topic := self._topic(template):
+            written = produce.append_many(
+                topic,
+                template.index,
+                batches,
+                now_ms,
+                template.api_version,
+                all_in_sync=template.acks == ALL,
+                in_transaction=transactional,
+            )
+            if written is not None:
+                return self._together(context, topic, run, *written)
+        if transactional:
+            return None
+        answers = [
+            self._one(context, template, id, data, now_ms)
+            for id, data in zip(run.correlation_ids, batches, strict=True)
+        ]
+        if template.acks == ALL:
+            return _joined(answers)
+        return b"".join(answers)  # type: ignore[arg-type]
+
+    def _topic(self, template: RequestTemplate) -> str:
+        """The topic's name; empty if it is not known."""
+        try:
+            return self._produce.topic_name(template.topic, template.topic_id, template.index, template.api_version)
+        except ApiError:
+            return ""
+
+    def _together(
+        self, context: RequestContext, topic: str, run: CoalescedProduce, replica: Replica, appended: AppendManyResult
+    ) -> bytes | Deferred[bytes]:
+        """The answers to all, once they are durable."""
+        template, ids = run.template, run.correlation_ids
+        spell, start = template.written, appended.log_start_offset
+        answers = b"".join(
+            [spell(id, offset, -1, start) for id, offset in zip(ids, appended.base_offsets, strict=True)]
+        )
+        if template.acks != ALL:
+            return answers
+
+        def not_durable(error: ApiError) -> bytes:
+            return b"".join([self._refused(context, topic, template, id, error) for id in ids])
+
+        return self._produce.when_durable(replica, template.timeout_ms, answers, not_durable)
+
+    def _one(
+        self, context: RequestContext, template: RequestTemplate, correlation_id: int, data: Buffer, now_ms: int
+    ) -> bytes | Deferred[bytes]:
+        produce, topic, index, version = self._produce, template.topic, template.index, template.api_version
+        to_all = template.acks == ALL
+        try:
+            topic = produce.topic_name(topic, template.topic_id, index, version)
+            replica, appended = produce.append(topic, index, data, now_ms, version, all_in_sync=to_all)
+        except ApiError as e:
+            produce.refused += 1
+            return self._refused(context, topic, template, correlation_id, e)
+        answer = template.written(
+            correlation_id, appended.base_offset, appended.log_append_time, appended.log_start_offset
+        )
+        if not to_all:
+            return answer
+
+        def not_durable(error: ApiError) -> bytes:
+            return self._refused(context, topic, template, correlation_id, error)
+
+        return produce.when_durable(replica, template.timeout_ms, answer, not_durable)
+
+    def _refused(
+        self, context: RequestContext, topic: str, template: RequestTemplate, correlation_id: int, error: ApiError
+    ) -> bytes:
+        response = self._produce.refusals.one(
+            context.listener, topic, template.index, error, template.api_version, template.topic_id
+        )
+        return template.refused(correlation_id, response)
+
+
+def _joined(answers: list[bytes | Deferred[bytes]]) -> bytes | Deferred[bytes]:
+    """All answers in order, once the last of them is there."""
+    if not any(isinstance(answer, Deferred) for answer in answers):
+        return b"".join(answers)  # type: ignore[arg-type]
+
+    async def join() -> bytes:
+        return b"".join([await answer if isinstance(answer, Deferred) else answer for answer in answers])
+
+    return Deferred.fromCoroutine(join())

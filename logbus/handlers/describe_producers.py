@@ -1,0 +1,93 @@
+"""
+DescribeProducers: the active producers of partitions, with the start of their open transactions (KIP-664).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from attrs import define
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.handlers.request_router import serves, task
+from logbus.net.request_context import RequestContext
+from logbus.storage.producers.producer_state_manager import ProducerStateEntry
+from logbus.wire.connection import Request
+from logbus.wire.messages.txn_state import (
+    DescribeProducersPartitionResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+    ProducerState,
+)
+
+SOME = 2000
+"""Producers described in one turn of the reactor, which takes a few milliseconds."""
+MAX_PRODUCERS = 200_000
+"""Limit of producers in one response; the API has no paging."""
+
+
+@define(eq=False)
+class DescribeProducersHandlers:
+    """Serves DescribeProducers from any replica, as Kafka does; clients ask leaders unless they are told otherwise."""
+
+    _replicas: ReplicaManager
+    _clock: IReactorTime
+
+    @serves(61, 0, 0)
+    @task
+    async def describe_producers(self, context: RequestContext, request: Request) -> DescribeProducersResponse:
+        message: DescribeProducersRequest = request.message
+        topics: dict[str, list[int]] = {}
+        for topic in message.topics:
+            topics.setdefault(topic.name, []).extend(topic.partition_indexes)
+        described, left = [], MAX_PRODUCERS
+        for name, indexes in topics.items():
+            answers = []
+            # Each partition is described once, since a request can repeat numbers at little cost.
+            for index in dict.fromkeys(indexes):
+                answer = await self._describe(name, index, left)
+                left -= len(answer.active_producers)
+                answers.append(answer)
+            described.append(DescribeProducersTopicResponse(name=name, partitions=answers))
+        return DescribeProducersResponse(topics=described)
+
+    async def _describe(self, topic: str, index: int, most: int) -> DescribeProducersPartitionResponse:
+        answer = DescribeProducersPartitionResponse(partition_index=index, active_producers=[])
+        try:
+            producers = self._replicas.get(topic, index).log.producers
+            if len(producers) > most:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{topic}-{index} has {len(producers)} producers, and there is room for {most} in the answer; ask "
+                    "for fewer partitions at a time",
+                )
+        except (ApiError, StorageError) as e:
+            answer.error_code = e.code if isinstance(e, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+            answer.error_message = str(e)
+            return answer
+        entries = iter(list(producers))
+        while some := list(islice(entries, SOME)):
+            answer.active_producers += described(some)
+            if len(some) == SOME:
+                await deferLater(self._clock, 0)
+        return answer
+
+
+def described(entries: Sequence[ProducerStateEntry]) -> list[ProducerState]:
+    """A log's producer states in the format of the response."""
+    return [
+        ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=-1 if entry.open_since is None else entry.open_since,
+        )
+        for entry in entries
+    ]

@@ -1,0 +1,57 @@
+"""
+InitProducerId: allocates producer ids (KIP-98), and starts transactional producers.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+
+from logbus.cluster.producer_id_manager import ProducerIdManager
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.coordination.transactions.transaction_metadata import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.request_router import serves, task
+from logbus.handlers.transactions import known_to
+from logbus.net.request_context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+
+FENCED_VERSION = 4
+"""The first version that knows PRODUCER_FENCED."""
+
+
+@define(eq=False)
+class InitProducerIdHandlers:
+    """
+    Serves InitProducerId.
+
+    A producer without a transactional id gets a new id each time it asks, whatever id it had before, as with Kafka.
+    """
+
+    _ids: ProducerIdManager
+    _transactions: TransactionCoordinator
+
+    @serves(22, 0, 5)
+    @task
+    async def init_producer_id(self, context: RequestContext, request: Request) -> InitProducerIdResponse:
+        message: InitProducerIdRequest = request.message
+        try:
+            expected = _expected(message)
+            if message.transactional_id is None:
+                return InitProducerIdResponse(producer_id=await self._ids.allocate(), producer_epoch=0)
+            producer = await self._transactions.init_producer_id(
+                message.transactional_id, message.transaction_timeout_ms, expected
+            )
+            return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+        except ApiError as e:
+            return InitProducerIdResponse(error_code=known_to(e.code, request.api_version, FENCED_VERSION))
+
+
+def _expected(message: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
+    """The producer id and epoch that a producer sends as its present ones (KIP-360)."""
+    given = ProducerIdAndEpoch(message.producer_id, message.producer_epoch)
+    if given == (NO_PRODUCER_ID, NO_PRODUCER_EPOCH):
+        return None
+    if NO_PRODUCER_ID in given:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch belong together")
+    return given

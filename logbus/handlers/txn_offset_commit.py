@@ -1,0 +1,104 @@
+"""
+Offsets that are committed in transactions: TxnOffsetCommit.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+
+from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.group_offsets import CommittedOffset
+from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
+from logbus.coordination.txn_offset_commits import TxnOffsetCommits, TxnOffsetCommitter
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.offset_commit_validator import OffsetCommitValidator
+from logbus.handlers.request_router import serves, task
+from logbus.model import TopicPartition
+from logbus.net.request_context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+#: Older producers take COORDINATOR_LOAD_IN_PROGRESS for the end of everything (KAFKA-7296).
+LOADING_VERSION = 2
+#: The first version that knows TRANSACTION_ABORTABLE (KIP-890).
+ABORTABLE_VERSION = 4
+
+
+@define(eq=False)
+class TxnOffsetCommitHandlers:
+    """Serves commits in transactions."""
+
+    _coordinator: GroupCoordinator
+    _commits: TxnOffsetCommits
+    _rules: OffsetCommitValidator
+
+    @serves(28, 0, 5)
+    @task
+    async def txn_offset_commit(self, context: RequestContext, request: Request) -> TxnOffsetCommitResponse:
+        message: TxnOffsetCommitRequest = request.message
+        now_ms = self._coordinator.wall_ms()
+        wanted: dict[TopicPartition, CommittedOffset] = {}
+        known: list[TxnOffsetCommitResponsePartition] = []
+        topics = []
+        time_slice = context.time_slice(request)
+        async for topic in time_slice.over(message.topics):
+            answers = []
+            async for asked in time_slice.over(topic.partitions, 2):
+                partition = TopicPartition(topic.name, asked.partition_index)
+                code = self._rules.problem(partition, asked.committed_metadata)
+                answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+                answers.append(answer)
+                if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    known.append(answer)
+                if code == ErrorCode.NONE:
+                    # Of a partition that is named twice the last offset counts.
+                    wanted[partition] = CommittedOffset(
+                        asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now_ms
+                    )
+            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        try:
+            if known:
+                await self._commits.commit(committer(message, request.api_version), list(wanted.items()))
+        except ApiError as e:
+            for answer in known:
+                answer.error_code = told(e.code, request.api_version)
+        return TxnOffsetCommitResponse(topics=topics)
+
+
+def committer(message: TxnOffsetCommitRequest, version: int) -> TxnOffsetCommitter:
+    """
+    Who commits.
+
+    :raise ApiError: INVALID_GROUP_ID, INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH: it cannot be.
+    """
+    if not message.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    if message.producer_id < 0:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{message.producer_id} is no producer id")
+    if message.producer_epoch < 0:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{message.producer_epoch} is no producer's epoch")
+    return TxnOffsetCommitter(
+        message.transactional_id,
+        ProducerIdAndEpoch(message.producer_id, message.producer_epoch),
+        message.group_id,
+        message.member_id,
+        message.group_instance_id,
+        message.generation_id,
+        version,
+    )
+
+
+def told(code: ErrorCode, version: int) -> ErrorCode:
+    """An error in the words of a version of TxnOffsetCommit."""
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_VERSION:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code

@@ -1,0 +1,167 @@
+"""
+WriteTxnMarkers: writes the markers of ended transactions to partitions led by this broker.
+
+It is sent by coordinators on other brokers, and by tools that abort a hanging transaction (KIP-664). A client that has
+not proved to be a broker may only do the latter: see :mod:`logbus.coordination.transactions.hanging_transactions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from attrs import define
+from twisted.internet.defer import gatherResults
+
+from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
+from logbus.coordination.transactions.hanging_transactions import MAX_PARTITIONS, HangingTransactions, Verdicts
+from logbus.coordination.transactions.marker_writer import MarkerWriter, Outcomes
+from logbus.errors import ErrorCode
+from logbus.handlers.inter_broker import shield_from_cancellation
+from logbus.handlers.request_router import serves, task
+from logbus.model import TopicPartition
+from logbus.net.request_context import RequestContext
+from logbus.wire.connection import Request
+from logbus.wire.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+UNITS_TO_APPEND = 10
+"""Cost of appending a marker, in units of a time slice."""
+
+PARTITIONS_AT_A_TIME = 100
+"""Number of partitions whose markers are written in one turn of the reactor."""
+
+Job = tuple[int, EndTransactionMarker, list[TopicPartition]]
+"""A marker for some partitions, with the number of the marker in the request."""
+
+
+@define(eq=False)
+class WriteTxnMarkersHandlers:
+    """
+    Serves WriteTxnMarkers.
+
+    :param hanging: decides which markers clients may write.
+    """
+
+    _writer: MarkerWriter
+    _hanging: HangingTransactions
+
+    @serves(27, 0, 2)
+    @task
+    async def write_txn_markers(self, context: RequestContext, request: Request) -> WriteTxnMarkersResponse:
+        message: WriteTxnMarkersRequest = request.message
+        time_slice = context.time_slice(request)
+        outcomes: list[dict[TopicPartition, ErrorCode]] = []
+        jobs: list[Job] = []
+        async for marker in time_slice.over(message.markers, 3):
+            ending, partitions = _ending(marker), _partitions(marker)
+            refused = _of_no_producer(ending, partitions)
+            if not refused:
+                jobs += [(len(outcomes), ending, some) for some in _chunks(partitions)]
+            outcomes.append(refused)
+        by_client = context.broker is None
+        if by_client and sum(len(partitions) for _, _, partitions in jobs) > MAX_PARTITIONS:
+            for number, _, partitions in jobs:
+                outcomes[number].update(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
+            jobs = []
+        for some in _together(jobs):
+            await self._write(some, outcomes, by_client=by_client)
+            if time_slice.used(UNITS_TO_APPEND * PARTITIONS_AT_A_TIME):
+                await time_slice.next()
+        results = []
+        async for marker, found in time_slice.over(zip(message.markers, outcomes, strict=True), 2):
+            results.append(_result(marker, found))
+            if time_slice.used(sum(len(topic.partition_indexes) for topic in marker.topics)):
+                await time_slice.next()
+        return WriteTxnMarkersResponse(markers=results)
+
+    async def _write(
+        self, jobs: Sequence[Job], outcomes: Sequence[dict[TopicPartition, ErrorCode]], *, by_client: bool
+    ) -> None:
+        """
+        Write some markers, and wait until they last.
+
+        :param outcomes: where to put what became of each, by the number of the marker.
+        :param by_client: who asks has not proved to be a broker.
+        """
+        refused: Sequence[Verdicts] = [{}] * len(jobs)
+        if by_client:
+            refused = await self._hanging.verdicts([(ending, partitions) for _, ending, partitions in jobs])
+        # What was found out about hanging transactions holds in this turn of the reactor only.
+        writing = [
+            self._writer.write(ending, [each for each in partitions if each not in some])
+            for (_, ending, partitions), some in zip(jobs, refused, strict=True)
+        ]
+        # Whoever asks may go away: what was appended is looked after all the same.
+        written = await shield_from_cancellation(gatherResults(writing, consumeErrors=True))
+        for (number, _, _), some, found in zip(jobs, refused, written, strict=True):
+            outcomes[number].update({**found, **some})
+
+
+def _chunks(partitions: Sequence[TopicPartition]) -> list[list[TopicPartition]]:
+    """Partitions of one marker, so many at a time."""
+    starts = range(0, len(partitions), PARTITIONS_AT_A_TIME)
+    return [list(partitions[start : start + PARTITIONS_AT_A_TIME]) for start in starts]
+
+
+def _together(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    """Markers in their order, for so many partitions at a time."""
+    some: list[Job] = []
+    room = PARTITIONS_AT_A_TIME
+    for job in jobs:
+        if some and len(job[2]) > room:
+            yield some
+            some, room = [], PARTITIONS_AT_A_TIME
+        some.append(job)
+        room -= len(job[2])
+    if some:
+        yield some
+
+
+def _of_no_producer(
+    ending: EndTransactionMarker, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Errors for an invalid producer id or epoch."""
+    if ending.producer_id < 0:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if ending.producer_epoch < 0:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_EPOCH)
+    return {}
+
+
+def _ending(marker: WritableTxnMarker) -> EndTransactionMarker:
+    return EndTransactionMarker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.transaction_result,
+        marker.coordinator_epoch,
+        marker.transaction_version,
+    )
+
+
+def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
+    names = [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
+    return list(dict.fromkeys(names))
+
+
+def _result(marker: WritableTxnMarker, outcomes: Outcomes) -> WritableTxnMarkerResult:
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=number, error_code=outcomes[TopicPartition(topic.name, number)]
+                    )
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )

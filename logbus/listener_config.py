@@ -1,0 +1,92 @@
+"""
+Where a broker listens: ``--listen`` and ``--advertise`` together with ``listeners``, ``advertised.listeners`` and
+``admin.listeners``.
+
+A key counts for its own protocol while no ``--listen`` names that protocol: ``listeners`` for Kafka's,
+``admin.listeners`` for HTTP. The defaults of both count only where no ``--listen`` is given at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from logbus.config import ConfigView, keys
+from logbus.config.config_key import ConfigKey
+from logbus.config.listener_address import ListenerAddress
+from logbus.errors import ConfigError
+from logbus.ilogbus import Listener
+from logbus.protocols import parse_advertise, parse_listen
+
+KAFKA, ADMIN = "kafka", "admin"
+
+
+def resolve_listeners(listen: Sequence[str], advertise: Iterable[str], config: ConfigView) -> list[Listener]:
+    """
+    The listeners of a broker.
+
+    :param listen: the values of ``--listen``.
+    :param advertise: the values of ``--advertise``.
+    :raise ConfigError: a listener is not valid, is named twice, or is missing.
+    """
+    given = [parse_listen(text) for text in listen]
+    found = _of_protocol(given, KAFKA) or _kafka_listeners(config, use_default=not given)
+    found += _of_protocol(given, ADMIN) or _admin_listeners(config, use_default=not given)
+    found += [listener for listener in given if listener.protocol not in (KAFKA, ADMIN)]
+    names = [listener.name for listener in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"--listen: two listeners are named {name}; give one another name: NAME={name}:…")
+    # The key falls back to ``listeners``, whose hosts may be empty: only what was said counts.
+    said = [setting for setting in config.settings(keys.ADVERTISED_LISTENERS) if setting.name == "advertised.listeners"]
+    advertised = {at.name: (at.host, at.port) for setting in said[:1] for at in setting.value}
+    advertised.update(parse_advertise(text) for text in advertise)
+    for name in advertised:
+        if name not in names:
+            raise ConfigError(f"--advertise {name}: there is no such listener; there are: {', '.join(names)}")
+    among = config.get(keys.INTER_BROKER_LISTENER_NAME)
+    serving = [listener.name for listener in _of_protocol(found, KAFKA)]
+    if among is not None and among.upper() not in {name.upper() for name in serving}:
+        raise ConfigError(f"inter.broker.listener.name={among} is not one of the listeners: {', '.join(serving)}")
+    return [Listener(at.name, at.protocol, at.endpoint, advertised.get(at.name)) for at in found]
+
+
+def require_kafka(listeners: Iterable[Listener]) -> None:
+    """
+    Refuse a broker that neither clients nor other brokers could reach.
+
+    :raise ConfigError: no listener speaks the Kafka protocol.
+    """
+    if not _of_protocol(listeners, KAFKA):
+        raise ConfigError(
+            "no listener speaks the Kafka protocol: add --listen kafka:tcp:9092:interface=127.0.0.1, or set listeners"
+        )
+
+
+def _of_protocol(listeners: Iterable[Listener], protocol: str) -> list[Listener]:
+    return [listener for listener in listeners if listener.protocol == protocol]
+
+
+def _kafka_listeners(config: ConfigView, *, use_default: bool) -> list[Listener]:
+    """Those of ``listeners``; by default one that is named after the protocol."""
+    if config.is_set(keys.LISTENERS):
+        return [Listener(at.name, KAFKA, _endpoint(at)) for at in config.get(keys.LISTENERS)]
+    return _default(keys.LISTENERS, KAFKA) if use_default else []
+
+
+def _admin_listeners(config: ConfigView, *, use_default: bool) -> list[Listener]:
+    """Those of ``admin.listeners``: ``admin``, ``admin-2`` and so on."""
+    if config.is_set(keys.ADMIN_LISTENERS):
+        addresses = config.get(keys.ADMIN_LISTENERS)
+        return [
+            Listener(ADMIN if n == 1 else f"{ADMIN}-{n}", ADMIN, _endpoint(at)) for n, at in enumerate(addresses, 1)
+        ]
+    return _default(keys.ADMIN_LISTENERS, ADMIN) if use_default else []
+
+
+def _default(key: ConfigKey[tuple[ListenerAddress, ...]], protocol: str) -> list[Listener]:
+    return [Listener(protocol, protocol, _endpoint(at)) for at in key.default]
+
+
+def _endpoint(at: ListenerAddress) -> str:
+    """The description of a Twisted server endpoint."""
+    return f"tcp:{at.port}:interface={at.host.replace(':', chr(92) + ':')}"

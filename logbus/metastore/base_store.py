@@ -1,0 +1,205 @@
+"""
+One client's session: what all stores have in common, and what those have that hold the tree in this process.
+
+:class:`BaseStore` makes one request of all changes, keeps the order in which answers and watches are delivered, and
+tells of changes of the state. :class:`TreeStore` turns the remaining methods of
+:class:`~logbus.metastore.imetastore.IMetadataStore` into two: looking at the tree and changing it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.metastore.imetastore import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    MultiFailed,
+    Op,
+    OpResult,
+    SessionListener,
+    SessionState,
+    Set,
+    Stat,
+    Watcher,
+)
+from logbus.metastore.tree import Applied, Tree
+from logbus.metastore.watches import Watches
+
+T = TypeVar("T")
+
+
+@define(eq=False)
+class BaseStore:
+    """
+    Base of all stores; they provide :meth:`_commit`.
+
+    Deliveries never nest: what a callback asks for is answered after everything that was due before it, so that the
+    order of answers is the order of requests whatever the callbacks do.
+    """
+
+    state: SessionState = field(default=SessionState.SUSPENDED, init=False)
+    session_id: int = field(default=0, init=False)
+    generation: int = field(default=0, init=False)
+    _watches: Watches = field(factory=Watches, init=False)
+    _listeners: list[SessionListener] = field(factory=list, init=False)
+    _due: deque[tuple[Callable[..., object], tuple[Any, ...]]] = field(factory=deque, init=False)
+    _delivering: bool = field(default=False, init=False)
+    _log = Logger()
+
+    def _commit(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
+        """Fires once all of ``ops`` are applied for good; fails with MultiFailed."""
+        raise NotImplementedError
+
+    # IMetadataStore.
+
+    def subscribe(self, listener: SessionListener) -> Callable[[], None]:
+        """Tell ``listener`` of every later change of the session's state."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Deferred[str]:
+        """Make a node; the path it got."""
+
+        async def run() -> str:
+            result = await self._one(Create(path, data, ephemeral, sequence))
+            assert isinstance(result, str)
+            return result
+
+        return Deferred.fromCoroutine(run())
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Deferred[Stat]:
+        """Replace a node's data."""
+
+        async def run() -> Stat:
+            result = await self._one(Set(path, data, version))
+            assert isinstance(result, Stat)
+            return result
+
+        return Deferred.fromCoroutine(run())
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> Deferred[None]:
+        """Remove a node."""
+
+        async def run() -> None:
+            await self._one(Delete(path, version))
+
+        return Deferred.fromCoroutine(run())
+
+    def multi(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
+        """Apply all operations or none."""
+        return self._commit(tuple(ops))
+
+    async def _one(self, op: Op) -> OpResult:
+        try:
+            return (await self._commit((op,)))[0]
+        except MultiFailed as failed:
+            raise failed.error from None
+
+    # Delivering, in order and without nesting.
+
+    def _deliver(self, what: Callable[..., object], *args: Any) -> None:
+        self._due.append((what, args))
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._due:
+                what, args = self._due.popleft()
+                what(*args)
+        finally:
+            self._delivering = False
+
+    def _move(self, state: SessionState) -> None:
+        """Enter ``state``, and tell the listeners when it is their turn."""
+        self.state = state
+        if state is not SessionState.CONNECTED:
+            self._watches.clear()
+        self._deliver(self._tell_listeners, state)
+
+    def _tell_listeners(self, state: SessionState) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(state)
+            except Exception:
+                self._log.failure("a listener to the metadata session failed")
+
+
+@define(eq=False)
+class TreeStore(BaseStore):
+    """Base of the stores that hold the tree in memory; they provide :meth:`_look` and :meth:`_change`."""
+
+    # What the stores provide.
+
+    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
+        """Fires with what ``look`` returns or raises when it is this request's turn."""
+        raise NotImplementedError
+
+    def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
+        """Fires once ``ops`` are applied for good; fails with MultiFailed."""
+        raise NotImplementedError
+
+    # IMetadataStore.
+
+    def get(self, path: str, watch: Watcher | None = None) -> Deferred[tuple[bytes, Stat]]:
+        """Data and stat of a node."""
+
+        def look(tree: Tree) -> tuple[bytes, Stat]:
+            found = tree.get(path)
+            if watch is not None:
+                self._watches.on_data(path, watch)
+            return found
+
+        return self._look(look)
+
+    def exists(self, path: str, watch: Watcher | None = None) -> Deferred[Stat | None]:
+        """Stat of a node, or None."""
+
+        def look(tree: Tree) -> Stat | None:
+            found = tree.exists(path)
+            if watch is not None:
+                self._watches.on_data(path, watch)
+            return found
+
+        return self._look(look)
+
+    def children(self, path: str, watch: Watcher | None = None) -> Deferred[list[str]]:
+        """Names of a node's children, sorted."""
+
+        def look(tree: Tree) -> list[str]:
+            found = tree.children(path)
+            if watch is not None:
+                self._watches.on_children(path, watch)
+            return found
+
+        return self._look(look)
+
+    def sync(self) -> Deferred[None]:
+        """There is one tree, so being next in order is enough."""
+        return self._look(lambda tree: None)
+
+    def _commit(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
+        async def run() -> list[OpResult]:
+            return (await self._change(ops)).results
+
+        return Deferred.fromCoroutine(run())
+
+
+def attempt(run: Callable[[], T]) -> T | Failure:
+    """What ``run`` returns, or the failure that it raises."""
+    try:
+        return run()
+    except Exception:
+        return Failure()

@@ -1,0 +1,174 @@
+"""
+The nodes of the cluster as a whole: its id, who controls it, which lives of brokers were noted, what all brokers can
+do, and which producer ids were given out. Spelled as those in :mod:`.znodes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from uuid import UUID
+
+from attrs import frozen
+
+from logbus.metastore.znode_json import BadZnode, ZnodeReader, dump
+from logbus.metastore.znodes import (
+    BROKER_INCARNATIONS,
+    CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    FEATURES,
+    PRODUCER_ID_BLOCK,
+)
+
+
+@frozen
+class BrokerIncarnation:
+    """One life of a broker: the epoch of its registration, and the incarnation of its process."""
+
+    epoch: int
+    incarnation: UUID | None
+
+
+@frozen
+class ControllerNode:
+    """Who the controller is: the broker's id, its incarnation, and the controller epoch that it won."""
+
+    broker_id: int
+    incarnation: UUID
+    epoch: int
+    timestamp: int
+
+
+@frozen
+class ProducerIdBlock:
+    """The producer ids that were handed out last: ``first`` to ``last``, both included, to one broker."""
+
+    broker_id: int
+    first: int
+    last: int
+
+
+class ControllerZnode:
+    """``/controller``, ephemeral."""
+
+    VERSION = 1
+
+    @classmethod
+    def encode(cls, controller: ControllerNode) -> bytes:
+        return dump(
+            {
+                "version": cls.VERSION,
+                "brokerid": controller.broker_id,
+                "timestamp": str(controller.timestamp),
+                "incarnation": str(controller.incarnation),
+                "controller_epoch": controller.epoch,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> ControllerNode:
+        with ZnodeReader(CONTROLLER, data, cls.VERSION) as node:
+            return ControllerNode(
+                int(node["brokerid"]),
+                UUID(node["incarnation"]),
+                int(node["controller_epoch"]),
+                int(node["timestamp"]),
+            )
+
+
+class ControllerEpochZnode:
+    """``/controller_epoch``: a number in ASCII; the node's version is the token that fences controllers."""
+
+    @staticmethod
+    def encode(epoch: int) -> bytes:
+        return str(epoch).encode("ascii")
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        if not re.fullmatch(rb"\d{1,10}", data):
+            raise BadZnode(f"{CONTROLLER_EPOCH} holds {data[:40]!r}, not a number")
+        return int(data)
+
+
+class ClusterIdZnode:
+    """``/cluster/id``: 22 characters of URL-safe base64."""
+
+    VERSION = 1
+
+    @classmethod
+    def encode(cls, cluster_id: str) -> bytes:
+        return dump({"version": str(cls.VERSION), "id": cluster_id})
+
+    @classmethod
+    def decode(cls, data: bytes) -> str:
+        with ZnodeReader(CLUSTER_ID, data, cls.VERSION) as node:
+            if not isinstance(node["id"], str) or not node["id"]:
+                raise ValueError("the id is empty")
+            return str(node["id"])
+
+
+class BrokerIncarnationsZnode:
+    """
+    ``/brokers/lives``: which lives of brokers the controllers have taken note of, by broker id.
+
+    Ours: it lets a controller tell who has restarted while there was none.
+    """
+
+    VERSION = 1
+
+    @classmethod
+    def encode(cls, lives: Mapping[int, BrokerIncarnation]) -> bytes:
+        return dump(
+            {
+                "version": cls.VERSION,
+                "lives": {
+                    str(number): {"epoch": life.epoch, "incarnation": str(life.incarnation or UUID(int=0))}
+                    for number, life in lives.items()
+                },
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> dict[int, BrokerIncarnation]:
+        with ZnodeReader(BROKER_INCARNATIONS, data, cls.VERSION) as node:
+            return {
+                int(number): BrokerIncarnation(int(life["epoch"]), UUID(life["incarnation"]))
+                for number, life in node["lives"].items()
+            }
+
+
+class FeatureLevelZnode:
+    """``/feature_level``: ours: what all brokers of the cluster can do; a number in ASCII that never falls."""
+
+    @staticmethod
+    def encode(level: int) -> bytes:
+        return str(level).encode("ascii")
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        if not re.fullmatch(rb"\d{1,9}", data):
+            raise BadZnode(f"{FEATURES} holds {data[:40]!r}, not a number")
+        return int(data)
+
+
+class ProducerIdBlockZnode:
+    """``/latest_producer_id_block``: what was handed out last (KIP-360's numbers are strings)."""
+
+    VERSION = 1
+
+    @classmethod
+    def encode(cls, block: ProducerIdBlock) -> bytes:
+        return dump(
+            {
+                "version": cls.VERSION,
+                "broker": block.broker_id,
+                "block_start": str(block.first),
+                "block_end": str(block.last),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> ProducerIdBlock:
+        with ZnodeReader(PRODUCER_ID_BLOCK, data, cls.VERSION) as node:
+            return ProducerIdBlock(int(node["broker"]), int(node["block_start"]), int(node["block_end"]))

@@ -1,0 +1,256 @@
+"""
+The metadata store of a broker that stands alone: the tree in memory, made durable in one SQLite file.
+
+Changes are tried on the tree first; then everything that gathered meanwhile is committed in one transaction on the
+store's own thread, and only then answered. Requests behind a change wait for it, so nothing is seen that a power cut
+could take back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any, Protocol, TypeVar, cast
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
+from zope.interface import implementer
+
+from logbus.metastore.base_store import TreeStore, attempt
+from logbus.metastore.database import Database, DatabaseFull
+from logbus.metastore.imetastore import (
+    Delete,
+    IMetadataStore,
+    MetastoreError,
+    MultiFailed,
+    Op,
+    SessionLost,
+    SessionState,
+    StoreUnusable,
+)
+from logbus.metastore.tree import Applied, Tree
+
+T = TypeVar("T")
+
+FILE_NAME = "metadata.db"
+
+
+class IThread(Protocol):
+    """What the store needs of a thread pool with one thread."""
+
+    def start(self) -> None:
+        """Begin to take work."""
+
+    def stop(self) -> None:
+        """Wait for what was given, and end."""
+
+    def callInThreadWithCallback(
+        self, onResult: Callable[[bool, Any], object] | None, func: Callable[..., Any], *args: Any, **kw: Any
+    ) -> None:
+        """Call ``func``, then ``onResult(success, result)``, in the thread."""
+
+
+def _one_thread() -> IThread:
+    pool = ThreadPool(1, 1, "metadata")
+    # A process that ends without closing the store must not hang on it; a commit cut short is taken back by SQLite.
+    pool.threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]
+    return pool
+
+
+@define(eq=False)
+class _Request:
+    """A look at the tree, or operations on it, and who waits for the outcome."""
+
+    waiting: Deferred[Any]
+    look: Callable[[Tree], Any] | None = None
+    ops: Sequence[Op] = ()
+
+
+@define(eq=False)
+class _Batch:
+    """Changes under way to the disk, and what to deliver once they are there."""
+
+    applied: list[Applied] = field(factory=list)
+    deliveries: list[tuple[Callable[..., object], tuple[Any, ...]]] = field(factory=list)
+    waiting: list[Deferred[Any]] = field(factory=list)
+
+
+@implementer(IMetadataStore)
+@define(eq=False)
+class EmbeddedStore(TreeStore):
+    """
+    A store for one process.
+
+    Its session ends only with :meth:`close`, or with a failed write: then the state is CLOSED, every request fails
+    with :class:`StoreUnusable`, and the process should end (what is on disk is unknown until it is read again).
+
+    :ivar path: the file; its directory exists, and is locked by the caller against other processes.
+    :ivar wall_clock: seconds since 1970, for the nodes' times.
+    """
+
+    path: Path
+    reactor: IReactorFromThreads
+    wall_clock: Callable[[], float]
+    thread: IThread = field(factory=_one_thread)
+    _tree: Tree = field(factory=Tree, init=False)
+    _queue: deque[_Request] = field(factory=deque, init=False)
+    _opened: bool = field(default=False, init=False)
+    _serving: bool = field(default=False, init=False)
+    _committing: bool = field(default=False, init=False)
+    _end: MetastoreError | None = field(default=None, init=False)
+    _database: Database = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._database = Database(self.path)
+
+    def open(self) -> Deferred[None]:
+        """
+        Read the file, or make it; ephemerals of a former life are deleted.
+
+        :raise StoreUnusable:
+        """
+
+        async def run() -> None:
+            self.thread.start()
+            try:
+                self._tree = await self._in_thread(self._database.open)
+                # The transaction that ends the former life is the new session's id, too.
+                ended = self._tree.apply([Delete(path) for path in self._tree.owned_by()], 0, self._now())
+                await self._write([ended])
+            except Exception:
+                await self._in_thread(self._database.close)
+                self.thread.stop()
+                raise
+            self._opened = True
+            self.session_id = self._tree.zxid
+            self.generation += 1
+            self._move(SessionState.CONNECTED)
+
+        return Deferred.fromCoroutine(run())
+
+    def close(self) -> Deferred[None]:
+        """Serve what was asked before, delete this session's ephemerals, let go of the file."""
+        if not self._opened:
+            return succeed(None)
+        self._opened = False
+
+        async def run() -> None:
+            last = self._change([Delete(path) for path in self._tree.owned_by()])
+            if self._end is None:
+                self._end = SessionLost("the metadata store is closed")
+            try:
+                await last
+            except (StoreUnusable, MultiFailed) as error:
+                # A write failed before, or just now; or somebody deleted one of them meanwhile. The next open sees
+                # to those that are left.
+                self._log.debug("ephemerals are left behind: {error}", error=error)
+            await self._in_thread(self._database.close)
+            self.thread.stop()
+            if self.state is SessionState.CONNECTED:
+                self._move(SessionState.CLOSED)
+
+        return Deferred.fromCoroutine(run())
+
+    # Requests, in order.
+
+    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
+        return self._request(_Request(Deferred(), look))
+
+    def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
+        return self._request(_Request(Deferred(), None, ops))
+
+    def _request(self, request: _Request) -> Deferred[Any]:
+        if self._end is not None:
+            return fail(self._end)
+        if self.state is not SessionState.CONNECTED:
+            return fail(SessionLost("the metadata store is not open"))
+        self._queue.append(request)
+        self._serve()
+        return request.waiting
+
+    def _serve(self) -> None:
+        """Take requests until a batch of changes is on its way to the disk or nothing is left."""
+        if self._serving:
+            return
+        self._serving = True
+        try:
+            while self._queue and not self._committing:
+                batch = _Batch()
+                while self._queue:
+                    self._take(self._queue.popleft(), batch)
+                    if not batch.applied:
+                        self._deliver_all(batch)
+                        batch = _Batch()
+                if batch.applied:
+                    self._committing = True
+                    written = self._write(batch.applied)
+                    written.addCallbacks(self._committed, self._not_committed, (batch,), {}, (batch,))
+        finally:
+            self._serving = False
+
+    def _take(self, request: _Request, batch: _Batch) -> None:
+        if request.look is not None:
+            look = request.look
+            outcome = attempt(lambda: look(self._tree))
+        else:
+            outcome = attempt(lambda: self._tree.apply(request.ops, self.session_id, self._now()))
+            if isinstance(outcome, Applied):
+                batch.applied.append(outcome)
+                for watcher, event in self._watches.take(outcome.events):
+                    batch.deliveries.append((self._watches.tell, (watcher, event)))
+        batch.waiting.append(request.waiting)
+        if isinstance(outcome, Failure):
+            batch.deliveries.append((request.waiting.errback, (outcome,)))
+        else:
+            batch.deliveries.append((request.waiting.callback, (outcome,)))
+
+    def _deliver_all(self, batch: _Batch) -> None:
+        for what, args in batch.deliveries:
+            self._deliver(what, *args)
+
+    def _committed(self, _: None, batch: _Batch) -> None:
+        self._committing = False
+        self._deliver_all(batch)
+        self._serve()
+
+    def _not_committed(self, failure: Failure, batch: _Batch) -> None:
+        self._committing = False
+        for applied in reversed(batch.applied):
+            self._tree.revert(applied)
+        self._log.error("metadata could not be written: {error}", error=failure.value)
+        waiting = batch.waiting
+        if failure.check(DatabaseFull) is None:
+            self._end = StoreUnusable(str(failure.value))
+            waiting += [request.waiting for request in self._queue]
+            self._queue.clear()
+            self._move(SessionState.CLOSED)
+        for one in waiting:
+            self._deliver(one.errback, failure)
+        self._serve()
+
+    # The disk.
+
+    def _write(self, changes: Sequence[Applied]) -> Deferred[None]:
+        touched = dict.fromkeys(path for applied in changes for path in applied.before)
+        rows = []
+        gone = []
+        for path in touched:
+            node = self._tree.nodes.get(path)
+            if node is None:
+                gone.append(path)
+            else:
+                rows.append(node.row)
+        return self._in_thread(self._database.commit, rows, gone, self._tree.zxid)
+
+    def _in_thread(self, run: Callable[..., T], *args: Any) -> Deferred[T]:
+        return deferToThreadPool(self.reactor, cast(ThreadPool, self.thread), run, *args)
+
+    def _now(self) -> int:
+        return int(self.wall_clock() * 1000)

@@ -1,0 +1,360 @@
+"""
+The one place that knows kazoo: a connection to ZooKeeper whose threads end here.
+
+kazoo hears of everything on its connection thread, one thing after the other: answers, watches, changes of the state.
+It is kept from spreading that over threads of its own; each goes straight to the reactor, so that there everything
+arrives in the order in which it happened.
+
+Import it only where a ZooKeeper is to be spoken to: kazoo is an extra (``zookeeper``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from attrs import define, field
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import EventType, KazooState, KeeperState
+from kazoo.retry import KazooRetry
+
+from logbus.metastore.operations import (
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    EventKind,
+    MetastoreError,
+    MultiFailed,
+    NoChildrenForEphemerals,
+    NodeError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    OpResult,
+    SessionLost,
+    Set,
+    Stat,
+    StoreUnusable,
+    WatchedEvent,
+)
+
+#: The part of a session's time for which one attempt may last: there is time for another.
+CONNECT_TIMEOUT_SHARE = 1 / 3
+
+#: But no attempt ends sooner, in seconds: a server's first answer takes its time.
+MIN_CONNECT_TIMEOUT = 1.0
+
+#: Longest pause between two attempts to reach a server, in seconds.
+MAX_PAUSE = 0.5
+
+Answer = Callable[[Any], None]
+"""Takes a result, or the :class:`MetastoreError` instead of it, on the reactor thread."""
+
+_NODE_ERRORS: dict[type[Exception], type[NodeError]] = {
+    BadVersionError: BadVersion,
+    NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    NodeExistsError: NodeExists,
+    NoNodeError: NoNode,
+    NotEmptyError: NotEmpty,
+}
+_EVENTS = {
+    EventType.CREATED: EventKind.CREATED,
+    EventType.DELETED: EventKind.DELETED,
+    EventType.CHANGED: EventKind.CHANGED,
+    EventType.CHILD: EventKind.CHILDREN,
+}
+# What the operations of a transaction say that failed because another one did.
+_ROLLED_BACK = (RolledBackError, RuntimeInconsistency)
+
+
+class IKazooSessionUser(Protocol):
+    """Who is told what happens to a link; all of it on the reactor thread."""
+
+    def linked(self, link: KazooSession, session_id: int) -> None:
+        """Requests are served, in this session."""
+
+    def cut(self, link: KazooSession) -> None:
+        """Nobody knows; requests under way have failed or will."""
+
+    def expired(self, link: KazooSession) -> None:
+        """ZooKeeper said that the session is over; the link goes on and begins another."""
+
+    def ended(self, link: KazooSession) -> None:
+        """The connection thread is no more: this link is of no use."""
+
+    def heard(self, link: KazooSession, event: WatchedEvent) -> None:
+        """A watch fired."""
+
+
+class _SynchronousQueue:
+    """Stands for a queue with a worker: runs what it is given at once, on the thread that brings it."""
+
+    def put(self, run: Callable[[], object]) -> None:
+        run()
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """
+    kazoo's threads without its workers, and with word of the connection thread's end.
+
+    :param patience: seconds that a server has to take a connection, and to answer to the first request.
+    :ivar greeting: a connection was made, and the server has not answered yet.
+    """
+
+    def __init__(self, ended: Callable[[], object], patience: float) -> None:
+        super().__init__()
+        self.callback_queue = self.completion_queue = _SynchronousQueue()
+        self.greeting = False
+        self._ended = ended
+        self._patience = patience
+
+    # kazoo itself waits for as long as a session lasts.  A server that is just starting may take a connection and never
+    # read from it; and one that was cut off says nothing.  Either way the session would be over.
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        self.greeting = True
+        return super().create_connection(*args, **{**kwargs, "timeout": min(kwargs["timeout"], self._patience)})
+
+    def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
+        if self.greeting and timeout is not None:
+            timeout = min(timeout, self._patience)
+        return super().select(reads, writes, errors, timeout)
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def run() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception:
+                pass  # kazoo has told its log.
+            finally:
+                self._ended()
+
+        return super().spawn(run)
+
+
+class _LastKazooError(logging.Handler):
+    """Keeps what kazoo complained about last: half a second later it says the same again."""
+
+    said = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said = record.getMessage()
+
+
+@define(eq=False)
+class KazooSession:
+    """
+    A session with ZooKeeper, or one after the other, until it is stopped.
+
+    :ivar hosts: the servers, as ``HOST:PORT,HOST:PORT``.
+    :ivar session_timeout: asked for, in seconds.
+    :ivar from_thread: the reactor's ``callFromThread``.
+    """
+
+    hosts: str
+    session_timeout: float
+    from_thread: Callable[..., object]
+    user: IKazooSessionUser
+    _words: _LastKazooError = field(factory=lambda: _LastKazooError(logging.WARNING), init=False)
+    _stopping: bool = field(default=False, init=False)
+    _client: Any = field(init=False)
+    _handler: _Handler = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        patience = max(MIN_CONNECT_TIMEOUT, self.session_timeout * CONNECT_TIMEOUT_SHARE)
+        handler = self._handler = _Handler(self._thread_ended, patience)
+        # Of its own: what the process does with Python's logging is none of our business.
+        logger = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001
+        logger.addHandler(self._words)
+        retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=MAX_PAUSE, sleep_func=handler.sleep_func)
+        self._client = KazooClient(
+            self.hosts, timeout=self.session_timeout, handler=handler, connection_retry=retry, logger=logger
+        )
+        self._client.add_listener(self._moved)
+
+    def start(self) -> None:
+        """Begin to connect, and never give up."""
+        self._client.start_async()
+
+    def stop(self) -> None:
+        """End the session, or the attempts to connect. Blocks: call it off the reactor thread."""
+        self._stopping = True
+        try:
+            self._client.stop()
+        finally:
+            self._client.close()
+
+    @property
+    def below(self) -> str:
+        """The node that all paths are below; empty for ZooKeeper's own root."""
+        found: str = self._client.chroot
+        return found
+
+    def enter_chroot(self, chroot: str) -> None:
+        """Take all paths to be below this node, from now on."""
+        self._client.chroot = chroot
+
+    @property
+    def complaint(self) -> str:
+        """What kazoo said last that something is wrong with the connection."""
+        return self._words.said
+
+    @property
+    def credentials(self) -> tuple[int, bytes] | None:
+        """The session's id and password, while it is connected."""
+        found: tuple[int, bytes] | None = self._client.client_id
+        return found
+
+    # Requests.
+
+    def get(self, path: str, watch: bool, answer: Answer) -> None:
+        """Data and :class:`Stat`."""
+        self._link(
+            self._client.get_async(path, self._watch(watch)),
+            path,
+            lambda found: (found[0] or b"", _stat(found[1])),
+            answer,
+        )
+
+    def exists(self, path: str, watch: bool, answer: Answer) -> None:
+        """:class:`Stat` or None."""
+        self._link(
+            self._client.exists_async(path, self._watch(watch)),
+            path,
+            lambda found: None if found is None else _stat(found),
+            answer,
+        )
+
+    def children(self, path: str, watch: bool, answer: Answer) -> None:
+        """Names, sorted."""
+        self._link(self._client.get_children_async(path, self._watch(watch)), path, sorted, answer)
+
+    def sync(self, path: str, answer: Answer) -> None:
+        """Have the server catch up with all writes before."""
+        self._link(self._client.sync_async(path), path, lambda _: None, answer)
+
+    def multi(self, ops: Sequence[Op], answer: Answer) -> None:
+        """Apply all operations or none; the results, or :class:`MultiFailed`."""
+        transaction = self._client.transaction()
+        for op in ops:
+            match op:
+                case Create(path, data, ephemeral, sequence):
+                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+                case Set(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        path = ops[0].path if ops else "/"
+        self._link(transaction.commit_async(), path, partial(_results, ops), answer)
+
+    def _watch(self, wanted: bool) -> Callable[[Any], object] | None:
+        return self._fired if wanted else None
+
+    def _link(self, result: Any, path: str, read: Callable[[Any], Any], answer: Answer) -> None:
+        def done(result: Any) -> None:
+            error = result.exception
+            self.from_thread(answer, _outcome(path, read, error, result.value))
+
+        result.rawlink(done)
+
+    # On the connection thread.
+
+    def _thread_ended(self) -> None:
+        if not self._stopping:
+            self.from_thread(self.user.ended, self)
+
+    def _moved(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._handler.greeting = False
+            # What was asked for while nobody could be reached would be sent now, when it is not wanted any more.
+            self._fail_queued()
+            self.from_thread(self.user.linked, self, self._client._session_id)
+        elif state == KazooState.SUSPENDED:
+            self.from_thread(self.user.cut, self)
+        elif self._client.client_state == KeeperState.EXPIRED_SESSION:
+            self.from_thread(self.user.expired, self)
+
+    def _fail_queued(self) -> None:
+        queue = self._client._queue
+        for _ in range(len(queue)):
+            request, result = queue.popleft()
+            if result is None:
+                queue.append((request, None))  # The request to close the session, which stop() waits for.
+            else:
+                result.set_exception(ConnectionLoss())
+
+    def _fired(self, event: Any) -> None:
+        # Beside these, kazoo tells all watches of a connection that it is gone.
+        if event.type in _EVENTS:
+            self.from_thread(self.user.heard, self, WatchedEvent(_EVENTS[event.type], event.path))
+
+
+def _outcome(path: str, read: Callable[[Any], Any], error: Exception | None, value: Any) -> Any:
+    if error is not None:
+        return _explained(path, error)
+    try:
+        return read(value)
+    except Exception as e:
+        return StoreUnusable(f"{path}: ZooKeeper's answer {value!r:.200} cannot be read: {e}")
+
+
+def _explained(path: str, error: Exception) -> MetastoreError:
+    kind = _NODE_ERRORS.get(type(error))
+    if kind is not None:
+        return kind(path)
+    if isinstance(error, SessionExpiredError):
+        return SessionLost("the session with ZooKeeper is over")
+    if isinstance(error, ConnectionLoss | ConnectionClosedError | OperationTimeoutError | SessionMovedError):
+        return ConnectionLost("the connection to ZooKeeper was lost while a request was out")
+    return StoreUnusable(f"{path}: ZooKeeper refused: {type(error).__name__} {error}".rstrip())
+
+
+def _results(ops: Sequence[Op], found: Sequence[Any]) -> list[OpResult] | MetastoreError:
+    for index, (op, one) in enumerate(zip(ops, found, strict=True)):
+        if isinstance(one, Exception) and not isinstance(one, _ROLLED_BACK):
+            error = _explained(op.path, one)
+            return MultiFailed(index, op, error) if isinstance(error, NodeError) else error
+    results: list[OpResult] = []
+    for op, one in zip(ops, found, strict=True):
+        match op:
+            case Create():
+                results.append(str(one))
+            case Set():
+                results.append(_stat(one))
+            case _:
+                results.append(None)
+    return results
+
+
+def _stat(found: Any) -> Stat:
+    return Stat(
+        found.czxid, found.mzxid, found.ctime, found.mtime, found.version, found.ephemeralOwner, found.numChildren
+    )

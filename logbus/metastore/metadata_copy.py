@@ -1,0 +1,143 @@
+"""
+A cluster's metadata out of one store and into another.
+
+The cluster's id is written last: until it is there nobody has moved in, and the same copy may be begun again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from logbus.errors import LogbusError
+from logbus.metastore.imetastore import ROOT, Create, IMetadataStore, MultiFailed, NoNode, Stat
+from logbus.metastore.metadata_file import Metadata
+from logbus.metastore.znodes import BROKER_IDS, BROKER_INCARNATIONS, CLUSTER_ID
+
+OUTSTANDING = 200
+"""Requests under way at once."""
+BATCH_NODES = 500
+BATCH_BYTES = 500_000
+"""Of one transaction; ZooKeeper takes 1 MB."""
+SKIPPED_PATHS = frozenset({"/zookeeper", BROKER_INCARNATIONS})
+"""What is not ours, and what has a meaning in that very store only: brokers' epochs, which are its numbers."""
+
+Found = tuple[bytes, Stat] | None
+T = TypeVar("T")
+
+
+class NotCopied(LogbusError):
+    """A store cannot be copied from or to as it is; nothing was changed in it."""
+
+
+def read_all(store: IMetadataStore) -> Deferred[dict[str, bytes]]:
+    """
+    Every persistent node but the root.
+
+    :raise NotCopied: a broker is registered: what it changes meanwhile would be missing.
+    """
+
+    async def run() -> dict[str, bytes]:
+        await store.sync()
+        await _refuse_brokers(store)
+        found: dict[str, bytes] = {}
+        level = [ROOT]
+        while level:
+            children = await _in_turn(store.children(path) for path in level)
+            paths = [
+                f"{path.rstrip('/')}/{name}"
+                for path, names in zip(level, children, strict=True)
+                for name in names or ()
+                if f"{path.rstrip('/')}/{name}" not in SKIPPED_PATHS
+            ]
+            level = []
+            for path, held in zip(paths, await _get(store, paths), strict=True):
+                if held is not None and held[1].ephemeral_owner == 0:
+                    found[path] = held[0]
+                    level.append(path)
+        return found
+
+    return Deferred.fromCoroutine(run())
+
+
+def write_all(store: IMetadataStore, metadata: Metadata) -> Deferred[int]:
+    """
+    Make every node; those that are there already, and hold the same, are left (an earlier attempt was cut short).
+
+    :return: fires with how many were made.
+    :raise NotCopied: a broker is registered, or the store has a cluster, or something else of its own.
+    """
+
+    async def run() -> int:
+        await store.sync()
+        await _refuse_brokers(store)
+        missing: dict[str, bytes] = {}
+        paths = list(metadata.nodes)
+        for path, held in zip(paths, await _get(store, paths), strict=True):
+            if held is None:
+                missing[path] = metadata.nodes[path]
+            elif path == CLUSTER_ID:
+                raise NotCopied(f"there is a cluster already: {CLUSTER_ID} holds {held[0].decode(errors='replace')}")
+            elif held[0] != metadata.nodes[path]:
+                raise NotCopied(f"{path} is there already, and holds something else")
+        for batch in _batches(missing):
+            try:
+                await store.multi(batch)
+            except MultiFailed as e:
+                raise NotCopied(f"somebody else writes there: {e}") from e
+        return len(missing)
+
+    return Deferred.fromCoroutine(run())
+
+
+async def _refuse_brokers(store: IMetadataStore) -> None:
+    try:
+        alive = await store.children(BROKER_IDS)
+    except NoNode:
+        return
+    if alive:
+        raise NotCopied(f"broker {', '.join(alive)} is registered there: stop it first")
+
+
+def _batches(nodes: dict[str, bytes]) -> Iterator[list[Create]]:
+    """Parents first, the cluster's id last."""
+    batch: list[Create] = []
+    size = 0
+    for path in sorted(nodes, key=lambda path: (path == CLUSTER_ID, path.count("/"), path)):
+        if len(batch) == BATCH_NODES or size + len(nodes[path]) > BATCH_BYTES or (path == CLUSTER_ID and batch):
+            yield batch
+            batch, size = [], 0
+        batch.append(Create(path, nodes[path]))
+        size += len(path) + len(nodes[path])
+    if batch:
+        yield batch
+
+
+def _get(store: IMetadataStore, paths: Iterable[str]) -> Deferred[list[Found]]:
+    """What is at each path, or None."""
+    return Deferred.fromCoroutine(_in_turn(store.get(path) for path in paths))
+
+
+async def _in_turn(requests: Iterable[Deferred[T]]) -> list[T | None]:
+    """The answers; None where there is no node. Requests are made as they are drawn, some at a time."""
+    found: list[T | None] = []
+    window: deque[Deferred[T | None]] = deque()
+    try:
+        for request in requests:
+            window.append(request.addErrback(_absent))
+            if len(window) == OUTSTANDING:
+                found.append(await window.popleft())
+        while window:
+            found.append(await window.popleft())
+    finally:
+        for left in window:
+            left.addErrback(lambda _: None)  # They fail for the same reason as the first.
+    return found
+
+
+def _absent(failure: Failure) -> None:
+    failure.trap(NoNode)

@@ -1,0 +1,194 @@
+"""
+The metadata of a cluster as a file: JSON, every persistent node with what it holds. Pure.
+
+A file that is read has been looked through: it is ours, complete, and each node says what it should.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from logbus.errors import LogbusError
+from logbus.metastore.cluster_znodes import (
+    ClusterIdZnode,
+    ControllerEpochZnode,
+    FeatureLevelZnode,
+    ProducerIdBlockZnode,
+)
+from logbus.metastore.operations import BadPath
+from logbus.metastore.tree import check_path
+from logbus.metastore.znode_json import BadZnode
+from logbus.metastore.znodes import (
+    BROKER_IDS,
+    CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    FEATURES,
+    PRODUCER_ID_BLOCK,
+    TOPICS,
+    ConfigZnode,
+    StateZnode,
+    TopicZnode,
+)
+
+FORMAT = "logbus-metadata"
+VERSION = 1
+ROOTS = frozenset(
+    {
+        "admin",
+        "brokers",
+        "cluster",
+        "config",
+        "consumers",
+        CONTROLLER_EPOCH.strip("/"),
+        FEATURES.strip("/"),
+        "isr_change_notification",
+        PRODUCER_ID_BLOCK.strip("/"),
+        "log_dir_event_notification",
+    }
+)
+"""What there may be at the root."""
+
+
+class BadMetadataFile(LogbusError):
+    """A file is not what ``logbus metadata export`` writes, or something in it cannot be."""
+
+
+@frozen
+class Metadata:
+    """
+    :ivar nodes: what each persistent node holds, by path.
+    """
+
+    nodes: Mapping[str, bytes]
+
+    @property
+    def cluster_id(self) -> str:
+        """Whose it is."""
+        return ClusterIdZnode.decode(self.nodes[CLUSTER_ID])
+
+    @property
+    def topics(self) -> int:
+        """How many topics there are."""
+        return sum(path.startswith(f"{TOPICS}/") and path.count("/") == 3 for path in self.nodes)
+
+
+def dump(metadata: Metadata) -> str:
+    """The text of a file, a line for each node."""
+    nodes = ",\n".join(
+        f"  {json.dumps(path)}: {json.dumps(_written(data))}" for path, data in sorted(metadata.nodes.items())
+    )
+    head = {"format": FORMAT, "version": VERSION, "cluster_id": metadata.cluster_id}
+    return f'{json.dumps(head)[:-1]}, "nodes": {{\n{nodes}\n}}}}\n'
+
+
+def load(text: str) -> Metadata:
+    """
+    What a file says.
+
+    :raise BadMetadataFile: it is none of ours, of a newer release, incomplete, or a node is not what it should be.
+    """
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise BadMetadataFile(f"not a file of 'logbus metadata export': not JSON ({e})") from None
+    if not isinstance(given, dict) or given.get("format") != FORMAT:
+        raise BadMetadataFile(f'not a file of \'logbus metadata export\': there is no "format": "{FORMAT}"')
+    if given.get("version") != VERSION:
+        raise BadMetadataFile(f"the file has version {given.get('version')!r}; this release reads {VERSION}")
+    nodes = given.get("nodes")
+    if not isinstance(nodes, dict):
+        raise BadMetadataFile('the file has no "nodes"')
+    metadata = Metadata({path: _read(path, value) for path, value in nodes.items()})
+    check(metadata)
+    if given.get("cluster_id") != metadata.cluster_id:
+        raise BadMetadataFile(f'"cluster_id" is {given.get("cluster_id")!r}, and {CLUSTER_ID} another')
+    return metadata
+
+
+def check(metadata: Metadata) -> None:
+    """
+    Whether a broker could work with it.
+
+    :raise BadMetadataFile: names the node that is missing, that should not be there, or that cannot be read.
+    """
+    nodes = metadata.nodes
+    for path in (CLUSTER_ID, CONTROLLER_EPOCH):
+        if path not in nodes:
+            raise BadMetadataFile(f"{path} is missing: these are not the metadata of a cluster that was ever started")
+    for path, data in nodes.items():
+        _check_place(path, nodes)
+        try:
+            for pattern, decode in _KINDS:
+                found = pattern.fullmatch(path)
+                if found is not None:
+                    decode(path, data, *found.groups())
+        except BadZnode as e:
+            raise BadMetadataFile(str(e)) from None
+    _check_partitions(nodes)
+
+
+def _check_place(path: str, nodes: Mapping[str, bytes]) -> None:
+    try:
+        check_path(path)
+    except BadPath as e:
+        raise BadMetadataFile(str(e)) from None
+    parent, _, _ = path.rpartition("/")
+    if path.split("/")[1] not in ROOTS or path == CONTROLLER or path.startswith(f"{BROKER_IDS}/"):
+        raise BadMetadataFile(f"{path} is not a node that outlives brokers")
+    if parent and parent not in nodes:
+        raise BadMetadataFile(f"{path} has no parent")
+
+
+def _check_partitions(nodes: Mapping[str, bytes]) -> None:
+    """A state belongs to a partition that is assigned, and a leader is one of the replicas."""
+    for path in nodes:
+        found = _STATE.fullmatch(path)
+        if found is None:
+            continue
+        topic, number = found[1], int(found[2])
+        assigned = TopicZnode.decode(topic, nodes[TopicZnode.path(topic)]).partitions
+        if number >= len(assigned):
+            raise BadMetadataFile(f"{path}: the topic has {len(assigned)} partitions")
+        state = StateZnode.decode(topic, number, nodes[path], 0)
+        foreign = {*state.isr, *({state.leader} - {-1})} - set(assigned[number])
+        if foreign:
+            raise BadMetadataFile(f"{path} names brokers that have no replica: {sorted(foreign)}")
+
+
+_STATE = re.compile(f"{TOPICS}/([^/]+)/partitions/([0-9]{{1,9}})/state")
+_KINDS: tuple[tuple[re.Pattern[str], Callable[..., Any]], ...] = (
+    (re.compile(CLUSTER_ID), lambda path, data: ClusterIdZnode.decode(data)),
+    (re.compile(CONTROLLER_EPOCH), lambda path, data: ControllerEpochZnode.decode(data)),
+    (re.compile(PRODUCER_ID_BLOCK), lambda path, data: ProducerIdBlockZnode.decode(data)),
+    (re.compile(FEATURES), lambda path, data: FeatureLevelZnode.decode(data)),
+    (re.compile(f"{TOPICS}/([^/]+)"), lambda path, data, topic: TopicZnode.decode(topic, data)),
+    (_STATE, lambda path, data, topic, number: StateZnode.decode(topic, int(number), data, 0)),
+    (
+        re.compile("/config/(?:topics|brokers|groups|clients)/([^/]+)"),
+        lambda path, data, name: ConfigZnode.decode(path, data),
+    ),
+)
+
+
+def _written(data: bytes) -> str | dict[str, str]:
+    """Text as it is; what is not text in base64."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _read(path: str, value: Any) -> bytes:
+    try:
+        if isinstance(value, str):
+            return value.encode()
+        return base64.b64decode(value["base64"], validate=True)
+    except (ValueError, TypeError, KeyError):
+        raise BadMetadataFile(f"{path} holds neither text nor base64") from None

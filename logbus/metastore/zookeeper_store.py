@@ -1,0 +1,401 @@
+"""
+The metadata store of a cluster: ZooKeeper.
+
+What ZooKeeper does not promise is made up for here. Requests fail at once while nobody can be reached, and those under
+way fail when the connection goes, instead of being sent late; their answers, should they come, are dropped. Watches
+are gone with the connection: who left them reads again when the state is CONNECTED.
+
+The nodes are below the chroot, which is made if it is missing and never shows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Thread
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.interfaces import IDelayedCall
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from logbus.errors import ConfigError
+from logbus.extras import install_hint
+from logbus.metastore.base_store import BaseStore
+from logbus.metastore.connect_string import ConnectString
+from logbus.metastore.imetastore import (
+    ROOT,
+    BadPath,
+    ConnectionLost,
+    Create,
+    Delete,
+    IMetadataStore,
+    MetastoreError,
+    MultiFailed,
+    NodeExists,
+    Op,
+    OpResult,
+    SessionLost,
+    SessionState,
+    Set,
+    Stat,
+    StoreUnusable,
+    WatchedEvent,
+    Watcher,
+)
+from logbus.metastore.tree import check_path
+
+IN_FLIGHT = 200
+"""Requests that await an answer at a time; more wait their turn."""
+CLOSE_SECONDS = 5.0
+"""How long a session is given to end; after that it expires by itself."""
+MAX_BYTES = 1_000_000
+"""Of one transaction, a little less than what ZooKeeper takes by default."""
+RETRY_SECONDS = 0.5
+FIRST_WARNING_SECONDS = 1.0
+
+
+def require_kazoo() -> None:
+    """
+    Whether ZooKeeper can be spoken to.
+
+    :raise ConfigError: the client library is not installed; says how to.
+    """
+    try:
+        import logbus.metastore.kazoo_session  # noqa: F401
+    except ImportError as e:
+        raise ConfigError(
+            f"zookeeper.connect: the client for ZooKeeper is missing ({e}): {install_hint('zookeeper')}"
+        ) from e
+
+
+@define(eq=False)
+class _Request:
+    """
+    :ivar send: takes the link and what to call with the answer.
+    :ivar noted: called as soon as there is an answer that is no error: leaves the watch.
+    """
+
+    send: Callable[[Any, Callable[[Any], None]], None]
+    noted: Callable[[], None] | None = None
+    answered: bool = False
+    outcome: Any = None
+    waiting: Deferred[Any] = field(factory=Deferred)
+
+    def refuse(self, error: MetastoreError) -> None:
+        """It will not be sent; who asked hears of it when it is its turn."""
+        self.answered, self.outcome = True, error
+
+
+@implementer(IMetadataStore)
+@define(eq=False)
+class ZooKeeperStore(BaseStore):
+    """
+    A client of ZooKeeper; it reconnects by itself until it is closed.
+
+    :ivar session_timeout: in seconds; ZooKeeper may have another one.
+    :ivar complain_seconds: how often the log is told that ZooKeeper is still out of reach.
+    """
+
+    connect: ConnectString
+    reactor: Any
+    session_timeout: float = 18.0
+    complain_seconds: float = 18.0
+    in_flight: int = IN_FLIGHT
+    _link: Any = field(default=None, init=False)
+    _linked: bool = field(default=False, init=False)
+    _opening: Deferred[None] | None = field(default=None, init=False)
+    _closing: list[Deferred[None]] | None = field(default=None, init=False)
+    _waiting: deque[_Request] = field(factory=deque, init=False)
+    _out: deque[_Request] = field(factory=deque, init=False)
+    _timer: IDelayedCall | None = field(default=None, init=False)
+
+    @property
+    def path(self) -> str:
+        """What an operator knows it by."""
+        return f"ZooKeeper at {self.connect}"
+
+    @property
+    def credentials(self) -> tuple[int, bytes] | None:
+        """The session's id and password, while it is connected: who has them can take it over."""
+        return self._link.credentials if self._link is not None else None
+
+    def open(self) -> Deferred[None]:
+        """
+        Connect, and make the chroot if it is missing. Waits for as long as no server is reached, and says so.
+
+        :raise ConfigError: the client library is not installed.
+        """
+        require_kazoo()
+        self._opening = Deferred()
+        self._log.info("connecting to {store}", store=self.path)
+        self._begin()
+        return self._opening
+
+    def close(self) -> Deferred[None]:
+        """End the session, or just let it expire if ZooKeeper does not answer."""
+        if self._closing is None:
+            self._closing = []
+            self._stop_timer()
+            if self._link is None:
+                self._closed()
+            else:
+                self._end_session(self._link)
+        if self.state is SessionState.CLOSED:
+            return succeed(None)
+        waiting: Deferred[None] = Deferred()
+        self._closing.append(waiting)
+        return waiting
+
+    def _end_session(self, link: Any) -> None:
+        if self._linked:
+            self._send(len(self._waiting))  # What was asked for before is served.
+        patience = self.reactor.callLater(CLOSE_SECONDS, self._closed)
+
+        def stopped() -> None:
+            if patience.active():
+                patience.cancel()
+                self._closed()
+
+        def stop() -> None:
+            try:
+                link.stop()
+            except Exception as e:
+                self._log.debug("the session did not end: {error}", error=e)
+            if self.state is not SessionState.CLOSED:
+                self.reactor.callFromThread(stopped)
+
+        # It waits for kazoo's thread, which may wait for the network; the process must not wait for either.
+        Thread(target=stop, name="zookeeper-stop", daemon=True).start()
+
+    def _closed(self) -> None:
+        self._move(SessionState.CLOSED)
+        for request in self._take_all():
+            self._deliver(request.waiting.errback, Failure(SessionLost("the session is closed")))
+        for waiting in self._closing or ():
+            self._deliver(waiting.callback, None)
+
+    # IMetadataStore.
+
+    def get(self, path: str, watch: Watcher | None = None) -> Deferred[tuple[bytes, Stat]]:
+        """Data and stat of a node."""
+        return self._read(path, "get", watch, self._watches.on_data)
+
+    def exists(self, path: str, watch: Watcher | None = None) -> Deferred[Stat | None]:
+        """Stat of a node, or None."""
+        return self._read(path, "exists", watch, self._watches.on_data)
+
+    def children(self, path: str, watch: Watcher | None = None) -> Deferred[list[str]]:
+        """Names of a node's children, sorted."""
+        return self._read(path, "children", watch, self._watches.on_children)
+
+    def sync(self) -> Deferred[None]:
+        """Fires once later reads show all that was written anywhere before."""
+        return self._request(_Request(lambda link, answer: link.sync(ROOT, answer)))
+
+    def _read(
+        self, path: str, method: str, watch: Watcher | None, leave: Callable[[str, Watcher], None]
+    ) -> Deferred[Any]:
+        request = _Request(lambda link, answer: getattr(link, method)(path, watch is not None, answer))
+        if watch is not None:
+            request.noted = lambda: leave(path, watch)
+        try:
+            check_path(path)
+        except BadPath as error:
+            request.refuse(error)
+        return self._request(request)
+
+    def _commit(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
+        request = _Request(lambda link, answer: link.multi(ops, answer))
+        size = 0
+        for index, op in enumerate(ops):
+            size += len(op.path) + (len(op.data) if isinstance(op, Create | Set) else 0)
+            try:
+                check_path(op.path)
+                if op.path == ROOT and isinstance(op, Delete):
+                    raise BadPath(ROOT, "the root cannot be deleted")
+            except BadPath as error:
+                request.refuse(MultiFailed(index, op, error))
+                break
+        if size > MAX_BYTES:
+            # ZooKeeper would not answer but hang up, again and again.
+            request.refuse(StoreUnusable(f"{size} bytes are more than ZooKeeper takes at once ({MAX_BYTES})"))
+        return self._request(request)
+
+    # Requests, in order.
+
+    def _request(self, request: _Request) -> Deferred[Any]:
+        if self._closing is not None:
+            return fail(SessionLost("the session is closed"))
+        if self.state is not SessionState.CONNECTED:
+            return fail(ConnectionLost("ZooKeeper is out of reach"))
+        self._put(request)
+        return request.waiting
+
+    def _put(self, request: _Request) -> None:
+        self._waiting.append(request)
+        self._send(self.in_flight - len(self._out))
+
+    def _send(self, most: int) -> None:
+        while self._waiting and most > 0:
+            most -= 1
+            request = self._waiting.popleft()
+            self._out.append(request)
+            if not request.answered:
+                request.send(self._link, lambda outcome, request=request: self._answered(request, outcome))  # type: ignore[misc]
+        self._settle()
+
+    def _answered(self, request: _Request, outcome: Any) -> None:
+        if request.answered:
+            return  # It failed when the connection went.
+        if isinstance(outcome, ConnectionLost | SessionLost):
+            # The state changes before anybody hears of the failure: nothing new is sent into the void.
+            self._cut()
+            return
+        request.answered, request.outcome = True, outcome
+        if request.noted is not None and not isinstance(outcome, MetastoreError):
+            request.noted()
+        self._settle()
+        if self._linked:
+            self._send(self.in_flight - len(self._out))
+
+    def _settle(self) -> None:
+        """Deliver what has its turn."""
+        while self._out and self._out[0].answered:
+            request = self._out.popleft()
+            if isinstance(request.outcome, MetastoreError):
+                self._deliver(request.waiting.errback, Failure(request.outcome))
+            else:
+                self._deliver(request.waiting.callback, request.outcome)
+
+    def _take_all(self) -> list[_Request]:
+        taken = [*self._out, *self._waiting]
+        self._out.clear()
+        self._waiting.clear()
+        for request in taken:
+            request.answered = True
+        return taken
+
+    # The connection. What an older link says is not heard.
+
+    async def _make_chroot(self, link: Any) -> None:
+        """Parents first; another broker may do so, too."""
+        names = self.connect.chroot.split("/")
+        for depth in range(2, len(names) + 1):
+            ops = [Create("/".join(names[:depth]))]
+            request = _Request(lambda link, answer, ops=ops: link.multi(ops, answer))  # type: ignore[misc]
+            self._put(request)
+            try:
+                await request.waiting
+            except MultiFailed as failed:
+                if not isinstance(failed.error, NodeExists):
+                    raise
+        link.enter_chroot(self.connect.chroot)
+
+    def _begin(self) -> None:
+        from logbus.metastore.kazoo_session import KazooSession
+
+        self._link = KazooSession(self.connect.hosts, self.session_timeout, self.reactor.callFromThread, self)
+        self._complain_in(FIRST_WARNING_SECONDS)
+        self._link.start()
+
+    def linked(self, link: Any, session_id: int) -> None:
+        """Connected; a new session if the id is new."""
+        if link is not self._link or self._closing is not None:
+            return
+        self._stop_timer()
+        self._linked = True
+        if link.below == self.connect.chroot:
+            self._enter(session_id)
+            return
+
+        def failed(failure: Failure) -> None:
+            lost = failure.check(ConnectionLost, SessionLost) is not None
+            if not lost and self._opening is not None:
+                opening, self._opening = self._opening, None
+                opening.errback(failure)
+            elif not lost and self._closing is None:
+                self._log.error("{store} does not let us in: {reason}", store=self.path, reason=failure.value)
+                self._timer = self.reactor.callLater(self.complain_seconds, self.linked, link, session_id)
+
+        Deferred.fromCoroutine(self._make_chroot(link)).addCallbacks(lambda _: self._enter(session_id), failed)
+
+    def _enter(self, session_id: int) -> None:
+        if not self._linked:
+            return
+        if session_id != self.session_id:
+            if self.generation and self.state is SessionState.SUSPENDED:
+                self._move(SessionState.LOST)
+            self.session_id = session_id
+            self.generation += 1
+        self._log.info("connected to {store}, session {session:#x}", store=self.path, session=session_id)
+        self._move(SessionState.CONNECTED)
+        opening, self._opening = self._opening, None
+        if opening is not None and not opening.called:
+            self._deliver(opening.callback, None)
+
+    def cut(self, link: object) -> None:
+        """The connection is gone; nobody knows what became of requests under way."""
+        if link is self._link:
+            self._cut()
+
+    def _cut(self) -> None:
+        if not self._linked:
+            return
+        self._linked = False
+        failed = self._take_all()
+        if self._closing is None:
+            self._log.warn("the connection to {store} was lost; trying again", store=self.path)
+            self._complain_in(self.complain_seconds)
+            if self.state is SessionState.CONNECTED:
+                self._move(SessionState.SUSPENDED)
+        for request in failed:
+            self._deliver(
+                request.waiting.errback,
+                Failure(ConnectionLost("the connection to ZooKeeper was lost while a request was out")),
+            )
+
+    def expired(self, link: object) -> None:
+        """ZooKeeper has ended the session; kazoo begins another."""
+        if link is self._link:
+            self._cut()
+            if self._closing is None and self.state is SessionState.SUSPENDED and self.generation:
+                self._log.warn("the session with {store} expired", store=self.path)
+                self._move(SessionState.LOST)
+
+    def ended(self, link: Any) -> None:
+        """The link's thread died of something unheard of: begin again, with another session."""
+        if link is self._link and self._closing is None:
+            self._log.error("the client for {store} failed: {reason}", store=self.path, reason=link.complaint)
+            self.expired(link)
+            self._link = None
+            self._stop_timer()
+            self._timer = self.reactor.callLater(RETRY_SECONDS, self._begin)
+
+    def heard(self, link: object, event: WatchedEvent) -> None:
+        """A watch fired."""
+        if link is self._link:
+            for watcher, one in self._watches.take([event]):
+                self._deliver(self._watches.tell, watcher, one)
+
+    # What the log is told while nobody answers.
+
+    def _complain_in(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.reactor.callLater(seconds, self._complain)
+
+    def _complain(self) -> None:
+        self._timer = None
+        self._log.warn(
+            "waiting for {store}, which does not answer{reason}",
+            store=self.path,
+            reason=f" ({self._link.complaint})" if self._link.complaint else "",
+        )
+        self._complain_in(self.complain_seconds)
+
+    def _stop_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None and timer.active():
+            timer.cancel()

@@ -1,0 +1,312 @@
+"""
+Limits the memory of requests over all connections of a broker (``queued.max.request.bytes``; Kafka: MemoryPool).
+
+Memory is reserved as the bytes of a frame arrive, so an announced length costs nothing. A connection may hold as much
+as is still free after it: the dynamic thresholds of shared-memory switches (Choudhury and Hahne, 1998). An address may
+hold three times as much, and its connections share that in the same way. All shares shrink as memory fills up, so a
+small frame always finds room beside large ones, however many there are, also from the same address.
+
+Connections above their share wait; those whose frames lack the least are served first. Some of them get the missing
+bytes beyond the total, so that incomplete frames cannot block each other. While a connection waits, connections whose
+frames make hardly any progress are closed.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from itertools import count
+from typing import Protocol
+
+from attrs import define, field
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from logbus.net.metrics import NetMetrics
+
+HOST_SHARE = 3
+"""An address may hold this many times the free bytes: at most three quarters of all memory."""
+
+SLOWEST = 16 * 1024
+"""Bytes a second that a frame must receive while others wait for memory."""
+
+SLOWEST_BEYOND = 64 * 1024
+"""The same for a frame with memory beyond the total."""
+
+PATIENCE = 3
+"""Seconds for which a frame may be slower than that."""
+
+BEYOND_SHARE = 16
+"""
+Frames that lack little may together exceed the total by a sixteenth (16 MB by default). In addition one frame may lack
+any number of bytes. %# Waiting connections looked at for one that fits, if the first in line are above the share of
+their address. %%# Waiting connections examined for one that fits, if the first in line are above the share of their
+address.
+"""
+
+# Waiting connections looked at for one that fits, if the first in line are above the share of their address.
+_LOOKED_AT = 64
+
+
+class MemoryHolder(Protocol):
+    """A connection, as the budget sees it."""
+
+    @property
+    def host(self) -> str:
+        """The peer's address; empty without one (UNIX sockets): no share by address then."""
+
+    def memory_granted(self, size: int) -> None:
+        """Called when ``size`` bytes that the connection waited for are reserved."""
+
+    def give_back_memory(self) -> None:
+        """Release unneeded memory."""
+
+    def progress(self) -> tuple[int, int] | None:
+        """Frames received, and bytes of the unfinished one; None if the peer is not expected to send."""
+
+    def evict(self, why: str) -> None:
+        """Close the connection, and forget the reservation."""
+
+
+@define(eq=False, order=False)
+class _Waiter:
+    """A connection that waits for ``size`` more bytes, of ``missing`` that its frame lacks."""
+
+    holder: MemoryHolder
+    size: int
+    missing: int
+
+
+@define(eq=False)
+class _Beyond:
+    """The bytes that a frame may take beyond its connection's share, and those it has taken."""
+
+    promised: int
+    used: int = 0
+
+
+@define(eq=False)
+class RequestBudget:
+    """
+    Limits the bytes of all frames being received.
+
+    The total is exceeded at most by a sixteenth and one frame, and by bytes that transports with memory of their own
+    had received already.
+
+    :ivar total: bytes (``queued.max.request.bytes``).
+    :ivar clock: measures the progress of frames while a connection waits; without it no connection is closed.
+    """
+
+    total: int
+    metrics: NetMetrics = field(factory=NetMetrics)
+    clock: IReactorTime | None = None
+    _used: int = field(default=0, init=False)
+    _held: dict[MemoryHolder, int] = field(factory=dict, init=False)
+    _by_host: Counter[str] = field(factory=Counter, init=False)
+    # Ordered by the bytes that the frame lacks, then by arrival.
+    _line: list[tuple[int, int, _Waiter]] = field(factory=list, init=False)
+    _entries: dict[MemoryHolder, tuple[int, int, _Waiter]] = field(factory=dict, init=False)
+    _numbers: count[int] = field(factory=count, init=False)
+    # Connections that may exceed their share.
+    _beyond: dict[MemoryHolder, _Beyond] = field(factory=dict, init=False)
+    _used_beyond: int = field(default=0, init=False)
+    _promised: int = field(default=0, init=False)
+    _largest: MemoryHolder | None = field(default=None, init=False)
+    _granting: bool = field(default=False, init=False)
+    _timer: IDelayedCall | None = field(default=None, init=False)
+    _seen: dict[MemoryHolder, tuple[tuple[int, int], int]] = field(factory=dict, init=False)
+
+    @property
+    def used(self) -> int:
+        """Bytes reserved."""
+        return self._used
+
+    @property
+    def short(self) -> bool:
+        """Whether a connection waits; then others keep no unneeded memory."""
+        return bool(self._line)
+
+    def reserve(self, holder: MemoryHolder, size: int, missing: int) -> None:
+        """
+        Reserve ``size`` more bytes; calls ``holder.memory_granted``, at once if they are free.
+
+        :param size: 0: wait until the memory already held is within the connection's share.
+        :param missing: bytes of memory that the frame lacks to be complete, ``size`` included.
+        """
+        if self._fits(holder, size):
+            self._put(holder, size)
+        elif holder in self._beyond:
+            self._put_beyond(holder, size)
+        else:
+            self._wait(_Waiter(holder, size, max(size, missing)))
+            return
+        holder.memory_granted(size)
+
+    def _wait(self, waiter: _Waiter) -> None:
+        was_short = self.short
+        entry = (waiter.missing, next(self._numbers), waiter)
+        insort(self._line, entry)
+        self._entries[waiter.holder] = entry
+        if not was_short:
+            self._look_later()
+            # Memory that connections keep for their next frame may be enough. From now on none keeps any.
+            for other in list(self._held):
+                other.give_back_memory()
+        self._grant()
+
+    def try_reserve(self, holder: MemoryHolder, size: int) -> bool:
+        """Reserve ``size`` more bytes if they are free; do not wait."""
+        if self.short or not self._fits(holder, size):
+            return False
+        self._put(holder, size)
+        return True
+
+    def charge(self, holder: MemoryHolder, size: int) -> None:
+        """Count ``size`` bytes that a transport with memory of its own has received already."""
+        self._put(holder, size)
+
+    def release(self, holder: MemoryHolder, size: int | None = None) -> None:
+        """
+        Release ``size`` bytes that ``holder`` reserved, or all, and serve waiting connections.
+
+        :param size: 0: only end the privilege to exceed its share, which lasts for one frame.
+        """
+        held = self._held.get(holder, 0)
+        size = held if size is None else min(size, held)
+        if not size and holder not in self._beyond:
+            return
+        self._end_privilege(holder)
+        if size == held:
+            self._held.pop(holder, None)
+        else:
+            self._held[holder] = held - size
+        self._count(holder, -size)
+        self._grant()
+
+    def forget(self, holder: MemoryHolder) -> None:
+        """Forget a closed connection: release its memory, and take it out of the queue."""
+        self._leave_line(holder)
+        self._end_privilege(holder)
+        self.release(holder)
+        self._grant()
+
+    def _fits(self, holder: MemoryHolder, size: int) -> bool:
+        share = self._held.get(holder, 0) + size
+        free = self.total - (self._used - self._used_beyond) - size
+        if share > free:
+            return False
+        host = holder.host
+        if not host:
+            return True
+        return share <= HOST_SHARE * free - (self._by_host[host] + size)
+
+    def _put(self, holder: MemoryHolder, size: int) -> None:
+        if size:
+            self._held[holder] = self._held.get(holder, 0) + size
+            self._count(holder, size)
+
+    def _put_beyond(self, holder: MemoryHolder, size: int) -> None:
+        self._beyond[holder].used += size
+        self._used_beyond += size
+        self._put(holder, size)
+        self._count_for_host(holder, -size)
+
+    def _begin_privilege(self, waiter: _Waiter) -> bool:
+        """Let a frame exceed the total by the bytes that it lacks, if there is room for that."""
+        if self._promised + waiter.missing <= self.total // BEYOND_SHARE:
+            self._promised += waiter.missing
+            self._beyond[waiter.holder] = _Beyond(waiter.missing)
+        elif self._largest is None:
+            self._largest = waiter.holder
+            self._beyond[waiter.holder] = _Beyond(0)
+        else:
+            return False
+        return True
+
+    def _end_privilege(self, holder: MemoryHolder) -> None:
+        beyond = self._beyond.pop(holder, None)
+        if beyond is not None:
+            self._used_beyond -= beyond.used
+            self._promised -= beyond.promised
+            if holder is self._largest:
+                self._largest = None
+            self._count_for_host(holder, beyond.used)
+
+    def _count(self, holder: MemoryHolder, size: int) -> None:
+        self._used += size
+        self.metrics.request_memory = self._used
+        self._count_for_host(holder, size)
+
+    def _count_for_host(self, holder: MemoryHolder, size: int) -> None:
+        host = holder.host
+        if host and size:
+            self._by_host[host] += size
+            if not self._by_host[host]:
+                del self._by_host[host]
+
+    def _leave_line(self, holder: MemoryHolder) -> None:
+        entry = self._entries.pop(holder, None)
+        if entry is not None:
+            self._line.remove(entry)
+
+    def _grant(self) -> None:
+        # A grant may make its holder release memory, which calls this again; the outer loop handles that.
+        if self._granting:
+            return
+        self._granting = True
+        try:
+            while self._line:
+                waiter = self._next()
+                if waiter is not None:
+                    self._put(waiter.holder, waiter.size)
+                elif self._begin_privilege(waiter := self._line[0][2]):
+                    self._put_beyond(waiter.holder, waiter.size)
+                else:
+                    return
+                self._leave_line(waiter.holder)
+                waiter.holder.memory_granted(waiter.size)
+        finally:
+            self._granting = False
+        self._look_no_more()
+
+    def _next(self) -> _Waiter | None:
+        """The first waiting connection whose share allows its request."""
+        waiters = (waiter for _, _, waiter in self._line[:_LOOKED_AT])
+        return next((waiter for waiter in waiters if self._fits(waiter.holder, waiter.size)), None)
+
+    # Closing slow connections while others wait.
+
+    def _look_later(self) -> None:
+        if self.clock is not None and self._timer is None:
+            self._timer = self.clock.callLater(1.0, self._look)
+
+    def _look_no_more(self) -> None:
+        self._seen.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        seen, slow = self._seen, []
+        self._seen = {}
+        for holder in self._held:
+            if holder in self._entries:
+                continue
+            progress = holder.progress()
+            if progress is None:
+                continue
+            (frames, size), seconds = seen.get(holder, ((-1, 0), 0))
+            least = SLOWEST_BEYOND if holder in self._beyond else SLOWEST
+            seconds = seconds + 1 if progress[0] == frames and progress[1] < size + least else 0
+            if seconds < PATIENCE:
+                self._seen[holder] = (progress, seconds)
+            else:
+                slow.append(holder)
+        for holder in slow:
+            holder.evict(
+                "memory for requests is short (queued.max.request.bytes), and its frame brought too few bytes for "
+                f"{PATIENCE} s"
+            )
+            self.forget(holder)
+        if self._line:
+            self._look_later()

@@ -1,0 +1,57 @@
+"""
+Reusable buffers for large responses and column values.
+
+New memory costs more than reading into it: the kernel clears, maps and unmaps each page. A buffer is reused once no
+``memoryview`` of it is left. A ``bytearray`` can tell: it cannot be resized while there is one.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from attrs import define, field
+
+MAX_BUFFERS = 4
+"""As many as one reader uses at a time: one is read into, two wait, one is decoded."""
+MAX_KEPT_BYTES = 32 << 20
+"""Bytes of the largest buffer that is kept: only a response with one huge batch is larger."""
+_STEP = 1 << 16
+
+
+@define(eq=False)
+class ReceiveBuffers:
+    """
+    The buffers of a process, shared by its threads.
+
+    :ivar values: buffers that :class:`logbus.records.batch_columns.Columns` reuses by itself.
+    """
+
+    values: list[bytearray] = field(factory=list, init=False)
+    _pieces: list[bytearray] = field(factory=list, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def take(self, size: int) -> memoryview:
+        """A buffer of ``size`` bytes, not cleared; it is the caller's until all views of it are gone."""
+        if size > MAX_KEPT_BYTES:
+            return memoryview(bytearray(size))
+        with self._lock:
+            free = [piece for piece in self._pieces if _is_free(piece)]
+            for piece in free:
+                if len(piece) >= size:
+                    return memoryview(piece)[:size]
+            if free:
+                # Replace one that is too small.
+                self._pieces.remove(free[0])
+            piece = bytearray(-(-size // _STEP) * _STEP)
+            if len(self._pieces) < MAX_BUFFERS:
+                self._pieces.append(piece)
+            return memoryview(piece)[:size]
+
+
+def _is_free(piece: bytearray) -> bool:
+    try:
+        piece.append(0)
+    except BufferError:
+        return False
+    piece.pop()
+    return True

@@ -1,0 +1,183 @@
+"""Writes one batch of a load: reads ranges of offsets and stages them as Parquet files, uncommitted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, frozen
+
+from logbus.model import TopicPartition
+from logbus.pipeline.errors import LakeError
+from logbus.pipeline.lake import schema_evolution
+from logbus.pipeline.lake.offset_set import Range
+from logbus.pipeline.lake.parquet import staged_rows, write_parquet
+from logbus.pipeline.lake.table import QUARANTINE, Table
+from logbus.pipeline.payloads.payload import Payload, check_taken, raw_columns
+from logbus.pipeline.source.offsets_json import offsets_to_json
+from logbus.pipeline.source.schema import source_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONED_BY = ("date", "hour")
+"""The partition columns of the table's directories, from the event's time in UTC."""
+
+_FIRST_TIME, _LAST_TIME = "0001-01-01 00:00:00Z", "9999-12-31 23:59:59.999999Z"
+"""The bounds within which all readers recognize a date; times beyond are set to the nearest bound."""
+
+_ATTEMPTS = 3
+
+_RAW = "timestampType"
+"""A column that only raw rows have: no event may have a field of this name."""
+
+
+@frozen
+class LoadedBatch:
+    """
+    The result of a batch.
+
+    :ivar records: rows;  ``quarantined``: those whose value could not be read;  ``late``: those that were late.
+    :ivar schema: of the table with these rows.
+    """
+
+    records: int
+    quarantined: int
+    late: int
+    schema: Any
+
+
+@define
+class BatchLoader:
+    """
+    Writes the batches of a load.
+
+    :param spark: a session with the settings of :func:`.writing.settings`.
+    :param source: options of ``format("logbus")``.
+    :param late_after: seconds: an event is late if it is older than its record by more.
+    """
+
+    spark: SparkSession
+    table: Table
+    source: Mapping[str, str]
+    headers: bool
+    payload: Payload
+    late_after: float
+
+    def check(self) -> None:
+        """
+        Check that rows can be written to the table.
+
+        :raise OptionError: the payload's schema is invalid.
+        :raise LakeError: it does not fit the table's.
+        """
+        self.payload.check()
+        parsed = self.payload.parsed(self.spark.createDataFrame([], source_schema(self.headers)))
+        check_taken(parsed.select(*self.payload.columns(parsed)).columns, PARTITIONED_BY, "a directory")
+        good = self._good(parsed)
+        self._check_kind(good.columns)
+        self._schema(good)
+
+    def write(self, ranges: Mapping[TopicPartition, Range]) -> LoadedBatch:
+        """
+        Write a batch to the table's staging directory.
+
+        :raise LakeError: the number of rows in the files is wrong; or the rows' schema does not fit.
+        """
+        for _ in range(_ATTEMPTS):
+            self.table.files.delete(self.table.staging)
+            parsed = self.payload.parsed(self._rows(ranges))
+            written = self._write_good(parsed)
+            if not written.quarantined:
+                return written
+            odd = parsed.where(f"{self.payload.reason} is not null")
+            url = f"{self.table.staging_url}/{QUARANTINE}"
+            write_parquet(_dated(odd, "timestamp", raw_columns(odd)), url, PARTITIONED_BY)
+            if staged_rows(self.spark, self.table, QUARANTINE) == written.quarantined:
+                return written
+            # The batch is read twice; a schema may have been registered between the first time and the second.
+        raise LakeError(
+            f"{self.table.files.url}: which records can be read changed while they were written, {_ATTEMPTS} times; "
+            "nothing was committed"
+        )
+
+    def _write_good(self, parsed: DataFrame) -> LoadedBatch:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        seen = Observation()
+        reason = f.col(self.payload.reason)
+        is_late = f.col(self.payload.time) < f.col("timestamp") - f.make_dt_interval(secs=f.lit(self.late_after))
+        good = self._good(
+            parsed.observe(
+                seen,
+                f.count(f.lit(1)).alias("records"),
+                f.count(reason).alias("odd"),
+                f.count(f.when(reason.isNull() & is_late, 1)).alias("late"),
+            )
+        )
+        schema = self._schema(good)
+        write_parquet(good, self.table.staging_url, PARTITIONED_BY)
+        counts = seen.get
+        expected = counts["records"] - counts["odd"]
+        if (found := staged_rows(self.spark, self.table)) != expected:
+            raise LakeError(
+                f"{self.table.staging_url}: {expected} rows were written, and its files have {found}; nothing was "
+                "committed. Is it a place that Spark's driver and all of its workers share?"
+            )
+        return LoadedBatch(counts["records"], counts["odd"], counts["late"], schema)
+
+    def _good(self, parsed: DataFrame) -> DataFrame:
+        good = parsed.where(f"{self.payload.reason} is null")
+        return _dated(good, self.payload.time, self.payload.columns(good))
+
+    def _schema(self, rows: DataFrame) -> Any:
+        return schema_evolution.merged_schema(
+            self.table.files.url, self.table.state.schema, json.loads(rows.schema.json())
+        )
+
+    def _check_kind(self, names: list[str]) -> None:
+        """Check raw against parsed rows: without this check, a wrong payload option would just add columns."""
+        url, schema = self.table.files.url, self.table.state.schema
+        if schema is None:
+            return
+        was_raw, is_raw = (_RAW in each for each in ([field["name"] for field in schema["fields"]], names))
+        if was_raw != is_raw:
+            kinds = ["columns of their own (payload json or avro)", "one column of bytes (payload raw)"]
+            raise LakeError(
+                f"{url}: its rows have the values in {kinds[was_raw]}, and the new ones would have them in "
+                f"{kinds[is_raw]}; load these into a table of their own, or with the payload that it was loaded with"
+            )
+
+    def _rows(self, ranges: Mapping[TopicPartition, Range]) -> DataFrame:
+        """Read exactly these ranges."""
+        replaced = ("subscribe", "subscribepattern", "assign", "failondataloss")
+        given = {
+            name: value
+            for name, value in self.source.items()
+            if name.lower() not in replaced and not name.lower().startswith(("starting", "ending"))
+        }
+        assigned: dict[str, list[int]] = {}
+        for topic, partition in ranges:
+            assigned.setdefault(topic, []).append(partition)
+        return (
+            self.spark.read.format("logbus")
+            .options(**given)
+            .option("assign", json.dumps(assigned))
+            .option(
+                "startingOffsets", json.dumps(offsets_to_json({each: start for each, (start, _) in ranges.items()}))
+            )
+            .option("endingOffsets", json.dumps(offsets_to_json({each: end for each, (_, end) in ranges.items()})))
+            .option("failOnDataLoss", "true")  # Else the commit would name offsets that were not loaded.
+            .load()
+        )
+
+
+def _dated(rows: DataFrame, time_column: str, columns: list[Any]) -> DataFrame:
+    """Add the partition columns."""
+    from pyspark.sql import functions as f
+
+    first, last = (f.lit(each).cast("timestamp") for each in (_FIRST_TIME, _LAST_TIME))
+    at = f.greatest(first, f.least(f.col(time_column), last))
+    return rows.select(*columns, f.date_format(at, "yyyy-MM-dd").alias("date"), f.date_format(at, "HH").alias("hour"))

@@ -1,0 +1,186 @@
+"""A topic as a streaming DataFrame of events, with an event time and a watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.jobs.durations import duration_micros, spark_duration
+from logbus.pipeline.payloads.payload import Payload, RawPayload, quoted_name
+from logbus.pipeline.source.offset_reader import OffsetReader
+from logbus.pipeline.source.offsets_json import PartitionOffsets
+from logbus.pipeline.source.options import read_source_options as read_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from logbus.pipeline.jobs.late_watermark import LateWatermark
+
+EVENT_TIME = "event_time"
+LATE_WATERMARK = "_late_watermark"
+"""A column of the rows read: see :mod:`.late_watermark`."""
+
+_TOPICS = ("subscribe", "subscribepattern", "assign")
+
+
+def _itself(time: Column) -> Column:
+    return time
+
+
+@frozen(kw_only=True)
+class EventStream:
+    """
+    A stream of events.
+
+    :ivar source: options of ``format("logbus")``; by default a new query starts at ``earliest`` and reads committed
+        records only.
+    :ivar payload: how values are parsed; values that cannot be read are counted and left out.
+    :ivar watermark: how late events may be, such as ``10 minutes``.
+    :raise OptionError: an option is wrong.
+    """
+
+    source: Mapping[str, str]
+    payload: Payload = field(factory=RawPayload)
+    watermark: str = "10 minutes"
+
+    def __attrs_post_init__(self) -> None:
+        given = {name.lower() for name in self.source}
+        defaults = {"kafka.isolation.level": "read_committed"}
+        if not any(name.startswith("starting") for name in given):
+            defaults["startingOffsets"] = "earliest"
+        missing = {name: value for name, value in defaults.items() if name.lower() not in given}
+        object.__setattr__(self, "source", {**missing, **self.source})
+        read_options(self.source, streaming=True)
+        duration_micros("the watermark", self.watermark, least=0)
+        time_column(self.payload, self.payload.own_columns)
+
+    @property
+    def topics(self) -> str:
+        """The topics, as the options name them."""
+        return topics_of(self.source)
+
+    @property
+    def time(self) -> str:
+        """Where the events' time comes from, for messages."""
+        field_of_event = getattr(self.payload, "event_time", "")
+        return f"in {field_of_event!r}" if field_of_event else "the record's"
+
+    @property
+    def delay(self) -> int:
+        """The watermark in microseconds."""
+        return duration_micros("the watermark", self.watermark, least=0)
+
+    @property
+    def batch_offsets(self) -> int | None:
+        """The most offsets of a batch; None: no limit."""
+        return read_options(self.source, streaming=True).max_offsets_per_trigger
+
+    def offsets(self, begun: PartitionOffsets | None) -> tuple[PartitionOffsets, PartitionOffsets]:
+        """
+        The start and end offsets of what is to be read now.
+
+        :param begun: the offsets in the checkpoint; None: the query is new.
+        :raise LogbusError: the topics do not exist, or no broker can be reached.
+        """
+        options = read_options(self.source, streaming=True)
+        lookup = OffsetReader(options)
+        partitions = lookup.partitions(lookup.topics(() if begun is None else {each.topic for each in begun}))
+        starts = lookup.resolve(options.starting, partitions, ending=False) if begun is None else begun
+        return starts, lookup.last(partitions, may_go=True)
+
+    def events(
+        self,
+        spark: SparkSession,
+        metrics: str = "rows",
+        late: LateWatermark | None = None,
+        needed_until: Callable[[Column], Column] = _itself,
+    ) -> DataFrame:
+        """
+        The events: the columns of the payload, and ``event_time``.
+
+        :param metrics: the name of the observed metrics in the query's progress: ``read``, ``unreadable``, ``late``,
+            and ``behind``, the most microseconds by which an event was late.
+        :param late: has the watermark by which events are late; None: late events are not counted.
+        :param needed_until: maps an event's time to the first watermark at which it is late, which is the end of its
+            window; both in microseconds.
+        :raise OptionError: the payload's schema is wrong.
+        """
+        from pyspark.sql import functions as f
+
+        self.payload.check()
+        parsed = self.payload.parsed(self._read(spark, late))
+        reason = f.col(self.payload.reason)
+        behind = f.lit(None).cast("long")
+        if late is not None:
+            over = f.col(LATE_WATERMARK) - needed_until(f.unix_micros(f.col(self.payload.time)))
+            behind = f.when(reason.isNull() & (over >= 0), over)
+        counted = parsed.observe(
+            metrics,
+            f.count(f.lit(1)).alias("read"),
+            f.count(reason).alias("unreadable"),
+            f.count(behind).alias("late"),
+            f.coalesce(f.max(behind), f.lit(0)).alias("behind"),
+        )
+        events = with_time(self.payload, counted.where(reason.isNull()).drop(LATE_WATERMARK))
+        return events.withWatermark(EVENT_TIME, spark_duration(self.delay))
+
+    def _read(self, spark: SparkSession, late: LateWatermark | None) -> DataFrame:
+        if late is None:
+            return spark.readStream.format("logbus").options(**self.source).load()
+        from logbus.pipeline.jobs.late_watermark import FORMAT, OPTION, LateWatermarkSource
+
+        spark.dataSource.register(LateWatermarkSource)
+        return spark.readStream.format(FORMAT).options(**self.source).option(OPTION, str(late.path)).load()
+
+
+def topics_of(source: Mapping[str, str]) -> str:
+    """The topics that options of ``format("logbus")`` name."""
+    return ", ".join(value for name, value in source.items() if name.lower() in _TOPICS)
+
+
+def time_column(payload: Payload, names: Iterable[str]) -> str:
+    """
+    The name of the payload's column ``event_time``, in its own case, if that is the event's time; "": there is none.
+
+    :raise OptionError: another column has this name.
+    """
+    taken = next((name for name in names if name.lower() == EVENT_TIME), "")
+    if taken and getattr(payload, "event_time", "") != taken:
+        raise OptionError(
+            f"the column {taken!r} is the event's time: say that it is (--event-time {taken}; of joins --left-time, "
+            "--right-time), or put the event into a column of its own, such as --into event"
+        )
+    return taken
+
+
+def with_time(payload: Payload, readable: DataFrame) -> DataFrame:
+    """
+    The columns of a payload, and ``event_time``.
+
+    :param readable: the parsed rows without unreadable ones.
+    :raise OptionError: another column of the payload has this name.
+    """
+    from pyspark.sql import functions as f
+
+    columns: list[Any] = payload.columns(readable)
+    events = readable.select(*columns)
+    if taken := time_column(payload, events.columns):
+        columns = [f.col(f"_all.{quoted_name(name)}").alias(name) for name in events.columns if name != taken]
+        readable = readable.withColumn("_all", f.struct(*payload.columns(readable)))
+    return readable.select(*columns, f.col(payload.time).alias(EVENT_TIME))
+
+
+def expression(events: DataFrame, text: str, name: str) -> Column:
+    """
+    A column of an expression, which may be the event's time. A copy of that would have a watermark of its own in
+    Spark, which rejects queries with two.
+    """
+    from pyspark.sql import functions as f
+
+    column = f.expr(text)
+    if "spark.watermarkDelayMs" in events.select(column.alias(name)).schema[0].metadata:
+        column = f.timestamp_micros(f.unix_micros(column))
+    return column.alias(name)

@@ -1,0 +1,1 @@
+"""What record values become in a table: bytes, JSON or Avro."""

@@ -1,0 +1,230 @@
+"""
+Decodes Avro values in Confluent's wire format: a byte 0, the id of the writer's schema, the event.
+
+Each event is read with its writer's schema from the registry, and resolved to the schema of the table's columns (Avro
+specification, "Schema Resolution"): fields that only the writer has are left out, those that only the columns have get
+their defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # Spark reads a function's types from the module's names.
+from attrs import define, field, frozen
+
+from logbus.client.schema.schema_frame import unframe
+from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.payloads.avro_types import known_logical_types, spark_schema, type_conflict
+from logbus.pipeline.payloads.payload import EVENT, REASON, TIME, check_names, event_columns, quoted_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LONGEST_REASON = 300
+_MISSING_FOR = 30.0
+"""Seconds until a schema that the registry did not have is requested again."""
+
+_MOST_MISSING = 1000
+
+
+@frozen(kw_only=True)
+class AvroPayload:
+    """
+    The payload of Avro values.
+
+    :ivar registry: has the writers' schemas.
+    :ivar schema: of the columns, as text; "": the latest version of ``subject``.
+    :ivar subject: by convention ``<topic>-value``.
+    :ivar event_time: the field with the event's time; "": the record's time.
+    :ivar into: the name of one column for the whole event; "": a column for each field.
+    :raise OptionError: the schema is invalid, or has types that columns cannot have.
+    :raise RegistryFailed: the registry does not have it, or does not answer.
+    """
+
+    registry: RegistryClient
+    schema: str = ""
+    subject: str = ""
+    event_time: str = ""
+    into: str = ""
+    reason = REASON
+    time = TIME
+    columns_schema: dict[str, Any] = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if bool(self.schema) == bool(self.subject):
+            raise OptionError("Avro needs either the schema of the columns, or the subject whose newest version it is")
+        text = self.schema or self.registry.latest(self.subject)
+        object.__setattr__(self, "schema", text)
+        object.__setattr__(self, "columns_schema", spark_schema(_decoded(text)))
+        check_names(self.columns_schema, self.event_time, self.into)
+
+    @property
+    def own_columns(self) -> Sequence[str]:
+        """See :class:`.Payload`."""
+        return [self.into] if self.into else [each["name"] for each in self.columns_schema["fields"]]
+
+    def check(self) -> None:
+        """Does nothing: the schema was checked when this was created."""
+
+    def parsed(self, rows: DataFrame) -> DataFrame:
+        """See :class:`.Payload`."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.pandas.functions import arrow_udf
+        from pyspark.sql.types import StringType, StructType
+
+        event = StructType.fromJson(self.columns_schema)
+        answer = StructType().add("event", event).add("reason", StringType())
+        decode: Any = arrow_udf(_decoder(self.registry, self.schema, answer), answer)  # type: ignore[call-overload]
+        rows = rows.withColumn("_read", decode(f.col("topic"), f.col("value"))).withColumn(EVENT, f.col("_read.event"))
+        at = f.col(f"{EVENT}.{quoted_path(self.event_time)}") if self.event_time else f.col("timestamp")
+        rows = rows.withColumn(TIME, at.cast("timestamp"))
+        no_time = f.when(f.col(TIME).isNull(), f"there is no time in {self.event_time!r}")
+        return rows.withColumn(REASON, f.coalesce(f.col("_read.reason"), no_time)).drop("_read")
+
+    def columns(self, rows: DataFrame) -> list[Any]:
+        """See :class:`.Payload`."""
+        return event_columns(rows, [each["name"] for each in self.columns_schema["fields"]], self.into)
+
+
+def _decoded(text: str) -> Any:
+    import fastavro
+
+    try:
+        schema = json.loads(text)
+        fastavro.parse_schema(schema)
+    except Exception as e:
+        # fastavro raises all kinds of exceptions.
+        raise OptionError(f"not an Avro schema: {e!r:.300}") from None
+    return schema
+
+
+def _decoder(registry: RegistryClient, reader: str, answer: Any) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """A function for Spark's workers that decodes values to events, or to the reason of the failure."""
+
+    def decode(topics: pa.Array, values: pa.Array) -> pa.Array:
+        from pyspark.sql.pandas.types import to_arrow_type
+
+        read = reader_of(registry, reader)
+        found = [read(topic, value) for topic, value in zip(topics.to_pylist(), values.to_pylist(), strict=True)]
+        return as_arrow(found, to_arrow_type(answer, timezone="UTC"))
+
+    return decode
+
+
+def as_arrow(found: list[dict[str, Any]], kind: pa.DataType) -> pa.Array:
+    """
+    Events and reasons as an Arrow array; an event that does not fit its type is replaced by a reason.
+
+    An Avro library accepts an int of more than 32 bits, or a decimal with too many digits; Arrow does not.
+    """
+    try:
+        return pa.array(found, kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return pa.array([_fitting(each, kind) for each in found], kind)
+
+
+def _fitting(read: dict[str, Any], kind: pa.DataType) -> dict[str, Any]:
+    try:
+        pa.array([read], kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as e:
+        return _odd(f"the value does not fit its column: {e}")
+    return read
+
+
+def _odd(reason: str) -> dict[str, Any]:
+    return {"event": None, "reason": reason[:_LONGEST_REASON]}
+
+
+_readers: dict[tuple[RegistryClient, str], Callable[[str, bytes | None], dict[str, Any]]] = {}
+"""By registry and the columns' schema; kept since a worker runs many tasks."""
+
+
+def reader_of(registry: RegistryClient, reader: str) -> Callable[[str, bytes | None], dict[str, Any]]:
+    """This process's reading function for a schema of columns, with its cached writers' schemas."""
+    known = _readers.get((registry, reader))
+    if known is None:
+        _readers.clear()
+        known = _readers[registry, reader] = AvroValueReader(registry, reader).read
+    return known
+
+
+@define(eq=False)
+class AvroValueReader:
+    """
+    Decodes values.
+
+    :param registry: is asked once for each writer's schema.
+    :param schema: of the columns, as text.
+    """
+
+    registry: RegistryClient
+    schema: str
+    clock: Callable[[], float] = time.monotonic
+    _columns: Any = field(init=False)
+    _types: dict[str, Any] = field(init=False)
+    _writers: dict[int, Any] = field(factory=dict, init=False)
+    _missing: dict[int, tuple[float, str]] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        import fastavro
+
+        decoded = json.loads(self.schema)
+        self._types = spark_schema(decoded)
+        self._columns = fastavro.parse_schema(known_logical_types(decoded))
+
+    def read(self, topic: str, value: bytes | None) -> dict[str, Any]:
+        """
+        Decode a value to an event, or to the reason of the failure.
+
+        :raise RegistryFailed: the registry does not answer, so that the value cannot be judged.
+        """
+        import fastavro
+
+        if value is None:
+            return _odd("there is no value")
+        try:
+            schema_id, payload = unframe(topic, value)
+            writer = self._writer(schema_id)
+            source = BytesIO(payload)
+            event = fastavro.schemaless_reader(source, writer, self._columns)
+            if left := len(payload) - source.tell():
+                return _odd(f"{left} bytes follow a value of schema {schema_id}")
+            return {"event": event, "reason": None}
+        except NoSuchSchema as e:
+            return _odd(str(e))
+        except (OSError, RegistryFailed):
+            raise
+        except Exception as e:
+            return _odd(f"{type(e).__name__}: {e}")
+
+    def _writer(self, schema_id: int) -> Any:
+        """
+        A writer's schema.
+
+        :raise NoSuchSchema: there is none, or its values cannot become the columns.
+        """
+        import fastavro
+
+        if schema_id in self._writers:
+            return self._writers[schema_id]
+        now = self.clock()
+        asked, problem = self._missing.get(schema_id, (now - _MISSING_FOR, ""))
+        if now - asked < _MISSING_FOR:
+            raise NoSuchSchema(problem)
+        try:
+            decoded = json.loads(self.registry.schema(schema_id))
+            if problem := type_conflict(decoded, self._types):
+                raise NoSuchSchema(problem)
+            self._writers[schema_id] = fastavro.parse_schema(known_logical_types(decoded))
+        except NoSuchSchema as e:
+            if len(self._missing) >= _MOST_MISSING:
+                self._missing.clear()
+            self._missing[schema_id] = now, f"schema {schema_id}: {e}"
+            raise NoSuchSchema(f"schema {schema_id}: {e}") from None
+        return self._writers[schema_id]

@@ -1,0 +1,265 @@
+"""
+Payloads: how records' values become columns; raw bytes, or JSON objects with a schema.
+
+A payload adds to the source's rows the columns of the event, its time, and the reason why the value could not be read,
+which is null if it could. :meth:`Payload.check` finds errors before anything is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import frozen
+
+from logbus.pipeline.errors import OptionError, short_message
+from logbus.pipeline.payloads.ddl import EXAMPLE, fields_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+REASON = "_reason"
+EVENT = "_event"
+TIME = "_time"
+METADATA = ("topic", "partition", "offset", "timestamp", "key")
+"""The source's columns that are kept with the event's."""
+
+HEADERS = "headers"
+RECORD_COLUMNS = (*METADATA, HEADERS, "timestampType")
+"""Column names that are reserved for the record's own columns."""
+
+_CORRUPT = "_corrupt"
+
+
+class Payload(Protocol):
+    """
+    How values are parsed.
+
+    :ivar reason: the column that says why a value could not be read.
+    :ivar time: the column with the event's time.
+    """
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def time(self) -> str: ...
+
+    def check(self) -> None:
+        """
+        Check what only a running Spark can check.
+
+        :raise OptionError: the schema is invalid, or has a reserved name.
+        """
+
+    def parsed(self, rows: DataFrame) -> DataFrame:
+        """The source's rows with the columns :attr:`reason` and :attr:`time`, and what :meth:`columns` needs."""
+
+    def columns(self, rows: DataFrame) -> list[Any]:
+        """The columns of the table."""
+
+    @property
+    def own_columns(self) -> Sequence[str]:
+        """The columns of the event, if they are known before Spark runs."""
+
+
+@frozen
+class RawPayload:
+    """Keys and values as bytes; the event's time is the record's."""
+
+    reason = REASON
+    time = "timestamp"
+    own_columns = ()
+
+    def check(self) -> None:
+        """Does nothing."""
+
+    def parsed(self, rows: DataFrame) -> DataFrame:
+        """See :class:`Payload`."""
+        from pyspark.sql import functions as f
+
+        return rows.withColumn(REASON, f.lit(None).cast("string"))
+
+    def columns(self, rows: DataFrame) -> list[Any]:
+        """The columns of the source."""
+        return [name for name in rows.columns if name != REASON]
+
+
+@frozen(kw_only=True)
+class JsonPayload:
+    """
+    JSON objects, read with a schema: fields that are not in it are left out, and missing ones are null.
+
+    :ivar schema: in Spark's DDL, such as ``user STRING, at TIMESTAMP``.
+    :ivar event_time: the field with the event's time; "": the record's time.
+    :ivar into: the name of one column for the whole event; "": a column for each field.
+    :raise OptionError: the schema is invalid, has a reserved name, or lacks the field ``event_time``.
+    """
+
+    schema: str
+    event_time: str = ""
+    into: str = ""
+    reason = REASON
+    time = TIME
+
+    def __attrs_post_init__(self) -> None:
+        if not self.schema.strip():
+            raise OptionError(f"JSON needs a schema, such as {EXAMPLE}")
+        if (fields := fields_of(self.schema)) is not None:
+            check_names({"fields": fields}, self.event_time, self.into)
+
+    @property
+    def own_columns(self) -> Sequence[str]:
+        """See :class:`Payload`."""
+        return [self.into] if self.into else [each["name"] for each in fields_of(self.schema) or ()]
+
+    def check(self) -> None:
+        """See :class:`Payload`."""
+        self._kind()
+
+    def parsed(self, rows: DataFrame) -> DataFrame:
+        """See :class:`Payload`."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StringType, StructType
+
+        kind = self._kind()
+        wide = StructType([*kind.fields]).add(_CORRUPT, StringType())
+        text = f.col("value").cast("string")
+        options = {
+            "mode": "PERMISSIVE",
+            "columnNameOfCorruptRecord": _CORRUPT,
+            "allowSingleQuotes": "false",
+            "allowNonNumericNumbers": "false",
+        }
+        # from_json ignores text after the first object. In brackets the object must be the only element of an array.
+        # Text that closes the array itself, "{}]", is found by appending an element, which then does not count.
+        follows = (_elements(text, "]") != 1) | (text.contains("]") & (_elements(text, ",0]") != 2))
+        event = f.from_json(text, wide, options)
+        rows = rows.withColumn("_read", event)
+        names = [f.col(f"_read.{quoted_name(name)}").alias(name) for name in kind.names]
+        time = f.col(f"_read.{quoted_path(self.event_time)}") if self.event_time else f.col("timestamp")
+        return (
+            rows.withColumn(EVENT, f.struct(*names))
+            .withColumn(TIME, time.cast("timestamp"))
+            .withColumn(
+                REASON,
+                f.when(f.col("value").isNull(), "there is no value")
+                .when(~f.is_valid_utf8(f.col("value")), "the value is not UTF-8")
+                .when(f.col("_read").isNull(), "the value is empty")
+                .when(f.col(f"_read.{_CORRUPT}").isNotNull(), "the value is not JSON of the schema")
+                .when(follows, "something follows the JSON object")
+                .when(f.col(TIME).isNull(), f"there is no time in {self.event_time!r}")
+                .otherwise(f.lit(None).cast("string")),
+            )
+            .drop("_read")
+        )
+
+    def columns(self, rows: DataFrame) -> list[Any]:
+        """See :class:`Payload`."""
+        return event_columns(rows, self._kind().names, self.into)
+
+    def _kind(self) -> Any:
+        return event_type(self.schema, self.event_time, self.into)
+
+
+def _elements(text: Any, ending: str) -> Any:
+    """The number of elements of the array that a text in brackets is; 0: it is not an array."""
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.json_array_length(f.concat(f.lit("["), text, f.lit(ending))), f.lit(0))
+
+
+def quoted_path(path: str) -> str:
+    """Quote a path of fields, such as ``page.time``, as a column's name."""
+    return ".".join(map(quoted_name, path.split(".")))
+
+
+def quoted_name(name: str) -> str:
+    """Quote a name for SQL, whatever characters are in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def event_columns(rows: DataFrame, names: list[str], into: str) -> list[Any]:
+    """The columns of a table of events."""
+    from pyspark.sql import functions as f
+
+    own = [each for each in (*METADATA, HEADERS) if each in rows.columns]
+    if into:
+        return [*own, f.col(EVENT).alias(into)]
+    return [*own, *(f.col(f"{EVENT}.{quoted_name(name)}").alias(name) for name in names)]
+
+
+def raw_columns(rows: DataFrame) -> list[Any]:
+    """The columns of a quarantined record, with the reason."""
+    from pyspark.sql import functions as f
+
+    own = [each for each in (*METADATA, "value", HEADERS) if each in rows.columns]
+    return [*own, f.col(REASON).alias("reason")]
+
+
+def event_type(schema: str, event_time: str, into: str) -> Any:
+    """
+    The Spark type of events.
+
+    :raise OptionError: the schema is invalid, has a reserved name, or lacks the field ``event_time``.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        kind: Any = StructType.fromDDL(schema)
+    except PySparkException as e:
+        raise OptionError(f"{schema!r} is no schema such as {EXAMPLE}: {short_message(str(e))}") from e
+    if not isinstance(kind, StructType):
+        raise OptionError(f"{schema!r} is no schema such as {EXAMPLE}")
+    check_names(kind.jsonValue(), event_time, into)
+    return kind
+
+
+def check_names(schema: Mapping[str, Any], event_time: str, into: str) -> None:
+    """
+    Check that an event's columns do not clash with the record's, and that the time is one of them.
+
+    :param schema: Spark's JSON.
+    :raise OptionError: a name is reserved, or there is no such time field.
+    """
+    names = [each["name"] for each in schema["fields"]]
+    if not names:
+        raise OptionError("the schema has no field")
+    check_taken([into] if into else names, RECORD_COLUMNS, "one of the record's own columns", into)
+    lower = [name.lower() for name in names]
+    if twice := [name for name in names if lower.count(name.lower()) > 1 or name.lower() == _CORRUPT]:
+        raise OptionError(
+            f"the schema's field {twice[0]!r}: names must differ in more than case, and none is {_CORRUPT}"
+        )
+    if not event_time:
+        return
+    inner: Any = schema
+    for name in event_time.split("."):
+        known = {each["name"]: each["type"] for each in inner.get("fields", ())} if isinstance(inner, dict) else {}
+        if name not in known:
+            raise OptionError(f"the schema has no field {event_time!r} for the event's time")
+        inner = known[name]
+    if inner not in ("timestamp", "timestamp_ntz", "date"):
+        raise OptionError(f"the event's time {event_time!r} is of type {inner}; it must be a timestamp")
+
+
+def check_taken(names: Iterable[str], taken: Sequence[str], what: str, into: str = "") -> None:
+    """
+    Check that no column of an event has a reserved name.
+
+    :param what: what the reserved names are, for the error.
+    :param into: the name of the one column of the event, if there is one.
+    :raise OptionError: one has.
+    """
+    lower = {each.lower() for each in taken}
+    for name in names:
+        if name.lower() not in lower:
+            continue
+        of = f"the name of {what} ({', '.join(sorted(taken))})"
+        if into:
+            raise OptionError(f"the event's column {into!r} has {of}: take another name (--into)")
+        raise OptionError(
+            f"the event's field {name!r} has {of}: put the event into a column of its own, such as --into event, where "
+            f"the field is event.{name}"
+        )

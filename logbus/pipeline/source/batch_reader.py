@@ -1,0 +1,51 @@
+"""The batch reader of the data source: reads the offsets between two positions (Spark: KafkaRelation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from logbus.pipeline.error_text import without_traceback
+from logbus.pipeline.source.offset_ranges import ranges_between, split
+from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
+from logbus.pipeline.source.options import SourceOptions
+from logbus.pipeline.source.partition_reader import RangePartition, read_partition, report_data_loss
+
+
+class LogbusBatchReader(DataSourceReader):
+    """Plans and reads a batch (``spark.read``). Spark pickles it to the workers; it has no connections."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    @without_traceback
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task for each offset range. Latest offsets are resolved here."""
+        options = self._options
+        lookup = OffsetReader(options)
+        topics = lookup.topics()
+        partitions = lookup.partitions(topics)
+        start = lookup.resolve(options.starting, partitions, ending=False)
+        end = lookup.resolve(options.ending, partitions, ending=True)
+        first, last = lookup.first(partitions), lookup.last(partitions)
+        sentences = []
+        for each in sorted(start):
+            if start[each] < min(first[each], end[each]):
+                sentences.append(f"{each} begins at {first[each]}, and {start[each]} was to be read")
+            if max(start[each], end[each]) > last[each]:
+                sentences.append(f"{each} ends at {last[each]}, and was to be read up to {max(start[each], end[each])}")
+        report_data_loss(options, sentences)
+        start = {each: max(offset, first[each]) for each, offset in start.items()}
+        end = {each: min(offset, last[each]) for each, offset in end.items()}
+        ranges = ranges_between(start, end, topic_ids(topics))
+        return [
+            RangePartition(each) for each in split(ranges, options.min_partitions, options.max_records_per_partition)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read the rows of a range, in a worker."""
+        if isinstance(partition, RangePartition):
+            yield from read_partition(self._options, partition.value)
+        # If there is nothing to read, Spark passes a partition of its own.

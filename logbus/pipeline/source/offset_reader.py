@@ -1,0 +1,164 @@
+"""Resolves the options' topics and positions to partitions and offsets (Spark: KafkaOffsetReader)."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+
+from attrs import frozen
+
+from logbus.client.cluster.topic_metadata import TopicMetadata
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.pipeline.blocking import Brokers, brokers_for
+from logbus.pipeline.blocking.retry import RetryTimer, with_retries
+from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.source.offsets_json import PartitionOffsets, partition_names
+from logbus.pipeline.source.options import Assign, SourceOptions, Subscribe
+from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Position
+
+_PATIENCE = 3.0
+"""Seconds for which an unknown topic is requested again: not all brokers know a new topic at once."""
+
+
+@frozen
+class OffsetReader:
+    """Asks the brokers for topics and offsets; used in the driver."""
+
+    options: SourceOptions
+
+    @property
+    def brokers(self) -> Brokers:
+        """This process's connections and metadata."""
+        return brokers_for(self.options.settings)
+
+    def topics(self, known: Iterable[str] | None = ()) -> dict[str, TopicMetadata]:
+        """
+        The selected topics that exist, without internal ones.
+
+        :param known: topics that may be missing, since they existed earlier; None: any may.
+        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: a named topic does not exist.
+        """
+        selection = self.options.selection
+        if isinstance(selection, (Subscribe, Assign)):
+            names = (
+                set(selection.topics)
+                if isinstance(selection, Subscribe)
+                else {each.topic for each in selection.partitions}
+            )
+            needed = set() if known is None else names - set(known)
+
+            def ask() -> dict[str, TopicMetadata]:
+                found = self.brokers.metadata(names)
+                if missing := sorted(needed - found.keys()):
+                    what = f"there is no topic {missing[0]!r}, which is to be read"
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+                return found
+
+            found = with_retries(self.options.settings, ask, min(_PATIENCE, self.options.settings.patience))
+        else:
+            pattern = re.compile(selection.pattern)
+            found = {name: topic for name, topic in self.brokers.metadata().items() if pattern.search(name)}
+        return {name: topic for name, topic in sorted(found.items()) if not topic.internal}
+
+    def partitions(self, topics: Mapping[str, TopicMetadata]) -> list[TopicPartition]:
+        """
+        The selected partitions of topics.
+
+        :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: an assigned partition does not exist.
+        """
+        there = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]
+        selection = self.options.selection
+        if not isinstance(selection, Assign):
+            return there
+        if missing := sorted(each for each in selection.partitions if each.topic in topics and each not in set(there)):
+            what = f"there is no partition {missing[0]}, which is to be read"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+        return [each for each in selection.partitions if each in set(there)]
+
+    def first(self, partitions: Iterable[TopicPartition], *, may_go: bool = False) -> dict[TopicPartition, int]:
+        """
+        The earliest offsets.
+
+        :param may_go: leave out a partition whose topic is being deleted; else that is an error.
+        """
+        return self._asked(dict.fromkeys(partitions, EARLIEST), may_go)
+
+    def last(self, partitions: Iterable[TopicPartition], *, may_go: bool = False) -> dict[TopicPartition, int]:
+        """The latest offsets; with read_committed the last stable ones. ``may_go``: see :meth:`first`."""
+        return self._asked(dict.fromkeys(partitions, LATEST), may_go)
+
+    def resolve(
+        self, position: Position, partitions: Iterable[TopicPartition], *, ending: bool
+    ) -> dict[TopicPartition, int]:
+        """
+        The offsets of a position.
+
+        :param ending: it is the end of a batch: if no record is at or after a time, it is the latest offset. For a
+            start the option decides.
+        :raises OptionError: it does not name exactly the partitions that exist.
+        :raises PipelineError: no record is at or after a time.
+        """
+        wanted = list(partitions)
+        if isinstance(position, AtOffsets):
+            name = "endingOffsets" if ending else "startingOffsets"
+            _check_all(name, position.offsets, wanted, "-1 is latest, -2 is earliest")
+            found = dict(position.offsets)
+        elif isinstance(position, AtTimes):
+            name = "endingOffsetsByTimestamp" if ending else "startingOffsetsByTimestamp"
+            _check_all(name, position.timestamps, wanted, "0 is the first record")
+            found = self._at(position.timestamps, ending)
+        elif isinstance(position, AtTime):
+            found = self._at(dict.fromkeys(wanted, position.timestamp), ending)
+        else:
+            found = dict.fromkeys(wanted, position.offset)
+        return {**found, **self._asked({each: offset for each, offset in found.items() if offset < 0})}
+
+    def _at(self, times: Mapping[TopicPartition, int], ending: bool) -> dict[TopicPartition, int]:
+        found = self._asked(times)
+        for each, offset in found.items():
+            if offset < 0 and not ending and not self.options.latest_without_match:
+                raise PipelineError(
+                    f"{each} has no record at or after {times[each]} ms since 1970; with the option "
+                    "startingOffsetsByTimestampStrategy=latest reading begins at its end"
+                )
+        return {each: LATEST if offset < 0 else offset for each, offset in found.items()}
+
+    def _asked(self, times: Mapping[TopicPartition, int], may_go: bool = False) -> dict[TopicPartition, int]:
+        settings, wanted = self.options.settings, dict(times)
+        patience = RetryTimer.of(settings)
+        while True:
+            try:
+                asked = self.brokers.offsets(wanted, self.options.fetching.committed, min(_PATIENCE, settings.patience))
+                return {each: found.offset for each, found in asked.items()}
+            except Exception as e:
+                gone = self._gone(wanted, e)
+                if gone and not may_go:
+                    what = f"there is no partition {gone[0]} any more: its topic was deleted"
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what) from e
+                for each in gone:
+                    del wanted[each]
+                if not gone:
+                    patience.failed(e)
+
+    def _gone(self, wanted: Iterable[TopicPartition], error: Exception) -> list[TopicPartition]:
+        """The partitions that do not exist any more, if that is what the error means."""
+        if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return []
+        topics = self.brokers.metadata({each.topic for each in wanted})
+        return sorted(
+            each for each in wanted if each.topic not in topics or each.partition not in topics[each.topic].partitions
+        )
+
+
+def topic_ids(topics: Mapping[str, TopicMetadata]) -> dict[str, uuid.UUID]:
+    """The ids of topics; without topics of brokers that have no topic ids."""
+    return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id.int}
+
+
+def _check_all(option: str, given: PartitionOffsets, there: Iterable[TopicPartition], hint: str) -> None:
+    if missing := set(there) - given.keys():
+        raise OptionError(f"option {option!r}: {partition_names(missing)} must be named, too; {hint}")
+    if unknown := given.keys() - set(there):
+        raise OptionError(f"option {option!r}: {partition_names(unknown)} is not there, or not to be read")

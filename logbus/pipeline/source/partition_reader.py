@@ -1,0 +1,78 @@
+"""Reads one offset range in a Spark task, as Arrow record batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from logbus.pipeline.blocking import brokers_for
+from logbus.pipeline.blocking.range_reader import read_range
+from logbus.pipeline.errors import DataLossFound, OffsetLost
+from logbus.pipeline.source.arrow import record_batch
+from logbus.pipeline.source.offset_ranges import OffsetRange
+from logbus.pipeline.source.options import SourceOptions
+
+HINT = "with the option failOnDataLoss=false what is left is read"
+
+_log = logging.getLogger(__name__)
+
+
+class RangePartition(InputPartition):
+    """The input partition of one task: its offset range."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+
+    def __repr__(self) -> str:
+        wanted: OffsetRange = self.value
+        return f"RangePartition({wanted.partition}: {wanted.start} to {wanted.end})"
+
+
+def read_partition(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
+    """
+    The rows of a range as ``pyarrow.RecordBatch``.
+
+    :raises OffsetLost: offsets are gone, and ``failOnDataLoss`` is set.
+    """
+    brokers = brokers_for(options.settings)
+    start = wanted.start
+    while start < wanted.end:
+        rows = read_range(
+            brokers,
+            wanted.partition,
+            start,
+            wanted.end,
+            options.fetching,
+            topic_id=wanted.topic_id,
+            headers=options.include_headers,
+        )
+        try:
+            with closing(rows):
+                for some in rows:
+                    yield record_batch(wanted.partition, some.columns, some.stamped)
+            return
+        except OffsetLost as e:
+            if options.fail_on_data_loss:
+                raise
+            _log.warning("data are lost: %s", e)
+            # All rows before the missing offset were yielded.
+            start = e.log_start if e.wanted < e.log_start else wanted.end
+
+
+def report_data_loss(options: SourceOptions, sentences: list[str]) -> None:
+    """
+    Report data loss, as an error or in the log.
+
+    :raises DataLossFound: there are sentences, and ``failOnDataLoss`` is set.
+    """
+    if not sentences:
+        return
+    more = f"; and {len(sentences) - 10} more" if len(sentences) > 10 else ""
+    told = "; ".join(sentences[:10]) + more
+    if options.fail_on_data_loss:
+        raise DataLossFound(f"data are lost: {told}; {HINT}")
+    _log.warning("data are lost: %s", told)

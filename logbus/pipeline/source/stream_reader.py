@@ -1,0 +1,187 @@
+"""The stream reader of the data source (Spark: KafkaMicroBatchStream)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+from logbus.pipeline.error_text import without_traceback
+from logbus.pipeline.source.offset_ranges import ranges_between, rate_limited, should_delay, split
+from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
+from logbus.pipeline.source.offsets_json import PartitionOffsets, offsets_to_json
+from logbus.pipeline.source.options import SourceOptions
+from logbus.pipeline.source.partition_reader import RangePartition, read_partition, report_data_loss
+from logbus.pipeline.source.stream_offset import StreamOffset, resume_offsets
+
+
+class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """
+    Plans and reads the batches of a stream (``spark.readStream``).
+
+    One instance plans, in a Python process beside the driver; others are pickled to the workers and read.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._lookup = OffsetReader(options)
+        self._initial: StreamOffset | None = None
+        self._target: StreamOffset | None = None
+        self._latest: PartitionOffsets | None = None
+        self._last_batch: float | None = None
+
+    # Planning.
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:
+        """The start of a new stream. Spark asks more than once, and gets the same."""
+        if self._initial is None:
+            topics = self._lookup.topics()
+            partitions = self._lookup.partitions(topics)
+            offsets = self._lookup.resolve(self._options.starting, partitions, ending=False)
+            self._initial = StreamOffset(offsets, topic_ids(topics))
+        return self._initial.as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit in the options; Spark passes it to :meth:`latestOffset`."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    @without_traceback
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end at the present latest offsets, for ``trigger(availableNow=True)``."""
+        self._target = self._now(StreamOffset({}))
+
+    @without_traceback
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """
+        The end of the next batch; ``start`` if there is none.
+
+        :raises DataLossFound: offsets are gone, and ``failOnDataLoss`` is set.
+        """
+        begun = StreamOffset.read(start)
+        end = self._target or self._now(begun)
+        self._latest = end.offsets
+        is_first = self._initial is not None and begun == self._initial
+        offsets = self._admitted(begun, end, limit)
+        if offsets is None or (offsets == begun.offsets and end.ids == begun.ids and not is_first):
+            return start
+        return StreamOffset(offsets, end.ids, begun.offsets if is_first else None).as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The latest offsets of the topics, for progress reports."""
+        return None if self._latest is None else offsets_to_json(self._latest)
+
+    @without_traceback
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """
+        One task for each offset range.
+
+        :raises DataLossFound: offsets are gone, and ``failOnDataLoss`` is set.
+        """
+        begun, stop = StreamOffset.read(start), StreamOffset.read(end)
+        topics = self._lookup.brokers.metadata({each.topic for each in stop.offsets})
+        there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions}
+        first = self._lookup.first(sorted(there & stop.offsets.keys()), may_go=True)
+        offsets, sentences = resume_offsets(begun, stop, topic_ids(topics), first)
+        report_data_loss(self._options, sentences)
+        ranges = ranges_between(offsets, {each: stop.offsets[each] for each in offsets}, stop.ids)
+        options = self._options
+        return [
+            RangePartition(each) for each in split(ranges, options.min_partitions, options.max_records_per_partition)
+        ]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Does nothing: offsets are in Spark's checkpoint only."""
+
+    def stop(self) -> None:
+        """Close the connections at the end of the query."""
+        self._lookup.brokers.close()
+
+    # Reading.
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read the rows of a range, in a worker."""
+        yield from read_partition(self._options, partition.value)
+
+    # Planning: offsets.
+
+    def _now(self, begun: StreamOffset) -> StreamOffset:
+        """
+        The latest offsets of the selected partitions. One that is before the offset read so far may come from a stale
+        leader, so it is requested again a few times.
+        """
+        known = {each.topic for each in begun.offsets} if self._options.fail_on_data_loss else None
+        for attempt in range(self._options.end_retries + 1):
+            topics = self._lookup.topics(known)
+            ends = StreamOffset(self._lookup.last(self._lookup.partitions(topics), may_go=True), topic_ids(topics))
+            back = [
+                each
+                for each, offset in ends.offsets.items()
+                if offset < begun.offsets.get(each, 0) and ends.ids.get(each.topic) == begun.ids.get(each.topic)
+            ]
+            if not back or attempt == self._options.end_retries:
+                break
+            time.sleep(self._options.end_retry_interval)
+        return ends
+
+    def _admitted(self, begun: StreamOffset, end: StreamOffset, limit: ReadLimit) -> PartitionOffsets | None:
+        """The end offsets of the next batch; None: there is none yet."""
+        options = self._options
+        first = self._lookup.first(end.offsets, may_go=True)
+        start, sentences = resume_offsets(begun, end, end.ids, first)
+        if self._target is None and isinstance(limit, (ReadMinRows, ReadMaxRows)):
+            at_least = options.min_offsets_per_trigger
+            since = float("inf") if self._last_batch is None else time.monotonic() - self._last_batch
+            if at_least is not None and should_delay(start, end.offsets, at_least, since, options.max_trigger_delay):
+                return None
+        # Reported here, since Spark does not plan a batch without offsets.
+        report_data_loss(options, sentences)
+        self._last_batch = time.monotonic()
+        if isinstance(limit, ReadMaxRows):
+            return rate_limited(start, end.offsets, limit.max_rows)
+        return end.offsets
+
+
+class FailingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """
+    The reader of a stream with wrong options.
+
+    :param problem: the error, raised when Spark asks for offsets.
+    """
+
+    def __init__(self, problem: LogbusError) -> None:
+        self._problem = problem
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:
+        """See the class."""
+        raise self._problem
+
+    @without_traceback
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """See the class."""
+        raise self._problem
+
+    @without_traceback
+    def prepareForTriggerAvailableNow(self) -> None:
+        """See the class."""
+        raise self._problem
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read nothing."""
+        return iter(())

@@ -1,0 +1,95 @@
+"""
+The answer to a fetch as columns: its batches walked, checked, decompressed and read, for readers that want no records.
+
+The columns themselves are in :mod:`logbus.records.columnar`, the way back from them in :mod:`logbus.records.packing`;
+what one needs of them is public from here too.
+"""
+
+from __future__ import annotations
+
+from logbus.errors import ApiError, DecodeError
+from logbus.records.checksum import Buffer
+from logbus.records.columnar import COLUMN_LIMIT, NAME_GROWTH, ColumnData, HeaderData
+from logbus.records.compression import MAX_DECOMPRESSED, Codec, decompress
+from logbus.records.header import HEADER_SIZE, BatchHeader, check_crc, iter_batches
+from logbus.records.implementations import Columns, partitions_of_keys
+from logbus.records.read_committed import CommittedFilter
+
+__all__ = ["ColumnData", "Columns", "HeaderData", "extend_from_batches", "partitions_of_keys"]
+
+_LARGEST = COLUMN_LIMIT // NAME_GROWTH
+"""Bytes of a records section that empty columns have room for, headers and all."""
+
+
+def extend_from_batches(
+    columns: Columns,
+    buf: Buffer,
+    hidden: CommittedFilter,
+    first: int,
+    end: int,
+    *,
+    max_rows: int,
+    max_bytes: int,
+    pos: int = 0,
+    limit: int = MAX_DECOMPRESSED,
+) -> tuple[int, int]:
+    """
+    Add the users' records from the offset ``first`` on and below ``end``, of the whole batches in ``buf`` from ``pos``
+    on. Control batches and those of aborted transactions are passed over.
+
+    The walk ends at a batch's boundary: where the columns hold as much as they may, at ``end``, where the bytes end,
+    or before a batch that is damaged, unless this is the first: the call that begins there raises.
+
+    :param hidden: of this answer: it sees each batch in order, from the first call for ``buf`` to the last.
+    :param max_rows: no further batch is begun once the columns hold so many.
+    :param max_bytes: no further batch is begun once the columns hold so many.
+    :param limit: the most bytes the records of one batch may have, decompressed.
+    :returns: the position after the last batch that was walked, and the offset to read on from; this is ``end`` once
+        there can be no more rows below it.
+    :raises DecodeError: a batch is malformed, or its CRC does not match.
+    :raises ApiError: from decompression: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    begun = pos
+    next_offset = first
+    limit = min(limit, _LARGEST)
+    try:
+        for at, header in iter_batches(buf, pos):
+            if header.base_offset >= end:
+                return at, end
+            if columns.rows >= max_rows or columns.nbytes >= max_bytes:
+                break
+            if not check_crc(buf, at, header):
+                raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+            if not hidden.hides(buf, at, header) and header.last_offset >= first:
+                data = _records_section(buf, at, header, limit)
+                if not columns.has_room(len(data)):
+                    break
+                if data or header.record_count:
+                    columns.extend(
+                        data,
+                        header.record_count,
+                        header.base_offset,
+                        header.last_offset_delta,
+                        header.base_timestamp,
+                        header.max_timestamp if header.log_append_time else None,
+                        first,
+                        end,
+                    )
+            pos = at + header.size
+            next_offset = max(next_offset, header.next_offset)
+            if next_offset >= end:
+                return pos, end
+    except (ApiError, DecodeError):
+        if pos == begun:
+            raise
+    return pos, next_offset
+
+
+def _records_section(buf: Buffer, pos: int, header: BatchHeader, limit: int) -> Buffer:
+    """The records of the batch at ``pos``, decompressed; those of a batch that compaction emptied have no bytes."""
+    body = memoryview(buf)[pos + HEADER_SIZE : pos + header.size]
+    if not body and not header.record_count:
+        return b""
+    if header.codec == Codec.NONE and len(body) <= limit:
+        return body
+    return decompress(header.codec, body, limit)

@@ -1,0 +1,75 @@
+"""
+What a reader of committed records sees: neither markers, nor what transactions wrote that were aborted (KIP-98).
+
+The broker does not take records out of batches it sends as they are stored: it ends what it gives at the last stable
+offset, and names the aborted transactions in it. The reader passes their batches over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+
+from logbus.errors import DecodeError
+from logbus.records.batch import check_crc, decode_batch, iter_batches
+from logbus.records.checksum import Buffer
+from logbus.records.compression import MAX_DECOMPRESSED
+from logbus.records.control_records import ControlType, decode_control_key
+from logbus.records.header import BatchHeader
+from logbus.records.record import Record
+
+AbortedTransaction = tuple[int, int]
+"""The producer id, and the first offset of the transaction in the partition."""
+
+_FIRST_OFFSET = itemgetter(1)
+
+
+class CommittedFilter:
+    """
+    Tells which batches are hidden. It is asked about all batches of one answer, in order.
+
+    :param aborted: the aborted transactions in what was read.
+    """
+
+    __slots__ = ("_aborting", "_to_come")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._to_come = deque(sorted(aborted, key=_FIRST_OFFSET))
+        self._aborting: set[int] = set()
+
+    def hides(self, buf: Buffer, pos: int, header: BatchHeader) -> bool:
+        """
+        Whether applications do not see the batch at ``pos``.
+
+        :raises DecodeError: it is a control batch without a control record.
+        """
+        while self._to_come and self._to_come[0][1] <= header.last_offset:
+            self._aborting.add(self._to_come.popleft()[0])
+        if header.control:
+            if header.producer_id in self._aborting:
+                records = decode_batch(buf, pos, header=header)
+                # A marker may have been compacted away; then there is nothing more of its transaction behind it.
+                if not records or decode_control_key(records[0].key) is ControlType.ABORT:
+                    self._aborting.discard(header.producer_id)
+            return True
+        return header.transactional and header.producer_id in self._aborting
+
+
+def committed_records(
+    buf: Buffer, aborted: Iterable[AbortedTransaction], *, verify: bool = True, limit: int = MAX_DECOMPRESSED
+) -> Iterator[Record]:
+    """
+    The users' records of all whole batches in ``buf`` that no aborted transaction wrote, in order.
+
+    :param verify: check each batch's CRC.
+    :param limit: the most bytes the records of one batch may have, decompressed.
+    :raises DecodeError: a batch is malformed, or its CRC does not match.
+    :raises ApiError: from decompression, as in :func:`decode_batch`.
+    """
+    hidden = CommittedFilter(aborted)
+    for pos, header in iter_batches(buf):
+        if verify and not check_crc(buf, pos, header):
+            raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+        if not hidden.hides(buf, pos, header):
+            yield from decode_batch(buf, pos, header=header, limit=limit)

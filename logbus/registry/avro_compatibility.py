@@ -1,0 +1,138 @@
+"""
+Whether what was written with one Avro schema can be read with another: the rules of "Schema Resolution"
+(avro.apache.org/docs/1.12.0/specification).
+"""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from logbus.registry.avro_schema import NAMED, AvroType
+
+PROMOTED = {
+    "int": frozenset({"long", "float", "double"}),
+    "long": frozenset({"float", "double"}),
+    "float": frozenset({"double"}),
+    "string": frozenset({"bytes"}),
+    "bytes": frozenset({"string"}),
+}
+"""What values of a type can be read as besides."""
+
+DEEPEST = 200
+MOST_STEPS = 30_000
+"""Levels, and pairs of types, after which two schemas are held to be too intricate to compare."""
+
+
+def incompatibilities(reader: AvroType, writer: AvroType) -> list[str]:
+    """
+    Why data written with ``writer`` cannot always be read with ``reader``; nothing, when they can.
+
+    :return: sentences, each with the path of what it is about: ``Order.lines[].price``.
+    """
+    comparison = _Comparison()
+    return comparison.compare(reader, writer, reader.simple_name, 0)
+
+
+@define
+class _Comparison:
+    """
+    :ivar readable: pairs that are known to be readable, or taken for it while they are looked at (a record that has
+        itself in it is readable if the rest of it is); in the order in which they were met.
+    """
+
+    readable: dict[tuple[AvroType, AvroType], None] = field(factory=dict)
+    steps: int = 0
+
+    def compare(self, reader: AvroType, writer: AvroType, path: str, depth: int) -> list[str]:
+        pair = (reader, writer)
+        if pair in self.readable:
+            return []
+        self.steps += 1
+        if depth > DEEPEST or self.steps > MOST_STEPS:
+            return [f"{path}: the schemas are too intricate to be compared"]
+        before = len(self.readable)
+        self.readable[pair] = None
+        wrong = self._compare(reader, writer, path, depth + 1)
+        if wrong:
+            # Whatever was found readable since may have been so only because this pair was taken for readable.
+            for each in list(self.readable)[before:]:
+                del self.readable[each]
+        return wrong
+
+    def _compare(self, reader: AvroType, writer: AvroType, path: str, depth: int) -> list[str]:
+        if writer.kind == "union":
+            return [wrong for branch in writer.branches for wrong in self.compare(reader, branch, path, depth)]
+        if reader.kind == "union":
+            return self._in_union(reader, writer, path, depth)
+        if reader.kind != writer.kind:
+            if reader.kind in PROMOTED.get(writer.kind, ()):
+                return []
+            return [f"{path}: {_told(writer)} is written, and cannot be read as {_told(reader)}"]
+        if reader.kind in NAMED and not _same_name(reader, writer):
+            return [f"{path}: {_told(writer)} is written, and the reader wants {_told(reader)}"]
+        if reader.decimal is not None and writer.decimal is not None and reader.decimal != writer.decimal:
+            return [f"{path}: {_decimal(writer)} is written, and the reader wants {_decimal(reader)}"]
+        match reader.kind:
+            case "record":
+                return self._records(reader, writer, path, depth)
+            case "enum":
+                return _enums(reader, writer, path)
+            case "fixed" if reader.size != writer.size:
+                return [f"{path}: {writer.size} bytes are written, and the reader wants {reader.size}"]
+            case "array" | "map":
+                assert reader.element is not None and writer.element is not None
+                below = path + ("[]" if reader.kind == "array" else "{}")
+                return self.compare(reader.element, writer.element, below, depth)
+        return []
+
+    def _in_union(self, reader: AvroType, writer: AvroType, path: str, depth: int) -> list[str]:
+        """The branch of the same name, and before others of the same kind, is the one that readers take."""
+        close = [each for each in reader.branches if each.kind == writer.kind]
+        exact = [each for each in close if each.name == writer.name]
+        nearest: list[str] = []
+        for branch in dict.fromkeys([*exact, *close, *reader.branches]):
+            wrong = self.compare(branch, writer, path, depth)
+            if not wrong:
+                return []
+            if branch in close and not nearest and (branch.kind not in NAMED or _same_name(branch, writer)):
+                nearest = wrong
+        told = ", ".join(_told(branch) for branch in reader.branches)
+        return nearest or [f"{path}: {_told(writer)} is written, and the reader's union has only {told}"]
+
+    def _records(self, reader: AvroType, writer: AvroType, path: str, depth: int) -> list[str]:
+        written = {each.name: each for each in writer.fields}
+        taken: dict[str, str] = {}
+        wrong: list[str] = []
+        for wanted in reader.fields:
+            below = f"{path}.{wanted.name}"
+            there = [name for name in dict.fromkeys((wanted.name, *wanted.aliases)) if name in written]
+            claims = [taken.setdefault(name, wanted.name) for name in there]
+            if len(there) > 1 or claims not in ([], [wanted.name]):
+                # Readers differ in which one they take, and some fail.
+                wrong.append(f"{below}: the names and aliases of the reader's fields leave open which is {there[0]!r}")
+            elif there:
+                wrong += self.compare(wanted.type, written[there[0]].type, below, depth)
+            elif not wanted.has_default:
+                wrong.append(f"{below}: the field is not written, and the reader has no default for it")
+        return wrong
+
+
+def _same_name(reader: AvroType, writer: AvroType) -> bool:
+    return reader.simple_name == writer.simple_name or writer.name in reader.aliases
+
+
+def _enums(reader: AvroType, writer: AvroType, path: str) -> list[str]:
+    missing = [each for each in writer.symbols if each not in set(reader.symbols)]
+    if not missing or reader.default is not None:
+        return []
+    few = ", ".join(missing[:10]) + (", …" if len(missing) > 10 else "")
+    return [f"{path}: the symbols {few} may be written, which the reader does not have, and it has no default symbol"]
+
+
+def _told(one: AvroType) -> str:
+    return f"{one.kind} {one.name}" if one.name else f"'{one.kind}'"
+
+
+def _decimal(one: AvroType) -> str:
+    assert one.decimal is not None
+    return f"decimal({one.decimal[0]}, {one.decimal[1]})"

@@ -1,0 +1,278 @@
+"""
+Whether all that one JSON Schema accepts another accepts, too; told only where it can be shown.
+
+That is not decidable in general, so the rules err on one side: what they accept is compatible, and some of what they
+refuse would be. A keyword of the reader's must follow from the writer's: types that are more, bounds that are wider,
+fewer required properties, schemas of properties and items that hold the writer's in their turn. A property that the
+reader describes and the writer does not may have been written with any value, unless the writer closes its objects
+(``additionalProperties: false``). The rarer keywords must be the same on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from attrs import define, field
+
+from logbus.registry.json_bounds import implies_bound, types_of
+from logbus.registry.json_schema import MOST_HOPS, JsonDocument, UnresolvedReference, has_references
+from logbus.registry.json_text import normal
+
+COMPARED = frozenset(
+    (
+        *("$dynamicRef", "$recursiveRef", "contains", "contentEncoding", "contentMediaType", "contentSchema"),
+        *("dependencies", "dependentRequired", "dependentSchemas", "else", "format", "if", "maxContains"),
+        *("minContains", "not", "oneOf", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+    )
+)
+"""Keywords that must be the same on both sides; what is no keyword of JSON Schema's says nothing about values."""
+
+TOGETHER = {
+    "if": ("if", "then", "else"),
+    "then": ("if", "then", "else"),
+    "else": ("if", "then", "else"),
+    "contains": ("contains", "minContains", "maxContains"),
+    "minContains": ("contains", "minContains", "maxContains"),
+    "maxContains": ("contains", "minContains", "maxContains"),
+}
+"""Keywords that mean something only with each other."""
+
+DEEPEST = 100
+MOST_STEPS = 20_000
+
+SchemaNode = tuple[JsonDocument, Any]
+
+
+def incompatibilities(reader: JsonDocument, writer: JsonDocument) -> list[str]:
+    """
+    Why not all that ``writer`` accepts is shown to be accepted by ``reader``; nothing, when it is.
+
+    :return: sentences, each with the path of what it is about: ``$.lines[].price``.
+    """
+    if reader.dialect != writer.dialect:
+        return [f"$: the schemas speak different versions of JSON Schema ({writer.dialect}, {reader.dialect})"]
+    if reader.embeds or writer.embeds:
+        same = normal(reader.root) == normal(writer.root)
+        return [] if same else ["$: a schema inside has an $id of its own; such schemas are compatible if equal"]
+    return _Containment(reader.dialect).holds((reader, reader.root), (writer, writer.root), "$", 0, 0)
+
+
+@define
+class _Containment:
+    """
+    :ivar taken: pairs that are looked at, or were found to hold, with how deep in the data: a pair met again deeper
+        in is taken to hold, as it does for data without end if it does for all else.
+    """
+
+    dialect: int
+    taken: dict[tuple[int, int], int] = field(factory=dict)
+    steps: int = 0
+
+    def holds(self, reader: SchemaNode, writer: SchemaNode, path: str, level: int, depth: int) -> list[str]:
+        """What keeps the reader from accepting all that the writer accepts."""
+        pair = (id(reader[1]), id(writer[1]))
+        self.steps += 1
+        if self.taken.get(pair, level) < level:
+            return []
+        if depth > DEEPEST or self.steps > MOST_STEPS or pair in self.taken:
+            return [f"{path}: the schemas are too intricate to be compared"]
+        before = len(self.taken)
+        self.taken[pair] = level
+        wrong = self._holds(reader, writer, path, level, depth + 1)
+        # What was found with the help of a pair that does not hold is not known; and of one that does, only below it.
+        for each in list(self.taken)[before:]:
+            del self.taken[each]
+        return wrong
+
+    def _holds(self, reader: SchemaNode, writer: SchemaNode, path: str, level: int, depth: int) -> list[str]:
+        wanted = reader[1]
+        if writer[1] is False or wanted is True:
+            return []
+        if wanted is False:
+            return [f"{path}: the reader accepts nothing here"]
+        try:
+            conjuncts = list(self._conjuncts(writer, 0))
+            wrong = []
+            for keyword in wanted:
+                wrong += self._keyword(keyword, reader, conjuncts, path, level, depth)
+        except UnresolvedReference as e:
+            return [f"{path}: {e}"]
+        if wrong:
+            for document, one in conjuncts:
+                for keyword in ("anyOf", "oneOf"):
+                    if keyword in one:
+                        # Whatever is written is as one of these says.
+                        return [
+                            each
+                            for branch in one[keyword]
+                            for each in self.holds(reader, (document, branch), path, level, depth)
+                        ]
+        return wrong
+
+    def _conjuncts(self, writer: SchemaNode, hops: int) -> Iterator[tuple[JsonDocument, dict[str, Any]]]:
+        """Schemas that hold for all that is written: the writer's, what it refers to, what is in ``allOf``."""
+        document, one = writer
+        if hops > MOST_HOPS:
+            raise UnresolvedReference("references lead in circles")
+        if one is True:
+            yield document, {}
+        elif one is False:
+            yield document, {"type": []}
+        elif "$ref" in one:
+            # Versions differ in what is beside it; it narrows what is written, if it does anything.
+            yield from self._conjuncts(document.follow(one["$ref"]), hops + 1)
+        else:
+            yield document, one
+            for branch in one.get("allOf", ()):
+                yield from self._conjuncts((document, branch), hops + 1)
+
+    def _keyword(
+        self,
+        keyword: str,
+        reader: SchemaNode,
+        writers: list[tuple[JsonDocument, dict[str, Any]]],
+        path: str,
+        level: int,
+        depth: int,
+    ) -> list[str]:
+        document, wanted = reader
+        value = wanted[keyword]
+        types = set.intersection(*(types_of(each) for _, each in writers))
+        below: Callable[[Any, SchemaNode, str], list[str]] = lambda schema, place, where: self.holds(  # noqa: E731
+            (document, schema), place, path + where, level + 1, depth
+        )
+        if keyword == "$ref":
+            target = document.follow(value)
+            # A hop that leads back here without going into the data would never end.
+            return self._all_of(target, writers, path, level, depth)
+        if keyword == "allOf":
+            return [wrong for each in value for wrong in self._all_of((document, each), writers, path, level, depth)]
+        if keyword == "anyOf" or (keyword == "oneOf" and _apart(value)):
+            if any(not self._all_of((document, each), writers, path, level, depth) for each in value):
+                return []
+            same = self._same((keyword,), reader, writers)
+            return [] if same else [f"{path}: none of the reader's {keyword!r} holds all that may be written"]
+        if keyword in ("properties", "patternProperties", "additionalProperties"):
+            if "object" not in types:
+                return []
+            return self._first(writers, lambda place: _objects(keyword, wanted, place, below))
+        if keyword in ("items", "prefixItems", "additionalItems"):
+            if "array" not in types:
+                return []
+            return self._first(writers, lambda place: _arrays(self.dialect, wanted, place, below))
+        shown = implies_bound(keyword, wanted, [each for _, each in writers], types, self.dialect)
+        if shown is None:
+            together = TOGETHER.get(keyword, (keyword,))
+            if keyword.startswith("unevaluated"):
+                # What is evaluated depends on everything beside it, on either side.
+                together = tuple({*wanted, *(name for _, one in writers for name in one)})
+            shown = keyword not in COMPARED or self._same(together, reader, writers)
+        return [] if shown else [f"{path}: the reader's {keyword!r} ({normal(value)[:80]}) does not follow"]
+
+    def _all_of(
+        self, reader: SchemaNode, writers: list[tuple[JsonDocument, dict[str, Any]]], path: str, level: int, depth: int
+    ) -> list[str]:
+        document, one = writers[0]
+        if len(writers) == 1:
+            return self.holds(reader, (document, one), path, level, depth)
+        if depth > DEEPEST:
+            return [f"{path}: the schemas are too intricate to be compared"]
+        if isinstance(reader[1], bool):
+            return [] if reader[1] else [f"{path}: the reader accepts nothing here"]
+        return [
+            wrong for keyword in reader[1] for wrong in self._keyword(keyword, reader, writers, path, level, depth + 1)
+        ]
+
+    @staticmethod
+    def _first(
+        writers: list[tuple[JsonDocument, dict[str, Any]]], shows: Callable[[tuple[JsonDocument, Any]], list[str]]
+    ) -> list[str]:
+        wrong: list[str] = []
+        for place in writers:
+            wrong = shows(place)
+            if not wrong:
+                return []
+        return wrong
+
+    def _same(
+        self, keywords: tuple[str, ...], reader: SchemaNode, writers: list[tuple[JsonDocument, dict[str, Any]]]
+    ) -> bool:
+        """Whether a writer has the same words, and they mean the same."""
+        document, wanted = reader
+        mine = {name: wanted[name] for name in keywords if name in wanted}
+        for other, one in writers:
+            if normal(mine) == normal({name: one[name] for name in keywords if name in one}):
+                return not has_references(mine) or (
+                    normal(document.root) == normal(other.root) and not document.others and not other.others
+                )
+        return False
+
+
+def _apart(branches: list[Any]) -> bool:
+    """Whether no value can be of two branches, since their types differ."""
+    seen: set[str] = set()
+    for each in branches:
+        if not isinstance(each, dict) or "type" not in each:
+            return False
+        types = types_of(each)
+        if types & seen:
+            return False
+        seen |= types
+    return True
+
+
+def _objects(
+    keyword: str, wanted: dict[str, Any], place: SchemaNode, below: Callable[[Any, SchemaNode, str], list[str]]
+) -> list[str]:
+    """What a reader says of an object's properties, against one writer's schema."""
+    document, one = place
+    properties, patterns = one.get("properties", {}), one.get("patternProperties", {})
+    others = one.get("additionalProperties", True)
+    wrong: list[str] = []
+    if keyword == "properties":
+        for name, schema in wanted["properties"].items():
+            if name in properties:
+                wrong += below(schema, (document, properties[name]), f".{name}")
+                continue
+            for each in (others, *patterns.values()):
+                wrong += below(schema, (document, each), f".{name}")
+    elif keyword == "patternProperties":
+        for pattern, schema in wanted["patternProperties"].items():
+            written = [patterns[pattern]] if pattern in patterns else [others, *properties.values(), *patterns.values()]
+            for each in written:
+                wrong += below(schema, (document, each), f"./{pattern}/")
+    else:
+        schema = wanted["additionalProperties"]
+        known = wanted.get("properties", {})
+        for name, each in properties.items():
+            if name not in known:
+                wrong += below(schema, (document, each), f".{name}")
+        for pattern, each in patterns.items():
+            if pattern not in wanted.get("patternProperties", {}):
+                wrong += below(schema, (document, each), f"./{pattern}/")
+        wrong += below(schema, (document, others), ".*")
+    return wrong
+
+
+def _arrays(
+    dialect: int, wanted: dict[str, Any], place: SchemaNode, below: Callable[[Any, SchemaNode, str], list[str]]
+) -> list[str]:
+    """What a reader says of an array's items, against one writer's schema."""
+    document, one = place
+    first, rest = _items(dialect, wanted)
+    written, others = _items(dialect, one)
+    wrong: list[str] = []
+    for index in range(max(len(first), len(written))):
+        schema = first[index] if index < len(first) else rest
+        each = written[index] if index < len(written) else others
+        wrong += below(schema, (document, each), f"[{index}]")
+    return wrong + below(rest, (document, others), "[]")
+
+
+def _items(dialect: int, one: dict[str, Any]) -> tuple[list[Any], Any]:
+    """The schemas of the first items, and of all behind them."""
+    if dialect >= 2020:
+        return one.get("prefixItems", []), one.get("items", True)
+    items = one.get("items", True)
+    return (items, one.get("additionalItems", True)) if isinstance(items, list) else ([], items)

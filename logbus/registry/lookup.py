@@ -1,0 +1,154 @@
+"""What can be looked at: subjects, their versions, schemas by id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logbus.registry.errors import Code, RegistryRefusal
+from logbus.registry.model import Schema
+from logbus.registry.registration import described
+from logbus.registry.requests import (
+    LATEST,
+    HandlerResult,
+    RegistryContext,
+    RegistryResponse,
+    no_subject,
+    no_version,
+    version_number,
+)
+
+
+def subjects(call: RegistryContext) -> HandlerResult:
+    """``GET /subjects``."""
+    request, state = call.request, call.state
+    prefix = request.query.get("subjectPrefix", "").removeprefix(":*:")
+    only = request.flag("deletedOnly") or request.flag("deleted_only")
+    names = sorted(
+        name
+        for name in state.subjects
+        if name.startswith(prefix) and _shown(only, request.flag("deleted"), bool(state.versions(name)))
+    )
+    return HandlerResult(RegistryResponse.of(request.page(names)))
+
+
+def versions(call: RegistryContext, subject: str) -> HandlerResult:
+    """``GET /subjects/{subject}/versions``."""
+    request = call.request
+    only, deleted = request.flag("deletedOnly"), request.flag("deleted")
+    there = call.state.versions(subject, deleted=True)
+    numbers = [number for number, each in there.items() if _shown(only, deleted, not each.deleted)]
+    if not numbers:
+        raise no_subject(subject)
+    return HandlerResult(RegistryResponse.of(request.page(numbers)))
+
+
+def version(call: RegistryContext, subject: str, told: str) -> HandlerResult:
+    """``GET /subjects/{subject}/versions/{version}``."""
+    number = _number(call, subject, told)
+    schema_id = call.state.subjects[subject][number].id
+    return HandlerResult(RegistryResponse.of(described(call, subject, number, schema_id)))
+
+
+def version_text(call: RegistryContext, subject: str, told: str) -> HandlerResult:
+    """``GET /subjects/{subject}/versions/{version}/schema``: the schema alone."""
+    schema_id = call.state.subjects[subject][_number(call, subject, told)].id
+    return HandlerResult(RegistryResponse(200, call.state.schemas[schema_id].text.encode()))
+
+
+def referenced_by(call: RegistryContext, subject: str, told: str) -> HandlerResult:
+    """``GET /subjects/{subject}/versions/{version}/referencedby``: ids of schemas that rest on a version."""
+    return HandlerResult(
+        RegistryResponse.of(call.request.page(call.state.referrers(subject, _number(call, subject, told))))
+    )
+
+
+def schemas(call: RegistryContext) -> HandlerResult:
+    """``GET /schemas``: versions with their schemas, as many as one answer may have."""
+    request, state, limits = call.request, call.state, call.limits
+    prefix, deleted = request.query.get("subjectPrefix", "").removeprefix(":*:"), request.flag("deleted")
+    places = list[tuple[str, int, int]]()
+    for name in sorted(state.subjects):
+        if name.startswith(prefix):
+            there = list(state.versions(name, deleted).items())
+            shown = there[-1:] if request.flag("latestOnly") else there
+            places += [(name, number, each.id) for number, each in shown]
+    told, size = list[dict[str, Any]](), 0
+    for name, number, schema_id in request.page(places)[: limits.page_entries]:
+        size += len(state.schemas[schema_id].text)
+        if told and size > limits.page_bytes:
+            break
+        told.append(described(call, name, number, schema_id))
+    return HandlerResult(RegistryResponse.of(told))
+
+
+def schema(call: RegistryContext, told: str) -> HandlerResult:
+    """``GET /schemas/ids/{id}``."""
+    found = _schema(call, told)
+    answer = {**found.as_json, "guid": found.guid}
+    if call.request.flag("fetchMaxId"):
+        answer["maxId"] = call.state.highest_id
+    return HandlerResult(RegistryResponse.of(answer))
+
+
+def schema_of_guid(call: RegistryContext, guid: str) -> HandlerResult:
+    """``GET /schemas/guids/{guid}``."""
+    schema_id = call.state.id_of_guid(guid.lower())
+    if schema_id is None:
+        raise RegistryRefusal(Code.SCHEMA_NOT_FOUND, f"Schema {guid[:50]} not found")
+    return HandlerResult(
+        RegistryResponse.of({**call.state.schemas[schema_id].as_json, "id": schema_id, "guid": guid.lower()})
+    )
+
+
+def schema_text(call: RegistryContext, told: str) -> HandlerResult:
+    """``GET /schemas/ids/{id}/schema``: the schema alone."""
+    return HandlerResult(RegistryResponse(200, _schema(call, told).text.encode()))
+
+
+def schema_subjects(call: RegistryContext, told: str) -> HandlerResult:
+    """``GET /schemas/ids/{id}/subjects``."""
+    names = dict.fromkeys(name for name, _ in _users(call, told))
+    return HandlerResult(RegistryResponse.of(call.request.page(list(names))))
+
+
+def schema_versions(call: RegistryContext, told: str) -> HandlerResult:
+    """``GET /schemas/ids/{id}/versions``."""
+    there = [{"subject": name, "version": number} for name, number in _users(call, told)]
+    return HandlerResult(RegistryResponse.of(call.request.page(there)))
+
+
+def _shown(only_deleted: bool, deleted: bool, live: bool) -> bool:
+    return not live if only_deleted else live or deleted
+
+
+def _number(call: RegistryContext, subject: str, told: str) -> int:
+    number = version_number(told)
+    deleted = call.request.flag("deleted")
+    there = call.state.versions(subject, deleted)
+    if not there:
+        raise no_subject(subject)
+    if number == LATEST:
+        return max(there)
+    if number not in there:
+        raise no_version(number)
+    return number
+
+
+def _id(told: str) -> int:
+    if not (told.isdecimal() and told.isascii() and len(told) <= 10):
+        raise RegistryRefusal(Code.NOT_FOUND, f"The id {told[:50]!r} is no number")
+    return int(told)
+
+
+def _schema(call: RegistryContext, told: str) -> Schema:
+    found = call.state.schemas.get(_id(told))
+    if found is None:
+        raise RegistryRefusal(Code.SCHEMA_NOT_FOUND, f"Schema {told} not found")
+    return found
+
+
+def _users(call: RegistryContext, told: str) -> list[tuple[str, int]]:
+    _schema(call, told)
+    subject = call.request.query.get("subject")
+    users = call.state.users(_id(told), call.request.flag("deleted"))
+    return [each for each in users if subject is None or each[0] == subject]

@@ -1,0 +1,198 @@
+"""
+From a schema's text to what can be compared.
+
+Whether it is a schema is for fastavro and jsonschema to say as well, so that what is registered can be used with them.
+That may take seconds, so it is left to who knows where: :attr:`ParsedSchema.check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+from logbus.extras import install_hint
+from logbus.registry import avro_compatibility, json_compatibility
+from logbus.registry.avro_schema import AvroType, read_avro
+from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
+from logbus.registry.json_schema import JsonDocument, read_json_schema
+from logbus.registry.json_text import compact, loads, normal
+from logbus.registry.limits import RegistryLimits
+from logbus.registry.model import AVRO, JSON, Reference, Schema, digest_of
+
+ReferenceLookup = Callable[[Reference], Schema | None]
+"""What a reference means; None: nothing."""
+
+
+SchemaCheck = Callable[[], None]
+
+
+@frozen(eq=False)
+class ParsedSchema:
+    """
+    A schema, read, with what can be compared.
+
+    :ivar check: asks the library of its type whether it is a schema, and raises a refusal if it is none. It may run in
+        a thread.
+    """
+
+    schema: Schema
+    meaning: AvroType | JsonDocument
+    check: SchemaCheck
+
+
+def read_schema(
+    text: str, schema_type: str, references: tuple[Reference, ...], find: ReferenceLookup, limits: RegistryLimits
+) -> ParsedSchema:
+    """
+    Read a schema.
+
+    :raise RegistryRefusal: it is none, is too large, or rests on what is not there; or what is needed to read it is
+        not installed.
+    """
+    if len(text.encode("utf-8", "replace")) > limits.schema_bytes:
+        raise RegistryRefusal(
+            Code.SCHEMA_TOO_LARGE, f"The schema has more than {limits.schema_bytes} bytes, which is the most"
+        )
+    value = loads(text, limits.depth)
+    found = _Dependencies(find, limits)
+    meaning: AvroType | JsonDocument
+    if schema_type == AVRO:
+        before = found.all_of(references)
+        known: dict[str, AvroType] = {}
+        for each in before:
+            known.update(read_avro(each, known).names)
+        avro = read_avro(value, known)
+        meaning, means, check = avro.type, avro.normal, _avro_check([*before, value])
+    elif schema_type == JSON:
+        found.all_of(references)  # For the limits.
+        meaning = read_json_schema(value, found.documents(references))
+        means, check = value, _json_check(meaning)
+    else:
+        raise invalid_schema(f"the schemaType {schema_type!r:.50} is unknown; known are AVRO and JSON")
+    return ParsedSchema(Schema(compact(value), digest_of(normal(means)), schema_type, references), meaning, check)
+
+
+def registered_schema(schema: Schema, find: ReferenceLookup, limits: RegistryLimits) -> ParsedSchema:
+    """
+    Read a schema that is registered.
+
+    :raise RegistryRefusal: as :func:`read_schema`; what it rests on may be gone.
+    """
+    return read_schema(schema.text, schema.schema_type, schema.references, find, limits)
+
+
+def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
+    """Why not all that was written with one schema can be read with another; nothing, when it can."""
+    if isinstance(reader.meaning, AvroType) and isinstance(writer.meaning, AvroType):
+        return avro_compatibility.incompatibilities(reader.meaning, writer.meaning)
+    if isinstance(reader.meaning, JsonDocument) and isinstance(writer.meaning, JsonDocument):
+        return json_compatibility.incompatibilities(reader.meaning, writer.meaning)
+    return [f"what is written is {writer.schema.schema_type}, and the reader wants {reader.schema.schema_type}"]
+
+
+@frozen
+class _Dependencies:
+    """What a schema rests on, and what that rests on."""
+
+    find: ReferenceLookup
+    limits: RegistryLimits
+
+    def one(self, reference: Reference) -> Schema:
+        """:raise RegistryRefusal: it is not there."""
+        found = self.find(reference)
+        if found is None:
+            raise invalid_schema(
+                f"there is no version {reference.version} of subject {reference.subject!r}, "
+                f"which the reference {reference.name!r} means"
+            )
+        return found
+
+    def all_of(self, references: tuple[Reference, ...]) -> list[Any]:
+        """The JSON of all of them, each behind what it rests on itself."""
+        ordered: dict[Schema, None] = {}
+        entered: set[Schema] = set()
+        stack = [(self.one(each), False) for each in reversed(references)]
+        size = 0
+        while stack:
+            schema, behind = stack.pop()
+            if behind:
+                ordered[schema] = None
+            elif schema not in entered:
+                entered.add(schema)
+                size += len(schema.text)
+                self.check(len(entered), size)
+                stack.append((schema, True))
+                stack += [(self.one(each), False) for each in reversed(schema.references)]
+        return [loads(each.text, self.limits.depth) for each in ordered]
+
+    def documents(self, references: tuple[Reference, ...]) -> dict[str, JsonDocument]:
+        """The same for JSON Schema, by the names of the references."""
+        done: dict[Schema, JsonDocument] = {}
+
+        def document(schema: Schema) -> JsonDocument:
+            if schema not in done:
+                others = {each.name: document(self.one(each)) for each in schema.references}
+                done[schema] = read_json_schema(loads(schema.text, self.limits.depth), others)
+            return done[schema]
+
+        return {each.name: document(self.one(each)) for each in references}
+
+    def check(self, count: int, size: int) -> None:
+        """:raise RegistryRefusal: that is too much."""
+        if count > self.limits.references or size > self.limits.referenced_bytes:
+            raise invalid_schema(
+                f"it rests on more than {self.limits.references} schemas, or on more than "
+                f"{self.limits.referenced_bytes} bytes of them"
+            )
+
+
+def _avro_check(schemas: list[Any]) -> SchemaCheck:
+    try:
+        import fastavro
+    except ImportError:
+        raise _missing("Avro", "fastavro") from None
+
+    def check() -> None:
+        names: dict[str, Any] = {}
+        try:
+            for each in schemas:
+                fastavro.parse_schema(each, named_schemas=names, _write_hint=False)
+        except Exception as e:  # It has errors of its own, and some of Python's.
+            raise invalid_schema(f"fastavro cannot read it: {type(e).__name__}: {e}") from None
+
+    return check
+
+
+def _json_check(document: JsonDocument) -> SchemaCheck:
+    try:
+        import jsonschema
+    except ImportError:
+        raise _missing("JSON Schema", "jsonschema") from None
+    dialects = {
+        4: jsonschema.Draft4Validator,
+        6: jsonschema.Draft6Validator,
+        7: jsonschema.Draft7Validator,
+        2019: jsonschema.Draft201909Validator,
+        2020: jsonschema.Draft202012Validator,
+    }
+    validator = dialects[document.dialect]
+
+    def check() -> None:
+        try:
+            error = next(iter(validator(validator.META_SCHEMA).iter_errors(document.root)), None)
+        except Exception as e:  # Of the library's, and of Python's.
+            raise invalid_schema(f"jsonschema cannot read it: {type(e).__name__}: {e}") from None
+        if error is not None:
+            where = "".join(f"/{each}" for each in error.absolute_path)
+            raise invalid_schema(f"at {where or '/'!r}: {error.message}")
+
+    return check
+
+
+def _missing(what: str, package: str) -> RegistryRefusal:
+    return RegistryRefusal(
+        Code.NOT_IMPLEMENTED,
+        f"This broker cannot read {what}, as {package} is not installed: {install_hint('registry')}",
+    )

@@ -1,0 +1,241 @@
+"""Requests and answers, apart from HTTP: as they are carried out here, and as they are sent to the broker that can."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attrs import frozen
+
+from logbus.admin import strict_json
+from logbus.registry.entries import Entry
+from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
+from logbus.registry.limits import RegistryLimits
+from logbus.registry.model import AVRO, Reference, Schema
+from logbus.registry.parsed_schema import ParsedSchema, SchemaCheck, read_schema
+from logbus.registry.state import RegistryState
+
+LATEST = -1
+
+
+@frozen
+class RegistryRequest:
+    """
+    What somebody asks.
+
+    :ivar path: its parts, decoded.
+    :ivar query: the last value of each name.
+    """
+
+    method: str
+    path: tuple[str, ...]
+    query: Mapping[str, str] = MappingProxyType({})
+    body: bytes = b""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something."""
+        return self.method in ("PUT", "DELETE") or (
+            self.method == "POST" and self.path[:1] == ("subjects",) and self.path[-1:] == ("versions",)
+        )
+
+    def flag(self, name: str) -> bool:
+        """A query parameter that is ``true`` or not."""
+        return self.query.get(name, "").lower() == "true"
+
+    def number(self, name: str, default: int) -> int:
+        """
+        A query parameter.
+
+        :raise RegistryRefusal: it is no whole number.
+        """
+        told = self.query.get(name)
+        if told is None:
+            return default
+        if not told.removeprefix("-").isdecimal() or len(told) > 10:
+            raise RegistryRefusal(Code.BAD_REQUEST, f"The parameter {name} is {told[:50]!r}, which is no whole number")
+        return int(told)
+
+    def page(self, entries: list[Any]) -> list[Any]:
+        """The part of a list that ``offset`` and ``limit`` mean."""
+        offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
+        return entries[offset:] if limit < 0 else entries[offset : offset + limit]
+
+    def json(self) -> dict[str, Any]:
+        """
+        The body.
+
+        :raise RegistryRefusal: it is no JSON object.
+        """
+        try:
+            value = strict_json.loads(self.body)
+        except ValueError as e:
+            raise RegistryRefusal(Code.BAD_REQUEST, f"{str(e)[:1].upper()}{str(e)[1:]}") from None
+        if not isinstance(value, dict):
+            raise RegistryRefusal(Code.BAD_REQUEST, "The body is no JSON object")
+        return value
+
+    def as_bytes(self) -> bytes:
+        """For another broker."""
+        told = {
+            "method": self.method,
+            "path": self.path,
+            "query": dict(self.query),
+            "body": self.body.decode("latin-1"),
+        }
+        return json.dumps(told).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RegistryRequest:
+        """From another broker."""
+        told = json.loads(data)
+        return cls(told["method"], tuple(told["path"]), told["query"], told["body"].encode("latin-1"))
+
+
+@frozen
+class RegistryResponse:
+    """A status and what is JSON; or text as it is."""
+
+    status: int
+    body: bytes
+
+    @classmethod
+    def of(cls, value: Any) -> RegistryResponse:
+        """What was asked for."""
+        return cls(200, json.dumps(value, separators=(",", ":")).encode())
+
+    @classmethod
+    def refusal(cls, error: RegistryRefusal) -> RegistryResponse:
+        """Why not."""
+        return cls(error.status, json.dumps({"error_code": int(error.code), "message": error.message}).encode())
+
+    def as_bytes(self) -> bytes:
+        """For another broker."""
+        return b"%d\n" % self.status + self.body
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RegistryResponse:
+        """From another broker."""
+        status, _, body = data.partition(b"\n")
+        return cls(int(status), body)
+
+
+@frozen
+class HandlerResult:
+    """
+    What becomes of a request.
+
+    :ivar answer: once the entries are in the log.
+    :ivar entries: written together or not at all.
+    """
+
+    answer: RegistryResponse
+    entries: tuple[Entry, ...] = ()
+
+
+HandlerSteps = Generator[SchemaCheck | None, None, HandlerResult]
+"""
+Carries a request out. Where it pauses, other things may happen on the broker; what it gives is to be called first, in a
+thread if there is one, and what that raises is thrown into it.
+"""
+
+
+@frozen
+class RegistryContext:
+    """A request with what it is about."""
+
+    request: RegistryRequest
+    state: RegistryState
+    limits: RegistryLimits
+
+    def subject(self, name: str) -> str:
+        """
+        A name, if it can be one.
+
+        :raise RegistryRefusal: it cannot.
+        """
+        if not name or len(name) > self.limits.name_length or not name.isprintable() or name.startswith(":."):
+            raise RegistryRefusal(
+                Code.INVALID_SUBJECT,
+                f"The specified subject {name[:100]!r} is not a valid one: a name has 1 to {self.limits.name_length} "
+                "characters that can be printed, and does not begin with ':.' (contexts are not supported)",
+            )
+        return name
+
+    def schema(self) -> ParsedSchema:
+        """
+        The schema in the body.
+
+        :raise RegistryRefusal: it is none.
+        """
+        body = self.request.json()
+        text, schema_type = body.get("schema"), body.get("schemaType") or AVRO
+        if not isinstance(text, str) or not text.strip():
+            raise invalid_schema("the body has no 'schema', which is the schema as a text")
+        for name in ("metadata", "ruleSet"):
+            if body.get(name):
+                raise RegistryRefusal(Code.UNPROCESSABLE, f"The body has {name!r}, which is not supported here")
+        references = [] if body.get("references") is None else body["references"]
+        if not isinstance(references, list) or len(references) > self.limits.references:
+            raise invalid_schema(f"the 'references' are no array of at most {self.limits.references}")
+        told = tuple(self._reference(each) for each in references)
+        if len({each.name for each in told}) != len(told):
+            raise invalid_schema("two references have the same name")
+        return read_schema(text, str(schema_type), told, self.find, self.limits)
+
+    def find(self, reference: Reference) -> Schema | None:
+        """What a reference means."""
+        return self.state.referenced(reference)
+
+    def _reference(self, value: Any) -> Reference:
+        match value:
+            case {"name": str(name), "subject": str(subject), "version": int(version)} if not isinstance(version, bool):
+                if version == LATEST:
+                    version = max(self.state.versions(subject), default=LATEST)
+                return Reference(name, subject, version)
+        raise invalid_schema(f"the reference {value!r:.200} does not have the form {{name, subject, version}}")
+
+
+def version_number(told: str) -> int:
+    """
+    The version that a path names: a number, or :data:`LATEST`.
+
+    :raise RegistryRefusal: it is none.
+    """
+    if told in ("latest", "-1"):
+        return LATEST
+    if told.isdecimal() and told.isascii() and len(told) <= 10 and 0 < int(told) < 1 << 31:
+        return int(told)
+    raise RegistryRefusal(
+        Code.INVALID_VERSION,
+        f"The specified version {told[:50]!r} is not a valid version id: a number from 1 to 2147483647, or 'latest'",
+    )
+
+
+def no_subject(name: str) -> RegistryRefusal:
+    """There is no such subject."""
+    return RegistryRefusal(Code.SUBJECT_NOT_FOUND, f"Subject '{name}' not found.")
+
+
+def no_version(told: object) -> RegistryRefusal:
+    """The subject has no such version."""
+    return RegistryRefusal(Code.VERSION_NOT_FOUND, f"Version {told} not found.")
+
+
+def run(steps: HandlerSteps) -> HandlerResult:
+    """Carry out at once, without pauses."""
+    problem: RegistryRefusal | None = None
+    while True:
+        try:
+            check = next(steps) if problem is None else steps.throw(problem)
+        except StopIteration as e:
+            outcome: HandlerResult = e.value
+            return outcome
+        problem = None
+        if check is not None:
+            try:
+                check()
+            except RegistryRefusal as e:
+                problem = e

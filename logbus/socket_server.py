@@ -1,0 +1,165 @@
+"""
+The broker's listeners: bound early, so that their ports are known; opened late, when the broker can answer.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.logger import Logger
+
+from logbus.config.listener_address import ListenerAddress
+from logbus.errors import ConfigError
+from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
+from logbus.model import Endpoint
+from logbus.net.listening_reactor import ListeningReactor
+
+WILDCARDS = frozenset({"0.0.0.0", "::", ""})
+
+
+@define(eq=False)
+class _BoundListener:
+    """A listener with its port."""
+
+    listener: Listener
+    port: IListeningPort
+    factory: IProtocolFactory
+
+
+@define(eq=False)
+class SocketServer:
+    """
+    All listeners of one broker.
+
+    :param plugins: the protocols, by name.
+    :param backlog: connections that the kernel holds ready for each listener.
+    :param handshake_seconds: how long a TLS handshake may take.
+    """
+
+    _reactor: Any
+    _broker: IBroker
+    _plugins: Mapping[str, IProtocolPlugin]
+    _listeners: Sequence[Listener]
+    _backlog: int = 50
+    _handshake_seconds: float = 10.0
+    _bound: list[_BoundListener] = field(factory=list, init=False)
+    _log = Logger()
+
+    def bind(self) -> Deferred[dict[str, Endpoint]]:
+        """
+        Bind every listener, and accept nobody yet: who connects waits in the kernel's queue.
+
+        :return: fires with where each is reached, by listener name.
+        :raise ConfigError: a protocol is unknown, an endpoint is not valid, or its port is taken.
+        """
+        return Deferred.fromCoroutine(self._bind())
+
+    async def _bind(self) -> dict[str, Endpoint]:
+        try:
+            for listener in self._listeners:
+                factory = plugin_for(listener, self._plugins).factory(self._broker, listener)
+                try:
+                    reactor = ListeningReactor(self._reactor, self._backlog, self._handshake_seconds)
+                    endpoint = serverFromString(reactor, listener.endpoint)
+                    port = await endpoint.listen(factory)
+                except CannotListenError as e:
+                    raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e
+                except (ValueError, TypeError, KeyError) as e:
+                    raise ConfigError(
+                        f"listener {listener.name}: {listener.endpoint!r} is not a server endpoint such as "
+                        f"tcp:9092:interface=127.0.0.1 ({e})"
+                    ) from e
+                self._reading(port, False)
+                self._bound.append(_BoundListener(listener, port, factory))
+        except Exception:
+            await self.close()
+            raise
+        return {bound.listener.name: self._endpoint(bound) for bound in self._bound}
+
+    def addresses(self, protocol: str) -> list[ListenerAddress]:
+        """Where this process listens for a protocol; listeners without a port, such as UNIX sockets, are left out."""
+        found = []
+        for bound in self._bound:
+            address = bound.port.getHost()
+            if bound.listener.protocol == protocol and isinstance(address, IPv4Address | IPv6Address):
+                found.append(ListenerAddress(bound.listener.name, address.host, address.port))
+        return found
+
+    def open(self, only: str | None = None) -> None:
+        """
+        Accept connections from now on.
+
+        :param only: on the listener of this name; None: on all.
+        """
+        for bound in self._bound:
+            if only is None or bound.listener.name == only:
+                self._reading(bound.port, True)
+
+    def close(self) -> Deferred[None]:
+        """Accept nobody any more; connections that exist go on."""
+        stopped = [maybeDeferred(bound.port.stopListening) for bound in self._bound]
+        return gatherResults(stopped, consumeErrors=True).addCallback(lambda _: None)
+
+    def hang_up(self) -> None:
+        """Let every connection finish what it is in the middle of, and close it; accept others."""
+        for bound in self._bound:
+            drain = getattr(bound.factory, "drain", None)
+            if drain is not None:
+                drain()
+
+    def drain(self, release: Callable[[], None]) -> Deferred[None]:
+        """
+        Let every connection finish what it is in the middle of, and close it.
+
+        :param release: called once all were told: answers what would otherwise wait on.
+        """
+        drains = [getattr(bound.factory, "drain", None) for bound in self._bound]
+        waiting = [maybeDeferred(drain) for drain in drains if drain is not None]
+        release()
+        self._bound = []
+        return gatherResults(waiting, consumeErrors=True).addCallback(lambda _: None)
+
+    def _reading(self, port: Any, wanted: bool) -> None:
+        # Every port of a Unix reactor is a descriptor that can be told not to accept for a while.
+        change = getattr(port, "startReading" if wanted else "stopReading", None)
+        if change is not None:
+            change()
+
+    def _endpoint(self, bound: _BoundListener) -> Endpoint:
+        listener, address = bound.listener, bound.port.getHost()
+        if listener.advertised is not None:
+            host, port = listener.advertised
+            port = port or getattr(address, "port", 0)
+        else:
+            host, port = getattr(address, "host", None) or "", getattr(address, "port", 0)
+            if host in WILDCARDS and port:
+                host = socket.gethostname()
+                self._log.warn(
+                    "listener {name} is on every interface; clients are told {host}:{port}. If that does not reach "
+                    "this machine, say what does with --advertise {name}=HOST:PORT",
+                    name=listener.name,
+                    host=host,
+                    port=port,
+                )
+        return Endpoint(listener.name, host, port, listener.protocol)
+
+
+def plugin_for(listener: Listener, plugins: Mapping[str, IProtocolPlugin]) -> IProtocolPlugin:
+    """
+    The protocol plugin that a listener names.
+
+    :raise ConfigError: there is none of that name.
+    """
+    plugin = plugins.get(listener.protocol)
+    if plugin is None:
+        known = ", ".join(sorted(plugins))
+        raise ConfigError(f"listener {listener.name}: there is no protocol {listener.protocol!r}; there are: {known}")
+    return plugin

@@ -1,0 +1,108 @@
+"""
+A follower's append (Kafka: UnifiedLog.appendAsFollower): batches as the leader has them, with offsets and epochs.
+
+Everything is checked. A batch's CRC does not cover its offset and leader epoch, so these are compared with the
+neighbouring batches: offsets follow each other; epochs never decrease, nor exceed the leader's. Compaction leaves gaps
+between offsets: the batch behind a gap must be confirmed by the one after it, or the topic be compacted.
+
+Consecutive batches of one epoch without a gap are written together, with most bookkeeping done once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.records.batch import BatchHeader, Marker, batch_problem, iter_batches
+from logbus.records.checksum import Buffer
+from logbus.records.header import CONTROL_BIT
+from logbus.storage.appends.append_marker import read_marker
+from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
+
+if TYPE_CHECKING:
+    from logbus.storage.log import Log
+
+
+def append_as_follower(log: Log, data: Buffer, leader_epoch: int, gaps: bool) -> int:
+    """Append batches at the log's end; arguments and errors as of :meth:`.Log.append_as_follower`."""
+    view = memoryview(data)
+    now_ms = int(log.wall_clock() * 1000)
+    # Batches before an incomplete or invalid one are appended.
+    batches, problem = _batches(data)
+    end, epoch = log.log_end_offset, log.epochs.latest
+    run: list[BatchHeader] = []
+    markers: list[Marker | None] = []
+    begun = at = 0
+    for i, (at, header) in enumerate(batches):
+        after = batches[i + 1][1] if i + 1 < len(batches) else None
+        wrong = batch_problem(data, at, header) or _misplaced(header, after, end, epoch, leader_epoch, gaps)
+        control = header.attributes & CONTROL_BIT
+        marker: Marker | None = None
+        if control and wrong is None:
+            try:
+                marker = read_marker(data, at, header)
+            except DecodeError as error:
+                wrong = str(error)
+        if wrong is not None:
+            problem = f"batch at offset {header.base_offset}: {wrong}"
+            break
+        if run and (header.base_offset != end or header.leader_epoch != epoch):
+            _write(log, view[begun:at], run, markers, now_ms)
+            run, markers = [], []
+        if not run:
+            begun = at
+        run.append(header)
+        if control:
+            markers.append(marker)
+        end, epoch = header.next_offset, header.leader_epoch
+        at += header.size
+    if run:
+        _write(log, view[begun:at], run, markers, now_ms)
+    if problem is not None:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.partition}: from the leader: {problem}")
+    return log.log_end_offset
+
+
+def _batches(data: Buffer) -> tuple[list[tuple[int, BatchHeader]], str | None]:
+    """The whole batches in ``data``, and the problem with what follows them."""
+    batches: list[tuple[int, BatchHeader]] = []
+    try:
+        batches.extend(iter_batches(data))
+    except DecodeError as error:
+        return batches, str(error)
+    return batches, None
+
+
+def _misplaced(
+    header: BatchHeader, after: BatchHeader | None, end: int, epoch: int, leader_epoch: int, gaps: bool
+) -> str | None:
+    """Why a batch cannot stand behind what ends at ``end`` with ``epoch``."""
+    base = header.base_offset
+    if base < end:
+        return f"base offset {base} lies before the log's end {end}"
+    if not epoch <= header.leader_epoch <= leader_epoch:
+        return f"leader epoch {header.leader_epoch} is not within {epoch} to {leader_epoch}"
+    if base > end and not gaps and (after is None or after.base_offset <= header.last_offset):
+        return f"nothing says that offsets {end} to {base - 1} were removed"
+    return None
+
+
+def _write(log: Log, data: memoryview, run: list[BatchHeader], markers: list[Marker | None], now_ms: int) -> None:
+    segment, durability = log.segments[-1], log.durability
+    first, last_offset = run[0], run[-1].last_offset
+    if len(run) == 1:
+        segment = log.segment_for(first, last_offset, now_ms)
+    elif (
+        not segment.size
+        or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        or log.is_roll_due(segment, len(data), max(header.max_timestamp for header in run), now_ms, len(run))
+    ):
+        # Somewhere in between a new segment begins.
+        at, left = 0, iter(markers)
+        for header in run:
+            own = [next(left)] if header.control else []
+            _write(log, data[at : at + header.size], [header], own, now_ms)
+            at += header.size
+        return
+    segment.log.get().write(segment.size, (data,))
+    log.wrote(segment, durability, run, first.base_offset, first.leader_epoch, markers)

@@ -1,0 +1,122 @@
+"""
+Checks a produced batch against its topic's settings (Kafka: LogValidator), in addition to
+:mod:`logbus.records.batch_validation`.
+
+Records are decoded only for compacted topics, where each must have a key.
+"""
+
+from __future__ import annotations
+
+from logbus.config.topic_config import TopicConfig
+from logbus.errors import ApiError, DecodeError, ErrorCode, RecordsRefused
+from logbus.model import NO_TIMESTAMP
+from logbus.records.batch import BatchHeader, decode_batch
+from logbus.records.batch_validation import validate_produced
+from logbus.records.checksum import Buffer
+from logbus.records.compression import MAX_DECOMPRESSED
+
+LOG_APPEND_TIME = "LogAppendTime"
+
+#: A batch of a few bytes can hold a million records; no response names them all.
+MAX_RECORD_ERRORS = 1000
+
+MAX_RECORDS_READ = 50_000
+"""Upper bound of records of a batch decoded before an append: some 40 ms of work."""
+
+MAX_BYTES_DECOMPRESSED = 16 * 1024 * 1024
+"""Upper bound of a batch's decompressed bytes then, unless ``max.message.bytes`` is more than a quarter of it."""
+
+
+def validate_for_topic(
+    data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool = True, ours: bool = False
+) -> BatchHeader:
+    """
+    Check the bytes a producer sent for one partition.
+
+    :param data: exactly one batch.
+    :param now_ms: the broker's time, ms since 1970.
+    :param ours: a coordinator of this broker wrote it: each record has a key, and it has no sequence number even with a
+        producer id.
+    :raises ApiError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD, CORRUPT_MESSAGE,
+        UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT.
+    """
+    # The size first: it is cheap to check, while the CRC reads all the bytes.
+    size = len(data)
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the record batch has {size} bytes, more than max.message.bytes = {config.max_message_bytes}",
+        )
+    if size > config.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the record batch has {size} bytes, more than segment.bytes = {config.segment_bytes}",
+        )
+    header = validate_produced(data, zstd_allowed=zstd_allowed, sequenced=not ours)
+    if (
+        header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        or now_ms - header.base_timestamp > config.message_timestamp_before_max_ms
+    ) and config.message_timestamp_type != LOG_APPEND_TIME:
+        check_times(header, config, now_ms)
+    if "compact" in config.cleanup_policy and not ours:
+        check_keys(data, header, config)
+    return header
+
+
+def check_times(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+    """
+    Check a batch's timestamps against the topic's limits; records without a timestamp pass.
+
+    :raises ApiError: INVALID_TIMESTAMP.
+    """
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp == NO_TIMESTAMP:
+            continue
+        if timestamp - now_ms > config.message_timestamp_after_max_ms:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {timestamp} is more than message.timestamp.after.max.ms = "
+                f"{config.message_timestamp_after_max_ms} after the broker's time {now_ms}",
+            )
+        if now_ms - timestamp > config.message_timestamp_before_max_ms:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {timestamp} is more than message.timestamp.before.max.ms = "
+                f"{config.message_timestamp_before_max_ms} before the broker's time {now_ms}",
+            )
+
+
+def decompression_limit(header: BatchHeader, config: TopicConfig) -> int:
+    """
+    Limit the work on a batch whose records must be decoded before an append, since the reactor is blocked meanwhile.
+
+    :returns: upper bound of the records' bytes, decompressed.
+    :raises ApiError: MESSAGE_TOO_LARGE: there are too many records. Kafka's producer splits the batch then.
+    """
+    if header.record_count > MAX_RECORDS_READ:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {header.record_count} records; on topics that are compacted, or compress in another way "
+            f"than the producer, at most {MAX_RECORDS_READ} are taken in one batch",
+        )
+    return min(MAX_DECOMPRESSED, max(MAX_BYTES_DECOMPRESSED, 4 * config.max_message_bytes))
+
+
+def check_keys(data: Buffer, header: BatchHeader, config: TopicConfig) -> None:
+    """
+    Check that every record has a key: compaction keeps the last record of each key.
+
+    :raises RecordsRefused: INVALID_RECORD, naming the records without a key.
+    :raises ApiError: CORRUPT_MESSAGE or MESSAGE_TOO_LARGE if the records cannot be read, or are too many.
+    """
+    try:
+        records = decode_batch(data, header=header, limit=decompression_limit(header, config))
+    except DecodeError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records cannot be read: {error}") from error
+    keyless = [index for index, record in enumerate(records) if record.key is None]
+    if keyless:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"record {keyless[0]} has no key; compacted topics require one ({len(keyless)} records are without)",
+            [(index, "the record has no key; compacted topics require one") for index in keyless[:MAX_RECORD_ERRORS]],
+        )

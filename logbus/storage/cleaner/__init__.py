@@ -1,0 +1,1 @@
+"""Log compaction: the cleaner, its choice of a log, and one cleaning."""

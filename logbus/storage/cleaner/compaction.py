@@ -1,0 +1,179 @@
+"""
+Decides which records and batches compaction keeps (Kafka: Cleaner's RecordFilter). Pure; bytes in, bytes out.
+
+The last record of each key below a bound stays. Offsets and order never change. A batch keeps its range of offsets and
+its producer fields, whatever records it loses. A batch without remaining records is dropped, except in two cases, where
+its header stays: the last batch of a known producer (its sequence continues from there), and the last batch of a group
+of merged segments (the new segment must show how far it reaches).
+
+Tombstones stay for ``delete.retention.ms`` after they were first cleaned, so that a consumer that began before sees
+them. That time, the delete horizon, is written into the batch (KIP-534): a bit in the attributes, and the time in the
+place of the base timestamp.
+
+Records of a committed transaction are like any others; those of an aborted one are removed once its marker is below the
+bound, too. A marker stays until no record of its transaction is left, and then for as long as tombstones do: a consumer
+or follower that has some of the records must still learn the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, field
+
+from logbus.errors import ApiError, DecodeError
+from logbus.records.batch import BatchHeader, Record, check_crc, decode_batch, rewrite_batch
+from logbus.records.checksum import Buffer
+from logbus.storage.cleaner.offset_map import OffsetMap
+from logbus.storage.segments.transaction_index import AbortedTransaction
+
+
+def add_keys(
+    keys: OffsetMap, data: Buffer, position: int, header: BatchHeader, start: int = 0, aborted: bool = False
+) -> int:
+    """
+    Add the keys of a batch to the offset map.
+
+    :param start: records before this offset are skipped: they were added before.
+    :param aborted: the batch belongs to an aborted transaction: its records replace no others.
+    :returns: the offset up to which keys were added: the batch's end, or less if the map is full.
+    :raises DecodeError: the batch is damaged.
+    """
+    if not header.control and not aborted:
+        for record in _records(data, position, header):
+            if record.key is not None and record.offset >= start and not keys.put(record.key, record.offset):
+                return record.offset
+    return header.next_offset
+
+
+@define(eq=False)
+class Compaction:
+    """
+    One pass over a log, batch by batch in order.
+
+    :ivar keys: the last offset of each key below :ivar:`end`.
+    :ivar end: records from this offset on all stay.
+    :ivar now_ms: compared with delete horizons, ms since 1970.
+    :ivar delete_retention_ms: how long tombstones stay.
+    :ivar last_of_producers: last offset of each known producer, by its id.
+    :ivar bare_epochs: epochs of producers known only by a marker, by their ids.
+    :ivar records: number of records read.
+    :ivar removed: number of records removed.
+    :ivar changed: number of batches removed or rewritten.
+    :ivar keyless: number of records without a key; they stay. A compacted topic accepts none.
+    """
+
+    keys: OffsetMap
+    end: int
+    now_ms: int
+    delete_retention_ms: int
+    last_of_producers: Mapping[int, int] = field(factory=dict)
+    bare_epochs: Mapping[int, int] = field(factory=dict)
+    records: int = field(default=0, init=False)
+    removed: int = field(default=0, init=False)
+    changed: int = field(default=0, init=False)
+    keyless: int = field(default=0, init=False)
+    _dropped: BatchHeader | None = field(default=None, init=False)
+    _in_transaction: set[int] = field(factory=set, init=False)
+
+    def left(
+        self, data: Buffer, position: int, header: BatchHeader, aborted: AbortedTransaction | None = None
+    ) -> Buffer | None:
+        """
+        The batch with the records that stay: its own bytes if nothing changed; None if it is removed.
+
+        :param aborted: the aborted transaction that it belongs to, if any.
+        :raises DecodeError: the batch is damaged.
+        """
+        self._dropped = None
+        whole = memoryview(data)[position : position + header.size]
+        if header.base_offset >= self.end:
+            return whole
+        if header.control:
+            if not header.has_producer_id:
+                return whole
+            return self._left_of_marker(data, position, header, whole)
+        if aborted is not None and aborted.last_offset >= self.end:
+            self._in_transaction.add(header.producer_id)
+            return whole
+        records = _records(data, position, header)
+        kept = [record for record in records if self._stays(record, header.delete_horizon)] if aborted is None else []
+        self.records += len(records)
+        self.removed += len(records) - len(kept)
+        if kept and header.transactional:
+            self._in_transaction.add(header.producer_id)
+        if not kept:
+            if self.last_of_producers.get(header.producer_id) != header.last_offset:
+                self._dropped = header
+                self.changed += 1
+                return None
+            if not records:
+                return whole
+            self.changed += 1
+            return rewrite_batch(header, ())
+        horizon = self._horizon(header, kept)
+        if horizon is None and len(kept) == len(records):
+            return whole
+        self.changed += 1
+        return rewrite_batch(header, kept, delete_horizon=horizon)
+
+    def _left_of_marker(self, data: Buffer, position: int, header: BatchHeader, whole: memoryview) -> Buffer | None:
+        producer_id, horizon = header.producer_id, header.delete_horizon
+        if producer_id in self._in_transaction:
+            self._in_transaction.remove(producer_id)
+            return whole
+        if header.record_count and horizon is None:
+            self.changed += 1
+            horizon = self.now_ms + self.delete_retention_ms
+            return rewrite_batch(header, _records(data, position, header), delete_horizon=horizon)
+        if header.record_count and horizon is not None and self.now_ms < horizon:
+            return whole
+        if self.bare_epochs.get(producer_id) == header.producer_epoch:
+            # Nothing else records the epoch that fences this producer.
+            return whole
+        self.removed += header.record_count
+        self._dropped = header
+        self.changed += 1
+        return None
+
+    def end_of_run(self) -> bytes | None:
+        """
+        An empty batch in place of the last batch, if that was removed: to be written at the end of each group of merged
+        segments.
+        """
+        dropped, self._dropped = self._dropped, None
+        if dropped is None:
+            return None
+        if not dropped.record_count:
+            # It is such an empty batch already, and stays.
+            self.changed -= 1
+        return rewrite_batch(dropped, ())
+
+    def _stays(self, record: Record, horizon: int | None) -> bool:
+        if record.offset >= self.end:
+            return True
+        if record.key is None:
+            self.keyless += 1
+            return True
+        if self.keys.get(record.key) > record.offset:
+            return False
+        return record.value is not None or horizon is None or self.now_ms < horizon
+
+    def _horizon(self, header: BatchHeader, kept: list[Record]) -> int | None:
+        """The delete horizon of a batch's tombstones, if it is to be set now."""
+        if header.delete_horizon is not None or header.last_offset >= self.end:
+            # Beyond the end, older records of their keys remain: a consumer that begins now reads them.
+            return None
+        if any(record.value is None and record.key is not None for record in kept):
+            return self.now_ms + self.delete_retention_ms
+        return None
+
+
+def _records(data: Buffer, position: int, header: BatchHeader) -> list[Record]:
+    # A rewritten batch gets a new CRC, which must not hide that the bytes were damaged.
+    if not check_crc(data, position, header):
+        raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+    try:
+        return decode_batch(data, position, header=header)
+    except (ApiError, DecodeError) as error:
+        raise DecodeError(f"the batch at offset {header.base_offset} cannot be read: {error}") from error

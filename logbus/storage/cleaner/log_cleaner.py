@@ -1,0 +1,259 @@
+"""
+The log cleaner (Kafka: LogCleaner, LogCleanerManager): chooses the log to compact next, and handles failures.
+
+One log is cleaned at a time, the dirtiest that is due first. The offsets up to which logs are clean are in
+``cleaner-offset-checkpoint``, in Kafka's format. A log that cannot be cleaned is skipped until the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.errors import ApiError, DecodeError, LogbusError, StorageError
+from logbus.storage.cleaner.cleaner_task import CleanerTask
+from logbus.storage.cleaner.log_to_clean import LogToClean, cleanable_section
+from logbus.storage.log import Log
+from logbus.storage.log_directory import LogDirectory
+from logbus.storage.segments.segment_replacement import ReplacementAbandoned
+from logbus.storage.settings import CleanerSettings
+from logbus.storage.throttler import Throttler
+from logbus.timers import Timer, Timers
+
+_SHORTEST_MS = 10
+"""Lower bound of the backoff, since a look at every log costs something."""
+
+
+@define(eq=False, repr=False)
+class LogCleaner:
+    """
+    Compacts the logs of a broker.
+
+    :ivar settings: called before each round.
+    :ivar uncleanable: logs that are not cleaned any more, and the reasons.
+    :ivar max_dirty_ratio: of the dirtiest log, when last computed.
+    :ivar cleanings: finished so far.
+    :ivar read_bytes: so far.
+    :ivar written_bytes: so far.
+    :ivar removed_records: so far.
+    """
+
+    _directories: Sequence[LogDirectory]
+    _timers: Timers
+    _wall_clock: Callable[[], float]
+    _high_watermark_of: Callable[[Log], int]
+    settings: Callable[[], CleanerSettings] = CleanerSettings
+    uncleanable: dict[Log, str] = field(factory=dict, init=False)
+    max_dirty_ratio: float = field(default=0.0, init=False)
+    cleanings: int = field(default=0, init=False)
+    read_bytes: int = field(default=0, init=False)
+    written_bytes: int = field(default=0, init=False)
+    removed_records: int = field(default=0, init=False)
+    _pace: Throttler = field(init=False)
+    _paused: list[Log] = field(factory=list, init=False)
+    _current: Log | None = field(default=None, init=False)
+    _running: bool = field(default=False, init=False)
+    _wake: Timer | None = field(default=None, init=False)
+    _idle: list[Deferred[None]] = field(factory=list, init=False)
+    _log = Logger()
+
+    @_pace.default
+    def _our_pace(self) -> Throttler:
+        return Throttler(self._timers)
+
+    # -- Start and stop
+
+    def start(self) -> None:
+        """Begin to look for work, if the cleaner is enabled."""
+        if self.settings().enable and not self._running:
+            self._running = True
+            self._look_later()
+
+    def stop(self) -> Deferred[None]:
+        """
+        Abort the current cleaning; fires when none runs. A replacement of segments that has begun is finished first.
+        """
+        self._running = False
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        idle = self._until_idle()
+        self._pace.hurry()
+        return idle
+
+    def _until_idle(self) -> Deferred[None]:
+        if self._current is None:
+            return succeed(None)
+        idle: Deferred[None] = Deferred()
+        self._idle.append(idle)
+        return idle
+
+    @contextmanager
+    def paused(self, logs: Collection[Log]) -> Iterator[Deferred[None]]:
+        """
+        Do not clean some logs, which are about to change.
+
+        :returns: a context; its Deferred fires when none of them is being cleaned.
+        """
+        self._paused += logs
+        try:
+            off: Deferred[None] = succeed(None)
+            if self._current in logs:
+                off = self._until_idle()
+                self._pace.hurry()
+            yield off
+        finally:
+            for log in logs:
+                self._paused.remove(log)
+
+    def _look_later(self) -> None:
+        self._wake = self._timers.call_later(max(self.settings().backoff_ms, _SHORTEST_MS) / 1000, self._look)
+
+    def _look(self) -> None:
+        self._wake = None
+
+        def failed(failure: Failure) -> None:
+            self._log.failure("the cleaner failed, and goes on", failure)
+
+        def done(_: object) -> None:
+            if self._running:
+                self._look_later()
+
+        Deferred.fromCoroutine(self.clean_all()).addErrback(failed).addCallback(done)
+
+    # -- Work
+
+    async def clean_all(self) -> None:
+        """Clean one log after the other, the dirtiest first, until none is due or none can be cleaned now."""
+        later: set[Log] = set()
+        while due := await self._survey(later):
+            for _, log in due:
+                plan = self._plan(log)
+                if plan is None or not plan.is_due(log.config):
+                    continue
+                if not await self._clean(log, plan):
+                    later.add(log)
+                if not self._running:
+                    return
+
+    async def _survey(self, later: Collection[Log]) -> list[tuple[float, Log]]:
+        """The logs that are due, with their dirty ratios, dirtiest first."""
+        due: list[tuple[float, Log]] = []
+        dirtiest = 0.0
+        logs = [log for directory in self._directories if directory.is_online for log in directory.logs.values()]
+        known = set(logs)
+        self.uncleanable = {log: why for log, why in self.uncleanable.items() if log in known}
+        self._pace.begin()
+        for log in logs:
+            plan = self._plan(log) if log.config.compacted else None
+            if plan is not None:
+                dirtiest = max(dirtiest, plan.ratio)
+                if log not in later and plan.is_due(log.config):
+                    due.append((plan.ratio, log))
+            if self._pace.is_due:
+                await self._pace.rest()
+                if not self._running:
+                    return []
+        self.max_dirty_ratio = dirtiest
+        due.sort(key=lambda found: found[0], reverse=True)
+        return due
+
+    def _plan(self, log: Log) -> LogToClean | None:
+        """The cleanable section of a log; None if it must not be cleaned."""
+        if log.is_closed or log.disk.failure is not None or log in self.uncleanable or log in self._paused:
+            return None
+        return cleanable_section(
+            log.segments,
+            log.config,
+            log_start=log.log_start_offset,
+            cleaned_end=log.cleaned_end_offset,
+            bound=min(log.last_stable_offset(self._high_watermark_of(log)), log.recovery_point),
+            now_ms=int(self._wall_clock() * 1000),
+        )
+
+    async def _clean(self, log: Log, plan: LogToClean) -> bool:
+        """Clean one log; returns whether it may be considered again at once."""
+        settings = self.settings()
+        self._pace.bytes_per_second = settings.max_bytes_per_second
+        cleaning = CleanerTask(
+            log,
+            plan,
+            self._pace,
+            settings.dedupe_buffer_size,
+            int(self._wall_clock() * 1000),
+            lambda: not self._running or log in self._paused,
+        )
+        self._current = log
+        begun = self._timers.clock.seconds()
+        try:
+            await cleaning.run()
+            log.cleaned_end_offset = max(log.cleaned_end_offset, cleaning.end)
+            await self._checkpoint(log)
+        except ReplacementAbandoned as reason:
+            self._log.debug("cleaning given up: {reason}", reason=str(reason))
+            return False
+        except ApiError as error:
+            self._log.warn("{partition} is cleaned later: {error}", partition=log.partition, error=str(error))
+            return False
+        except StorageError as error:
+            if log.disk.failure is None:
+                # The segment's own reader found damage; a failed disk is reported already.
+                self._give_up(log, str(error))
+            return False
+        except DecodeError as error:
+            self._give_up(log, str(error))
+            for segment in log.segments[:-1]:
+                log.suspected(segment)
+            return False
+        except LogbusError as error:
+            self._give_up(log, str(error))
+            return False
+        except Exception:
+            self._log.failure("{partition} cannot be cleaned", partition=log.partition)
+            self._give_up(log, "of a fault of the cleaner")
+            return False
+        finally:
+            self.read_bytes += cleaning.read_bytes
+            self.written_bytes += cleaning.written_bytes
+            self._current = None
+            idle, self._idle = self._idle, []
+            for waiter in idle:
+                waiter.callback(None)
+        self._done(log, plan, cleaning, self._timers.clock.seconds() - begun)
+        return True
+
+    async def _checkpoint(self, log: Log) -> None:
+        for directory in self._directories:
+            if directory.disk is log.disk:
+                await directory.checkpoint_cleaned_offsets()
+
+    def _done(self, log: Log, plan: LogToClean, cleaning: CleanerTask, seconds: float) -> None:
+        compaction = cleaning.compaction
+        self.cleanings += 1
+        self.removed_records += compaction.removed
+        self._log.info(
+            "{partition}: cleaned up to {end} in {seconds:.1f} s: {removed} of {records} records removed, {keys} keys "
+            "in {dirty} dirty bytes; {read} bytes read, {written} written",
+            partition=log.partition, end=cleaning.end, seconds=seconds,
+            removed=compaction.removed, records=compaction.records,
+            keys=cleaning.keys, dirty=plan.dirty_bytes, read=cleaning.read_bytes, written=cleaning.written_bytes,
+        )  # fmt: skip
+        if compaction.keyless:
+            self._log.warn(
+                "{partition}: {count} records have no key; compaction keeps them all",
+                partition=log.partition,
+                count=compaction.keyless,
+            )
+
+    def _give_up(self, log: Log, why: str) -> None:
+        self.uncleanable[log] = why
+        self._log.error(
+            "{partition} is not cleaned any more until it is repaired, or the broker is restarted, and grows: {why}",
+            partition=log.partition,
+            why=why,
+        )

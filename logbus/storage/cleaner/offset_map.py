@@ -1,0 +1,81 @@
+"""
+Maps each key to the offset of its last record, for one cleaning (Kafka: OffsetMap, SkimpyOffsetMap).
+
+A hash table of fixed size with open addressing, 24 bytes an entry as in Kafka: a digest of the key, and an offset. The
+keys themselves are not kept, so the memory is bounded however long keys are.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from mmap import mmap
+from struct import Struct
+
+DIGEST_SIZE = 16
+"""Bytes. Two of a billion keys have the same digest with a probability below 10**-20."""
+
+_ENTRY = Struct("<16sq")
+ENTRY_SIZE = _ENTRY.size
+LOAD_FACTOR = 0.75
+"""Usable share of the table: beyond it, searches for missing keys get long."""
+
+_FREE = bytes(DIGEST_SIZE)
+_OFFSET = Struct("<q")
+
+
+class OffsetMap:
+    """
+    The map.
+
+    :ivar capacity: keys that fit.
+    """
+
+    __slots__ = ("_count", "_slots", "_table", "capacity")
+
+    def __init__(self, size: int) -> None:
+        """
+        Make an empty map.
+
+        :param size: bytes of memory it may take; at least one key fits, whatever it is.
+        """
+        self._slots = max(2, size // ENTRY_SIZE)
+        self.capacity = max(1, int(self._slots * LOAD_FACTOR))
+        # The kernel provides pages when they are first used: a few keys in a large table cost little.
+        self._table = mmap(-1, self._slots * ENTRY_SIZE)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, key: bytes, offset: int) -> bool:
+        """
+        Set the offset of a key's last record.
+
+        :returns: False if the key is new and there is no room for it; the map is as it was then.
+        """
+        digest, at = self._find(key)
+        if self._table[at : at + DIGEST_SIZE] != digest:
+            if self._count >= self.capacity:
+                return False
+            self._count += 1
+        _ENTRY.pack_into(self._table, at, digest, offset)
+        return True
+
+    def get(self, key: bytes) -> int:
+        """The offset of the key's last record; −1 for an unknown key."""
+        digest, at = self._find(key)
+        if self._table[at : at + DIGEST_SIZE] != digest:
+            return -1
+        offset: int = _OFFSET.unpack_from(self._table, at + DIGEST_SIZE)[0]
+        return offset
+
+    def _find(self, key: bytes) -> tuple[bytes, int]:
+        """The key's digest, and its position in the table, or the free one where it belongs."""
+        digest = blake2b(key, digest_size=DIGEST_SIZE).digest()
+        table = self._table
+        at = int.from_bytes(digest[:8], "little") % self._slots * ENTRY_SIZE
+        while (found := table[at : at + DIGEST_SIZE]) != digest and found != _FREE:
+            at += ENTRY_SIZE
+            if at == len(table):
+                at = 0
+        return digest, at

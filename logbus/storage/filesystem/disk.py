@@ -1,0 +1,448 @@
+"""
+A log directory on a real disk.
+
+Appends and small reads are plain calls on the reactor thread: they end in the page cache. Blocking work goes through
+:meth:`Disk.submit` to one of three groups of threads (sync, read, background), which run system calls that release the
+interpreter lock; results return by ``callFromThread``.
+
+Errors are classified where they occur:
+
+* no space, quota, file size limit, too many open files: the operation is undone and fails with an
+  :class:`~logbus.errors.ApiError`; the directory stays in use, since space may return;
+* anything else, and anything that cannot be undone: :class:`~logbus.errors.StorageError`, and the directory goes
+  offline.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, fail, gatherResults
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.records.checksum import Buffer
+from logbus.storage.filesystem.disk_space import DiskSpace
+from logbus.storage.filesystem.io_threads import IOThreads
+from logbus.storage.filesystem.page_cache import PageCache, make_resident
+from logbus.storage.filesystem.read_ahead import HOT, MAX_CONCURRENT_READS, ReadAhead
+from logbus.storage.istorage import IDisk, IFile, IOPool
+
+LOCK_FILE = ".lock"
+SYNCS = 8
+"""Logs flushed at a time: devices and file system journals serve several syncs together."""
+_THREADS = {IOPool.SYNC: SYNCS, IOPool.READ: MAX_CONCURRENT_READS, IOPool.BACKGROUND: 1}
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+_NOWHERE = 2**63
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class NoSpace(ApiError):
+    """An operation failed for lack of space; a retry may succeed later."""
+
+
+def refusal(error: OSError, what: str) -> ApiError | None:
+    """The ApiError for an ``error`` that may pass: no space, or no file descriptor; None for others."""
+    if error.errno in _NO_SPACE:
+        return NoSpace(ErrorCode.KAFKA_STORAGE_ERROR, f"no space to {what}: {error.strerror}")
+    if error.errno in _NO_DESCRIPTOR:
+        return ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {what}: {error.strerror}; raise the limit on open files (ulimit -n)"
+        )
+    return None
+
+
+def read_boot_id() -> str | None:
+    """The kernel's boot id; None if unknown."""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip() or None
+    except OSError:
+        return None
+
+
+def write_fully(fd: int, position: int, parts: Sequence[Buffer]) -> None:
+    """
+    Write all parts at ``position``, with more system calls after partial writes.
+
+    :raises OSError: as the system call does; part of the data may be in the file.
+    """
+    total = sum(map(len, parts))
+    done = os.pwritev(fd, parts, position)
+    if done == total:
+        return
+    rest = memoryview(b"".join(parts))
+    while done < total:
+        count = os.pwrite(fd, rest[done:], position + done)
+        if count == 0:
+            raise OSError(errno.EIO, "the disk takes no more bytes and gives no reason")
+        done += count
+
+
+@implementer(IFile)
+class File:
+    """
+    An open file, the only owner of its descriptor.
+
+    :ivar path: relative to the disk's directory, as opened.
+    :ivar ahead: position up to which it was read ahead for a reader of cold data.
+    """
+
+    __slots__ = ("_disk", "_fd", "_hot_from", "ahead", "path")
+
+    def __init__(self, disk: Disk, path: str, fd: int) -> None:
+        self._disk = disk
+        self._fd = fd
+        self._hot_from = _NOWHERE
+        self.path = path
+        self.ahead = -1
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def fileno(self) -> int:
+        """The descriptor; valid as long as this object is referenced."""
+        return self._fd
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self._fd).st_size
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        """Write all parts at ``position``; see :class:`~logbus.storage.istorage.IFile`."""
+        disk = self._disk
+        if disk.failure is not None:
+            raise disk.offline()
+        try:
+            write_fully(self._fd, position, parts)
+        except OSError as error:
+            raise self._not_written(error, position) from error
+        self._hot_from = position - HOT
+
+    def _not_written(self, error: OSError, position: int) -> ApiError | StorageError:
+        # A method of its own: an error named in a frame of its traceback is a cycle, which keeps the file open.
+        refused = refusal(error, f"append to {self.path}")
+        if refused is None:
+            return self._disk.broken(error, f"write {self.path}")
+        self.truncate(position)
+        self._disk.tell_refused(refused)
+        return refused
+
+    def is_cold(self, position: int, length: int) -> bool | None:
+        """Whether reading these bytes would wait for the device; None if unknown."""
+        return self._disk.residency.is_cold(self._fd, position, length)
+
+    def make_resident(self, position: int, length: int, beyond: int) -> None:
+        """Load these bytes into the page cache, and begin to load those behind them."""
+        try:
+            make_resident(self._fd, position, length, beyond)
+        except OSError as error:
+            raise self._disk.broken(error, f"read {self.path}") from error
+
+    def read_ahead(self, position: int, length: int) -> Deferred[None] | None:
+        """None if these bytes can be sent without waiting; else a Deferred that fires when they can."""
+        return None if position >= self._hot_from else self._disk.reads.want(self, position, length)
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to ``length`` bytes from ``position``."""
+        try:
+            return os.pread(self._fd, length, position)
+        except OSError as error:
+            raise self._disk.broken(error, f"read {self.path}") from error
+
+    def truncate(self, size: int) -> None:
+        """Truncate the file to ``size`` bytes."""
+        disk = self._disk
+        if disk.failure is not None:
+            raise disk.offline()
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise disk.broken(error, f"truncate {self.path}") from error
+
+    def sync(self) -> None:
+        """Wait until the device has the data (fdatasync)."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise self._disk.broken(error, f"sync {self.path}") from error
+
+
+@implementer(IDisk)
+@define(eq=False)
+class Disk:
+    """
+    A log directory.
+
+    :ivar root: absolute path of the directory, which exists.
+    :ivar failure: why it is offline, or None.
+    :ivar boot_id: the kernel's, of the machine's current run.
+    :ivar residency: the page cache, as far as its files are concerned.
+    :ivar reads: its cold reads.
+    """
+
+    root: str
+    _reactor: IReactorFromThreads
+    failure: StorageError | None = field(default=None, init=False)
+    boot_id: str | None = field(factory=read_boot_id, init=False)
+    residency: PageCache = field(factory=PageCache, init=False)
+    reads: ReadAhead = field(init=False)
+    _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
+    _space_listeners: list[Callable[[ApiError], None]] = field(factory=list, init=False)
+    _lanes: dict[IOPool, IOThreads] = field(factory=dict, init=False)
+    _lock_fd: int | None = field(default=None, init=False)
+    _log = Logger()
+
+    @reads.default
+    def _cold_reads(self) -> ReadAhead:
+        return ReadAhead(self)
+
+    def on_failure(self, listener: Callable[[StorageError], None]) -> None:
+        """Call ``listener`` when the directory goes offline."""
+        self._listeners.append(listener)
+
+    def on_no_space(self, listener: Callable[[ApiError], None]) -> None:
+        """Call ``listener`` for each operation that fails for lack of space."""
+        self._space_listeners.append(listener)
+
+    def tell_refused(self, error: BaseException | None) -> None:
+        """
+        Call the listeners if ``error`` is a lack of space. For an operation in a thread that happens when its result
+        arrives on the reactor thread.
+        """
+        if isinstance(error, NoSpace) and not self._in_lane():
+            for listener in self._space_listeners:
+                listener(error)
+
+    def fail(self, error: StorageError) -> StorageError:
+        """Take the directory offline; only the first error counts. Reactor thread only."""
+        if self.failure is None:
+            self.failure = error
+            self._log.critical("log directory {root} goes offline: {error}", root=self.root, error=str(error))
+            for listener in self._listeners:
+                listener(error)
+        return self.failure
+
+    def offline(self) -> StorageError:
+        """A new error with the reason why the directory is offline."""
+        return StorageError(f"log directory {self.root} is offline: {self.failure}")
+
+    def submit(self, lane: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        """Run ``op`` in an I/O thread."""
+        if self.failure is not None:
+            return fail(self.offline())
+        thread = self._lanes.get(lane)
+        if thread is None:
+            name = f"logbus {lane.value} {os.path.basename(self.root)}"
+            thread = self._lanes[lane] = IOThreads(name, self._reactor, self._settle, _THREADS[lane])
+        return thread.submit(op, *args)
+
+    def _settle(self, error: BaseException | None) -> BaseException | None:
+        """
+        On the reactor thread: the result that an operation's caller gets. A failed directory confirms nothing more.
+        """
+        if isinstance(error, StorageError):
+            self.fail(error)
+        self.tell_refused(error)
+        return error if self.failure is None else self.offline()
+
+    def _at(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def broken(self, error: OSError, what: str) -> StorageError:
+        """
+        The error to raise when ``what`` failed permanently. Takes the directory offline, at once on the reactor thread;
+        from an I/O thread, when the operation's result arrives there.
+        """
+        problem = StorageError(f"{self.root}: cannot {what}: {error}")
+        if not self._in_lane():
+            self.fail(problem)
+        return problem
+
+    def _in_lane(self) -> bool:
+        return any(lane.is_current() for lane in self._lanes.values())
+
+    def _refused_or_broken(self, error: OSError, what: str) -> ApiError | StorageError:
+        refused = refusal(error, what)
+        self.tell_refused(refused)
+        return refused or self.broken(error, what)
+
+    def space(self) -> DiskSpace | None:
+        """The space of the file system, for this process's user."""
+        try:
+            found = os.statvfs(self.root)
+        except OSError:
+            # Errors are ignored here: the next important operation meets them, too.
+            return None
+        return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+
+    def open(self, path: str, create: bool = False) -> File:
+        """Open a file to read and append."""
+        try:
+            fd = os.open(self._at(path), _FLAGS | os.O_CREAT if create else _FLAGS, 0o644)
+        except FileNotFoundError:
+            if not create:
+                raise
+            raise self.broken(FileNotFoundError(errno.ENOENT, "its directory is gone"), f"create {path}") from None
+        except OSError as error:
+            raise self._refused_or_broken(error, f"open {path}") from error
+        return File(self, path, fd)
+
+    def names(self, path: str) -> list[str]:
+        """The names in a directory."""
+        try:
+            return os.listdir(self._at(path))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._refused_or_broken(error, f"list {path or 'it'}") from error
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory of that name exists."""
+        return os.path.lexists(self._at(path))
+
+    def size(self, path: str) -> int:
+        """Bytes in a file."""
+        return self._stat(path).st_size
+
+    def modified_ns(self, path: str) -> int:
+        """Time of the last write."""
+        return self._stat(path).st_mtime_ns
+
+    def _stat(self, path: str) -> os.stat_result:
+        try:
+            return os.stat(self._at(path))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._refused_or_broken(error, f"stat {path}") from error
+
+    def read(self, path: str) -> bytes:
+        """A small file's content."""
+        try:
+            with open(self._at(path), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._refused_or_broken(error, f"read {path}") from error
+
+    def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
+        """Replace a file atomically."""
+        if self.failure is not None:
+            raise self.offline()
+        temporary = self._at(path) + ".tmp"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                if sync:
+                    file.flush()
+                    os.fdatasync(file.fileno())
+            os.replace(temporary, self._at(path))
+        except OSError as error:
+            raise self._refused_or_broken(error, f"write {path}") from error
+        if sync and sync_name:
+            self.sync_directory(os.path.dirname(path))
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory."""
+        try:
+            os.makedirs(self._at(path), exist_ok=True)
+        except OSError as error:
+            raise self._refused_or_broken(error, f"create {path}") from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or directory."""
+        try:
+            os.rename(self._at(old), self._at(new))
+        except OSError as error:
+            raise self._refused_or_broken(error, f"rename {old}") from error
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        try:
+            os.unlink(self._at(path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._refused_or_broken(error, f"remove {path}") from error
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with its contents."""
+        try:
+            shutil.rmtree(self._at(path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._refused_or_broken(error, f"remove {path}") from error
+
+    def sync_directory(self, path: str) -> None:
+        """Sync a directory's entries."""
+        try:
+            fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise self.broken(error, f"sync directory {path or '.'}") from error
+
+    def lock(self) -> None:
+        """Lock the directory by its ``.lock`` file."""
+        path = self._at(LOCK_FILE)
+        try:
+            fd = os.open(path, _FLAGS | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(f"the log directory {self.root} is not writable: {error}") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(fd)
+            raise ConfigError(
+                f"the log directory {self.root} is in use by another broker (process {holder} holds {path}); "
+                "stop it, or choose another directory by log.dirs"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        self._lock_fd = fd
+
+    def close(self) -> Deferred[None]:
+        """End the threads, then release the lock."""
+        self.reads.close()
+
+        def unlock(_: object) -> None:
+            if self._lock_fd is not None:
+                os.close(self._lock_fd)
+                self._lock_fd = None
+
+        lanes, self._lanes = list(self._lanes.values()), {}
+        return gatherResults([lane.stop() for lane in lanes]).addCallback(unlock)
+
+
+def disks_at(paths: Sequence[str], reactor: IReactorFromThreads) -> list[Disk]:
+    """
+    A disk for each log directory; missing directories are created.
+
+    :raises ConfigError: one cannot be created, or is not a directory.
+    """
+    disks = []
+    for path in paths:
+        root = os.path.realpath(path)
+        try:
+            os.makedirs(root, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"the log directory {path} cannot be created: {error}") from error
+        disks.append(Disk(root, reactor))
+    return disks

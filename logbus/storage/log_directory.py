@@ -1,0 +1,361 @@
+"""
+One log directory: its lock, its checkpoints, and opening and closing of its logs.
+
+A clean shutdown leaves a marker that lists every log with its segments, so that the next start opens 10,000 logs in a
+fraction of a second without reading them. The marker is used log by log, if file names and sizes still match, and is
+removed before anything is written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+
+from logbus.errors import ApiError, ConfigError, StorageError
+from logbus.model import TopicPartition
+from logbus.storage import checkpoints, file_names
+from logbus.storage.checkpoints import MetaProperties
+from logbus.storage.istorage import IDisk, IOPool
+from logbus.storage.log import Log
+from logbus.storage.log_recovery import Progress, recover_log
+from logbus.storage.segments.segment import Segment
+
+_CHECKED_AT_ONCE = 200
+"""Logs opened by the marker in one turn of the reactor."""
+
+
+@define(eq=False, repr=False)
+class LogDirectory:
+    """
+    One log directory.
+
+    :ivar logs: by partition.
+    :ivar futures: future logs (KIP-113) by partition: copies that will replace logs in other directories.
+    :ivar interrupted_moves: partitions whose copying to this directory was interrupted when the broker stopped.
+    :ivar ignored: names of logs that must not be opened.
+    :ivar meta: the content of ``meta.properties``.
+    :ivar is_new: it was never in use; if it replaces another directory, the logs of that are lost.
+    :ivar unclean_shutdown: it was not closed cleanly, so other replicas may have more records.
+    :ivar shortened: number of logs that ended below their own checkpoints when they were opened: committed or synced
+        records were lost.
+    :ivar unsynced_lost: it was not closed cleanly, and the machine was restarted since: unsynced data is lost.
+    """
+
+    disk: IDisk
+    _new_log: Callable[[TopicPartition, IDisk, str], Log]
+    _seconds: Callable[[], float]
+    logs: dict[TopicPartition, Log] = field(factory=dict, init=False)
+    futures: dict[TopicPartition, Log] = field(factory=dict, init=False)
+    interrupted_moves: list[TopicPartition] = field(factory=list, init=False)
+    ignored: set[str] = field(factory=set, init=False)
+    leftovers: list[str] = field(factory=list, init=False)
+    meta: MetaProperties | None = field(default=None, init=False)
+    is_new: bool = field(default=False, init=False)
+    unclean_shutdown: bool = field(default=False, init=False)
+    shortened: int = field(default=0, init=False)
+    unsynced_lost: bool = field(default=False, init=False)
+    _loss_known: bool = field(default=False, init=False)
+    _starts: dict[TopicPartition, int] = field(factory=dict, init=False)
+    _log = Logger()
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the directory works."""
+        return self.disk.failure is None
+
+    # -- Opening
+
+    def lock(self) -> None:
+        """
+        Lock the directory after checking that it belongs to a broker. Changes nothing on disk if it does not.
+
+        :raises ConfigError: another broker holds it, or it belongs to another program, or has a newer format.
+        """
+        found = self.disk.names("")
+        if checkpoints.META_PROPERTIES in found:
+            self.meta = MetaProperties.decode(self.disk.read(checkpoints.META_PROPERTIES), self.disk.root)
+        self.disk.lock()
+
+    async def open(self) -> None:
+        """
+        Open all logs: by the marker of a clean shutdown, or by recovery.
+
+        :raises StorageError: the disk failed, and is offline.
+        """
+        found = await self._take_marker()
+        marker = found or {}
+        recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+        start_offsets = self._starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)
+        high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        cleaned_offsets = self._read_offsets(checkpoints.CLEANED_OFFSETS)
+        progress = Progress(self._seconds)
+        count = recovered = 0
+        for name in self.disk.names(""):
+            if name.endswith(file_names.DELETE_SUFFIX):
+                self.leftovers.append(name)
+                continue
+            if name.endswith(file_names.FUTURE_SUFFIX):
+                self.leftovers.append(name)
+                copied = file_names.future_partition_of(name)
+                if copied is not None:
+                    self.interrupted_moves.append(copied)
+                continue
+            partition = file_names.partition_of(name)
+            if partition is None or name in self.ignored:
+                continue
+            log = self._new_log(partition, self.disk, name)
+            entry = marker.get(name)
+            recovery_point = recovery_points.get(partition, 0)
+            if entry is None or not self._restore(log, entry):
+                recovered += 1
+                log.topic_id = self._topic_id(name)
+                await recover_log(log, recovery_point, start_offsets.get(partition, 0), progress)
+            log.checkpointed_recovery_point = recovery_point
+            committed = high_watermarks.get(partition, 0)
+            self._check_end(log, committed, recovery_point)
+            log.high_watermark = max(log.log_start_offset, min(committed, log.log_end_offset))
+            cleaned = cleaned_offsets.get(partition, 0)
+            # A high watermark beyond the log's end is another log's, or older than a truncation.
+            log.cleaned_end_offset = cleaned if cleaned <= log.log_end_offset else 0
+            self.logs[partition] = log
+            count += 1
+            if count % _CHECKED_AT_ONCE == 0:
+                await self.disk.submit(IOPool.READ, self.disk.exists, name)
+        if self.shortened:
+            # After another crash, records that replace the lost ones would be taken for committed and synced.
+            try:
+                await self.checkpoint_recovery_points()
+                await self.checkpoint_high_watermarks()
+            except ApiError as error:
+                self._log.warn("{root}: checkpoints cannot be put down: {error}", root=self.disk.root, error=error)
+        self._look_for_losses(was_closed=found is not None and not recovered)
+        self._log.info(
+            "{root}: {count} logs opened, {recovered} of them recovered by scanning {scanned} bytes",
+            root=self.disk.root, count=count, recovered=recovered, scanned=progress.scanned,
+        )  # fmt: skip
+
+    def _check_end(self, log: Log, committed: int, synced: int) -> None:
+        """Log a warning if a log ends below its own checkpoints: it lost records."""
+        end = log.log_end_offset
+        if end >= max(committed, synced):
+            return
+        self.shortened += 1
+        self._log.error(
+            "{partition}: the log in {root} ends at offset {end}, but was committed up to {committed} and synced up to "
+            "{synced}, by its checkpoints: records were lost. Replicas that have them lead before this one.",
+            partition=log.partition, root=self.disk.root, end=end, committed=committed, synced=synced,
+        )  # fmt: skip
+
+    def _look_for_losses(self, *, was_closed: bool) -> None:
+        try:
+            seen = self.disk.read(checkpoints.BOOT_ID)
+        except FileNotFoundError:
+            self.is_new = True
+            return
+        boot_id = self.disk.boot_id
+        self.unclean_shutdown = not was_closed
+        self.unsynced_lost = not was_closed and (boot_id is None or seen != boot_id.encode())
+
+    def remember_boot(self) -> Deferred[None]:
+        """
+        Write down the machine's boot id. Only once the losses since the last boot are recorded elsewhere: they cannot
+        be detected afterwards.
+        """
+
+        def remembered(_: object) -> None:
+            self._loss_known = True
+
+        boot_id = (self.disk.boot_id or "").encode()
+        return self.disk.submit(IOPool.BACKGROUND, self.disk.replace, checkpoints.BOOT_ID, boot_id).addCallback(
+            remembered
+        )
+
+    async def _take_marker(self) -> dict[str, Any] | None:
+        """Read and durably remove the marker. Returns its entries; None without a marker."""
+        try:
+            data = self.disk.read(checkpoints.CLEAN_SHUTDOWN)
+        except FileNotFoundError:
+            return None
+        await self.disk.submit(IOPool.BACKGROUND, _remove_for_good, self.disk, checkpoints.CLEAN_SHUTDOWN)
+        try:
+            return checkpoints.decode_marker(data)
+        except (ValueError, KeyError, TypeError) as problem:
+            self._log.warn(
+                "{root}: marker of a clean stop ignored: {problem}", root=self.disk.root, problem=str(problem)
+            )
+            return None
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.decode_offsets(self.disk.read(name))
+        except FileNotFoundError:
+            return {}
+        except ValueError as problem:
+            self._log.error("{root}/{name} is damaged, and ignored: {problem}", root=self.disk.root, name=name,
+                            problem=str(problem))  # fmt: skip
+            return {}
+
+    def _topic_id(self, directory: str) -> uuid.UUID | None:
+        path = f"{directory}/{file_names.PARTITION_METADATA}"
+        try:
+            return checkpoints.decode_partition_metadata(self.disk.read(path))
+        except FileNotFoundError:
+            return None
+        except ValueError as problem:
+            self._log.warn("{root}/{path} is ignored: {problem}", root=self.disk.root, path=path, problem=str(problem))
+            return None
+
+    def _restore(self, log: Log, entry: dict[str, Any]) -> bool:
+        """Open a log as the marker describes it; False if the disk does not match."""
+        disk, directory = self.disk, log.directory
+        if disk.modified_ns(directory) != entry["modified"]:
+            return False
+        segments = []
+        for base, size, created, first, latest, latest_offset in entry["segments"]:
+            segment = Segment(disk, log.files, directory, base, created)
+            try:
+                if disk.size(segment.log.path) != size:
+                    return False
+            except FileNotFoundError:
+                return False
+            segment.size = size
+            segment.first_timestamp = first
+            segment.max_timestamp, segment.max_timestamp_offset = latest, latest_offset
+            segments.append(segment)
+        log.topic_id = uuid.UUID(entry["id"]) if entry["id"] else None
+        log.has_producers = entry["producers"]
+        log.restored(tuple(segments), entry["start"], entry["end"], entry["end"])
+        return True
+
+    # -- Checkpoints
+
+    def checkpoint_recovery_points(self) -> Deferred[None]:
+        """Checkpoint the offset from which each log must be scanned after a crash."""
+        points = {partition: log.recovery_point for partition, log in self.logs.items()}
+
+        def done(_: None) -> None:
+            for partition, point in points.items():
+                log = self.logs.get(partition)
+                if log is not None:
+                    log.checkpointed_recovery_point = point
+
+        # Until the new content is durable, a crash may leave the larger of both.
+        for partition, point in points.items():
+            log = self.logs[partition]
+            log.checkpointed_recovery_point = max(log.checkpointed_recovery_point, point)
+        return self._write_offsets(checkpoints.RECOVERY_POINTS, points).addCallback(done)
+
+    def _start_offsets(self) -> dict[TopicPartition, int]:
+        """The log start offsets that are not the base offset of the log's first segment."""
+        return {
+            partition: log.log_start_offset
+            for partition, log in (*self.futures.items(), *self.logs.items())
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def starts_moved(self) -> bool:
+        """Whether the checkpoint of log start offsets is out of date."""
+        return self._start_offsets() != self._starts
+
+    def checkpoint_start_offsets(self) -> Deferred[None]:
+        """Checkpoint the log start offsets."""
+        self._starts = self._start_offsets()
+        return self._write_offsets(checkpoints.LOG_START_OFFSETS, self._starts)
+
+    def checkpoint_high_watermarks(self) -> Deferred[None]:
+        """Checkpoint the high watermarks."""
+        marks = {partition: log.high_watermark for partition, log in (*self.futures.items(), *self.logs.items())}
+        return self._write_offsets(checkpoints.HIGH_WATERMARKS, marks)
+
+    def checkpoint_cleaned_offsets(self) -> Deferred[None]:
+        """Checkpoint the offsets up to which logs were compacted."""
+        cleaned = {tp: log.cleaned_end_offset for tp, log in self.logs.items() if log.cleaned_end_offset > 0}
+        return self._write_offsets(checkpoints.CLEANED_OFFSETS, cleaned)
+
+    def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> Deferred[None]:
+        data = checkpoints.encode_offsets(offsets)
+        return self.disk.submit(IOPool.BACKGROUND, self.disk.replace, name, data)
+
+    def claim(self, meta: MetaProperties) -> Deferred[None]:
+        """
+        Check that the directory is this broker's; write ``meta.properties`` if it is new.
+
+        :raises ConfigError: (as a failure) it is another broker's, or of another cluster.
+        """
+        return Deferred.fromCoroutine(self._claim(meta))
+
+    async def _claim(self, meta: MetaProperties) -> None:
+        if self.meta is None:
+            await self.disk.submit(IOPool.BACKGROUND, self.disk.replace, checkpoints.META_PROPERTIES, meta.encode())
+            self.meta = meta
+        elif self.meta != meta:
+            raise ConfigError(
+                f"{self.disk.root} belongs to broker {self.meta.broker_id} of cluster {self.meta.cluster_id}, not to "
+                f"broker {meta.broker_id} of cluster {meta.cluster_id}: set broker.id and log.dirs to what belongs "
+                "together"
+            )
+
+    # -- Closing
+
+    async def close(self) -> None:
+        """Sync everything, and write the marker, if the disk works; unlock the directory in any case."""
+        bug: Exception | None = None
+        try:
+            if self.is_online:
+                await self._close_logs()
+        except (ApiError, StorageError) as error:
+            self._log.error("{root} was not closed cleanly: {error}", root=self.disk.root, error=str(error))
+        except Exception as error:
+            bug = error
+        for log in self.logs.values():
+            await log.close()
+        await self.disk.close()
+        if bug is not None:
+            raise bug
+
+    async def _close_logs(self) -> None:
+        # Start all of them first: several logs are synced at a time, while write-backs run one after the other. The
+        # disk reports failures.
+        unsynced = [log for log in self.logs.values() if log.flushed_end_offset < log.log_end_offset]
+        await DeferredList([log.flush() for log in unsynced], consumeErrors=True)
+        entries = {}
+        for log in self.logs.values():
+            if log.is_active or log.flushed_end_offset < log.log_end_offset:
+                await log.durability.write_back_and_wait()
+                log.segments[-1].seal()
+                await log.close()
+            if log.flushed_end_offset == log.log_end_offset:
+                entries[log.directory] = self._entry(log)
+        await self.checkpoint_recovery_points()
+        await self.checkpoint_start_offsets()
+        await self.checkpoint_high_watermarks()
+        if self.unclean_shutdown and not self._loss_known:
+            # With a marker the next start would report no loss; without one it reports the loss again.
+            return
+        marker = checkpoints.encode_marker(entries)
+        await self.disk.submit(IOPool.BACKGROUND, self.disk.replace, checkpoints.CLEAN_SHUTDOWN, marker)
+
+    def _entry(self, log: Log) -> dict[str, Any]:
+        producers = log.producers_in_memory
+        return {
+            "id": log.topic_id.hex if log.topic_id else None,
+            "start": log.log_start_offset,
+            "end": log.log_end_offset,
+            "producers": log.has_producers if producers is None else len(producers) > 0,
+            "modified": self.disk.modified_ns(log.directory),
+            "segments": [
+                [s.base_offset, s.size, s.created_ms, s.first_timestamp, s.max_timestamp, s.max_timestamp_offset]
+                for s in log.segments
+            ],
+        }
+
+
+def _remove_for_good(disk: IDisk, path: str) -> None:
+    """Runs in an I/O thread."""
+    disk.unlink(path)
+    disk.sync_directory("")

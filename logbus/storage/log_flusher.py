@@ -1,0 +1,347 @@
+"""
+Syncs logs to stable storage: group commit for waiting callers, and write-back in the background.
+
+*Flush*: a caller waits for what is in the log now. One fdatasync serves all waiting callers; those that come while it
+runs wait for the next one, since the running one may have missed their bytes.
+
+*Write-back*: nobody waits. Every 64 MB and after each roll the log is synced in the background, together with its
+indexes and a snapshot of its producer state, so that recovery has little to scan after a crash.
+
+A failed sync is never retried: the kernel drops the pages it could not write, and a second fdatasync would succeed
+without them ("fsyncgate"). The directory goes offline, and all waiting callers get the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, fail, gatherResults, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.storage import file_names
+from logbus.storage.checkpoints import encode_partition_metadata
+from logbus.storage.istorage import IDisk, IFile, IOPool
+from logbus.storage.producers.producer_snapshot import encode_snapshot, snapshot_offsets, snapshot_path
+from logbus.storage.segments.segment import Segment
+
+if TYPE_CHECKING:
+    from logbus.storage.log import Log
+
+_KEPT_SNAPSHOTS = 2
+
+
+@define(eq=False)
+class GroupCommit:
+    """
+    Runs at most one commit at a time, and one for all waiting callers.
+
+    :ivar _commit: begins a commit of everything present at that moment.
+    """
+
+    _commit: Callable[[], Deferred[None]]
+    _running: bool = field(default=False, init=False)
+    _wanted: bool = field(default=False, init=False)
+    _waiters: list[Deferred[None]] = field(factory=list, init=False)
+    _closed: list[Deferred[None]] | None = field(default=None, init=False)
+
+    def wait(self) -> Deferred[None]:
+        """Fires when everything present now is committed. Cancelling gives up the wait, not the commit."""
+        waiter: Deferred[None] = Deferred()
+        self._waiters.append(waiter)
+        self.request()
+        return waiter
+
+    def request(self) -> None:
+        """Commit everything present now, without waiting."""
+        self._wanted = True
+        if self._closed is not None:
+            self._refuse()
+        elif not self._running:
+            self._start()
+
+    def close(self) -> Deferred[None]:
+        """Begin no more commits; fires when none runs. Waiters for another commit fail."""
+        closed: Deferred[None] = Deferred()
+        self._closed = [closed]
+        if self._running:
+            return closed
+        self._refuse()
+        return succeed(None)
+
+    def _refuse(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.errback(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was closed before it was synced"))
+
+    def _start(self) -> None:
+        self._wanted = False
+        self._running = True
+        waiters, self._waiters = self._waiters, []
+        self._commit().addCallbacks(self._done, self._failed, callbackArgs=(waiters,), errbackArgs=(waiters,))
+
+    def _done(self, _: object, waiters: list[Deferred[None]]) -> None:
+        self._ended()
+        for waiter in waiters:
+            waiter.callback(None)
+
+    def _ended(self) -> None:
+        self._running = False
+        if self._closed is not None:
+            self._refuse()
+            for closed in self._closed:
+                closed.callback(None)
+        elif self._wanted:
+            # Before the waiters fire: they may request more.
+            self._start()
+
+    def _failed(self, failure: Failure, waiters: list[Deferred[None]]) -> None:
+        waiters += self._waiters
+        self._waiters = []
+        self._wanted = False
+        self._ended()
+        for waiter in waiters:
+            waiter.errback(failure)
+
+
+def sync_all(
+    disk: IDisk, replaced: Sequence[tuple[str, bytes]], files: Sequence[IFile], directories: Sequence[str]
+) -> None:
+    """
+    Runs in an I/O thread. Syncs small files first, since trust in the data behind the recovery point may depend on
+    them.
+
+    :param directories: synced last; those of the small files among them.
+    """
+    for path, data in replaced:
+        disk.replace(path, data, True, False)
+    for file in files:
+        file.sync()
+    for path in directories:
+        disk.sync_directory(path)
+
+
+def take_snapshot(disk: IDisk, path: str, data: bytes, superseded: Sequence[str]) -> None:
+    """Runs in an I/O thread: writes a snapshot, then removes those that it replaces."""
+    # Not synced: the CRC shows one that a crash tore, and an older one is used.
+    disk.replace(path, data, False)
+    for old in superseded:
+        disk.unlink(old)
+
+
+@define(eq=False)
+class LogFlusher:
+    """
+    Syncs a log: tracks its unsynced segments, and flushes them or writes them back. Exists for logs that are written
+    to.
+
+    :ivar unindexed: sealed segments whose indexes are not synced; recovery must begin before them.
+    :ivar dirty: segments with unsynced data.
+    """
+
+    log: Log
+    unindexed: list[Segment] = field(factory=list, init=False)
+    dirty: list[Segment] = field(factory=list, init=False)
+    _group: GroupCommit = field(init=False)
+    _background: GroupCommit = field(init=False)
+    _bytes: int = field(default=0, init=False)
+    _generation: int = field(default=0, init=False)
+    _snapshots: list[int] | None = field(default=None, init=False)
+    _log = Logger()
+
+    @_group.default
+    def _flush_group(self) -> GroupCommit:
+        return GroupCommit(lambda: self._commit(IOPool.SYNC))
+
+    @_background.default
+    def _background_group(self) -> GroupCommit:
+        return GroupCommit(self._write_back)
+
+    def resume(self) -> None:
+        """Record what the log has behind its synced end when it is opened."""
+        log = self.log
+        ends = [*(segment.base_offset for segment in log.segments[1:]), log.log_end_offset]
+        self.dirty = [s for s, end in zip(log.segments, ends, strict=True) if end > log.flushed_end_offset]
+        self.unindexed = [segment for segment in self.dirty if segment is not log.segments[-1]]
+        for segment in self.dirty:
+            segment.log.pinned = True
+
+    def wrote(self, segment: Segment, size: int) -> None:
+        """Count ``size`` bytes written at the end of ``segment``."""
+        dirty = self.dirty
+        if not dirty or dirty[-1] is not segment:
+            self._first_write(segment)
+        self._bytes += size
+        if self._bytes >= self.log.settings.write_back_bytes:
+            self.write_back()
+
+    def _first_write(self, segment: Segment) -> None:
+        clean = not self.dirty
+        self.dirty.append(segment)
+        segment.log.pinned = True
+        if clean:
+            self.log.owner.dirtied(self.log)
+        if len(self.log.files) > self.log.files.capacity:
+            # Files with unsynced data cannot be closed. There are too many of them: sync, so that they can be.
+            self.write_back()
+
+    def rolled(self, segment: Segment) -> None:
+        """``segment`` was sealed, and a new one created."""
+        self.log.unsynced_directories.add(self.log.directory)
+        self.unindexed.append(segment)
+        self.write_back()
+
+    def truncated(self) -> None:
+        """The log was truncated: a sync in progress no longer covers what is there."""
+        self._generation += 1
+        self._snapshots = None
+        self.log.unsynced_directories.add(self.log.directory)
+        kept = set(self.log.segments)
+        self.dirty = [segment for segment in self.dirty if segment in kept]
+        self.unindexed = [segment for segment in self.unindexed if segment in kept]
+        active = self.log.segments[-1]
+        if active in self.unindexed:
+            self.unindexed.remove(active)
+        # The new length must be synced before batches behind it are trusted.
+        if active not in self.dirty:
+            self.dirty.append(active)
+            active.log.pinned = True
+
+    def discarded(self, segments: Sequence[Segment]) -> None:
+        """Segments left the log: their unsynced data need not be synced."""
+        for segment in segments:
+            segment.log.pinned = False
+        self.dirty = [segment for segment in self.dirty if segment not in segments]
+        self.unindexed = [segment for segment in self.unindexed if segment not in segments]
+
+    def flush(self) -> Deferred[None]:
+        """Fires when everything in the log now is on stable storage."""
+        return self._group.wait()
+
+    def request(self) -> None:
+        """Flush, without waiting."""
+        self._group.request()
+
+    def write_back(self) -> None:
+        """Sync in the background, including indexes and producer state."""
+        self._bytes = 0
+        self._background.request()
+
+    def _commit(self, lane: IOPool, before: Sequence[IFile] = ()) -> Deferred[None]:
+        """Sync the log's files, after the small files that recovery needs to trust them."""
+        log = self.log
+        generation, target = self._generation, log.log_end_offset
+        covered = [(segment, segment.size) for segment in self.dirty]
+        replaced = []
+        epochs = log.epochs
+        saved = epochs.saved
+        if not saved:
+            replaced.append((f"{log.directory}/{file_names.EPOCHS}", epochs.encode()))
+            epochs.saved = True
+            log.unsynced_directories.add(log.directory)
+        topic_id_saved = log.topic_id_saved
+        if not topic_id_saved and log.topic_id is not None:
+            # Without it the log would be taken for that of a deleted topic.
+            metadata = encode_partition_metadata(log.topic_id)
+            replaced.append((f"{log.directory}/{file_names.PARTITION_METADATA}", metadata))
+            log.topic_id_saved = True
+            log.unsynced_directories.add(log.directory)
+        # The directory entry of a new log is synced last: it must not be durable before its contents.
+        directories = sorted(log.unsynced_directories, reverse=True)
+        log.unsynced_directories.clear()
+        try:
+            files = [*before, *(segment.log.get() for segment, _ in covered)]
+        except (ApiError, StorageError) as error:
+            return fail(error)
+
+        def done(_: object) -> None:
+            if generation == self._generation:
+                self._settled(covered)
+                log.flushed_end_offset = max(log.flushed_end_offset, target)
+
+        def failed(failure: Failure) -> Failure:
+            # An ApiError (no space for a small file) leaves the directory in use: the next commit tries them again.
+            epochs.saved = epochs.saved and saved
+            log.topic_id_saved = log.topic_id_saved and topic_id_saved
+            log.unsynced_directories.update(directories)
+            return failure
+
+        return log.disk.submit(lane, sync_all, log.disk, replaced, files, directories).addCallbacks(done, failed)
+
+    def _settled(self, covered: list[tuple[Segment, int]]) -> None:
+        for segment, size in covered:
+            if segment.size == size and segment in self.dirty:
+                self.dirty.remove(segment)
+                segment.log.pinned = False
+
+    def _write_back(self) -> Deferred[None]:
+        log = self.log
+        generation = self._generation
+        sealed = list(self.unindexed)
+        aborted = [
+            (index, index.count)
+            for segment in (*sealed, log.segments[-1])
+            if (index := segment.aborted_in_memory) is not None and index.unsynced_from is not None
+        ]
+        try:
+            # The active segment's need no sync: recovery checks each of their entries.
+            log.segments[-1].save_indexes()
+            indexes = [file.get() for segment in sealed for file in segment.save_indexes()]
+            if aborted:
+                # The active segment's transaction index, too: recovery trusts it below the recovery point.
+                saved = [index.save() for index, _ in aborted if index is log.segments[-1].aborted_in_memory]
+                indexes += [file.get() for file in saved if file is not None]
+                log.unsynced_directories.add(log.directory)
+            for segment in sealed:
+                segment.offsets.forget()
+        except ApiError as problem:
+            # Without space the indexes stay in memory; the log itself is synced all the same.
+            self._log.warn("{partition}: indexes not written: {error}", partition=log.partition, error=str(problem))
+            indexes, sealed, aborted = [], [], []
+        except StorageError:
+            # The disk has reported it, and is offline: no further append is confirmed.
+            return succeed(None)
+        offset = log.log_end_offset
+        snapshot = encode_snapshot(log.producers)
+        path, superseded = self._next_snapshot(offset)
+
+        def synced(_: object) -> Deferred[None]:
+            return log.disk.submit(IOPool.BACKGROUND, take_snapshot, log.disk, path, snapshot, superseded)
+
+        def done(_: object) -> None:
+            if generation == self._generation:
+                self.unindexed = [segment for segment in self.unindexed if segment not in sealed]
+                for index, count in aborted:
+                    index.synced(count)
+                log.owner.written_back(log)
+
+        def failed(failure: Failure) -> None:
+            self._log.warn("{partition}: write-back failed: {error}", partition=log.partition, error=str(failure.value))
+
+        return self._commit(IOPool.BACKGROUND, indexes).addCallback(synced).addCallbacks(done, failed)
+
+    def _next_snapshot(self, offset: int) -> tuple[str, list[str]]:
+        """The path of a snapshot at ``offset``, and the paths of those it makes obsolete."""
+        log = self.log
+        if self._snapshots is None:
+            self._snapshots = snapshot_offsets(log.disk, log.directory)
+        if offset not in self._snapshots:
+            self._snapshots.append(offset)
+        # Snapshots at the start of a segment stay as long as it does: truncation goes back to them.
+        needed = {segment.base_offset for segment in log.segments}
+        # Recovery begins at the checkpointed recovery point, which may be several write-backs behind.
+        needed.add(max((old for old in self._snapshots if old <= log.checkpointed_recovery_point), default=-1))
+        superseded = [old for old in self._snapshots[:-_KEPT_SNAPSHOTS] if old not in needed]
+        self._snapshots = [kept for kept in self._snapshots if kept not in superseded]
+        return snapshot_path(log.directory, offset), [snapshot_path(log.directory, old) for old in superseded]
+
+    def write_back_and_wait(self) -> Deferred[None]:
+        """Write back what is there now; fires when that is over, also after an error, which the disk reports."""
+        return self._background.wait()
+
+    def close(self) -> Deferred[None]:
+        """Begin no more syncs; fires when none runs."""
+        return gatherResults([self._group.close(), self._background.close()]).addCallback(lambda _: None)

@@ -1,0 +1,498 @@
+"""
+Manages all logs of a broker, in all its log directories (Kafka: LogManager).
+
+Opening, creating, deleting and closing logs wait for disks, and return Deferreds; a log itself is used by plain calls.
+A directory that fails goes offline with its logs; the others keep working.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.config.topic_config import TopicConfig
+from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.model import TopicPartition
+from logbus.storage import checkpoints, file_names
+from logbus.storage.checkpoints import MetaProperties
+from logbus.storage.cleaner.log_cleaner import LogCleaner
+from logbus.storage.filesystem.file_cache import FileCache
+from logbus.storage.filesystem.space_monitor import SpaceMonitor
+from logbus.storage.housekeeping import Housekeeping
+from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
+from logbus.storage.log import Log
+from logbus.storage.log_directory import LogDirectory
+from logbus.storage.log_mover import LogMover, settle_moves
+from logbus.storage.repair.damage import DamageReports
+from logbus.storage.repair.log_repairer import LogRepairer
+from logbus.storage.repair.log_scrubber import LogScrubber
+from logbus.storage.retention import TimeAndSize
+from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
+
+
+def _nobody(partitions: Sequence[TopicPartition], reason: str) -> None:
+    """The default listener of failures."""
+
+
+def _as_it_says(log: Log) -> int:
+    """The default source of high watermarks: the log's own attribute."""
+    return log.high_watermark
+
+
+@define(eq=False, repr=False)
+class LogManager:
+    """
+    The logs of a broker.
+
+    :ivar disks: one for each log directory.
+    :ivar clock: drives periodic work.
+    :ivar wall_clock: seconds since 1970.
+    :ivar jitter: spreads segment rolls, and makes names for deleted directories.
+    :ivar policy: decides what retention deletes.
+    :ivar directory_failed: called with the partitions that went offline with a directory, and the reason.
+    :ivar high_watermark_of: gives a log's high watermark before retention, compaction and checkpoints.
+    :ivar cleaner_settings: called before each round of the cleaner; ``scrub_settings``: of the scrubber.
+    :ivar damage: known damage in the logs.
+    """
+
+    disks: Sequence[IDisk]
+    clock: IReactorTime
+    wall_clock: Callable[[], float]
+    settings: StorageSettings = field(factory=StorageSettings, kw_only=True)
+    default_config: TopicConfig = field(factory=TopicConfig, kw_only=True)
+    jitter: random.Random = field(factory=random.Random, kw_only=True)
+    policy: IDeletePolicy = field(factory=TimeAndSize, kw_only=True)
+    directory_failed: Callable[[Sequence[TopicPartition], str], None] = field(default=_nobody, kw_only=True)
+    high_watermark_of: Callable[[Log], int] = field(default=_as_it_says, kw_only=True)
+    cleaner_settings: Callable[[], CleanerSettings] = field(default=CleanerSettings, kw_only=True)
+    scrub_settings: Callable[[], ScrubSettings] = field(default=ScrubSettings, kw_only=True)
+    damage: DamageReports = field(factory=DamageReports, init=False)
+    files: FileCache = field(init=False)
+    directories: list[LogDirectory] = field(init=False)
+    housekeeping: Housekeeping = field(init=False)
+    cleaner: LogCleaner = field(init=False)
+    space: SpaceMonitor = field(init=False)
+    scrubber: LogScrubber = field(init=False)
+    restorer: LogRepairer = field(init=False)
+    mover: LogMover = field(init=False)
+    _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
+    _log = Logger()
+
+    @files.default
+    def _file_cache(self) -> FileCache:
+        return FileCache(self.settings.max_open_files)
+
+    @directories.default
+    def _log_directories(self) -> list[LogDirectory]:
+        directories = []
+        for disk in self.disks:
+            directory = LogDirectory(disk, self._new_log, self.clock.seconds)
+            disk.on_failure(partial(self._failed, directory))
+            directories.append(directory)
+        return directories
+
+    @space.default
+    def _space_monitor(self) -> SpaceMonitor:
+        return SpaceMonitor(self.directories, self.settings.usage_warn_ratio)
+
+    @housekeeping.default
+    def _house(self) -> Housekeeping:
+        return Housekeeping(
+            self.directories,
+            self.clock,
+            self.wall_clock,
+            settings=self.settings,
+            policy=self.policy,
+            high_watermark_of=self.high_watermark_of,
+            measure_space=lambda: self.space.measure(),  # noqa: PLW0108 - self.space does not exist yet
+        )
+
+    @cleaner.default
+    def _compacts(self) -> LogCleaner:
+        return LogCleaner(
+            self.directories,
+            self.housekeeping.timers,
+            self.wall_clock,
+            self.high_watermark_of,
+            self.cleaner_settings,
+        )
+
+    @scrubber.default
+    def _checks(self) -> LogScrubber:
+        # A different order after each start, without using up random numbers of other users.
+        order = random.Random(self.wall_clock())
+        scrubber = LogScrubber(self.directories, self.housekeeping.timers, self.damage, order, self.scrub_settings)
+        self.housekeeping.suspicion = scrubber.suspect
+        return scrubber
+
+    @restorer.default
+    def _repairs(self) -> LogRepairer:
+        return LogRepairer(self.directories, self.housekeeping.timers, self.cleaner, self.damage)
+
+    @mover.default
+    def _moves(self) -> LogMover:
+        return LogMover(
+            self.directories,
+            self.housekeeping.timers,
+            self.cleaner,
+            self.restorer,
+            self._new_log,
+            self.housekeeping.remove_trees_later,
+            self._unique,
+        )
+
+    def _unique(self) -> uuid.UUID:
+        return uuid.UUID(int=self.jitter.getrandbits(128), version=4)
+
+    def _new_log(self, partition: TopicPartition, disk: IDisk, directory: str) -> Log:
+        return Log(
+            partition,
+            disk,
+            directory,
+            config=self.default_config,
+            settings=self.settings,
+            files=self.files,
+            wall_clock=self.wall_clock,
+            jitter=self.jitter,
+            owner=self.housekeeping,
+        )
+
+    def __len__(self) -> int:
+        return sum(len(directory.logs) for directory in self.directories)
+
+    def __iter__(self) -> Iterator[Log]:
+        """Every log that is online."""
+        for directory in self.directories:
+            if directory.is_online:
+                yield from list(directory.logs.values())
+
+    @property
+    def offline_directories(self) -> list[str]:
+        """The paths of the log directories that failed."""
+        return [directory.disk.root for directory in self.directories if not directory.is_online]
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """A partition's log; None if this broker has none, or its directory is offline."""
+        for directory in self.directories:
+            log = directory.logs.get(partition)
+            if log is not None and directory.is_online:
+                return log
+        return None
+
+    # -- Start and stop
+
+    def open(self) -> Deferred[None]:
+        """
+        Lock the directories and open every log in them, recovering those not closed cleanly.
+
+        Nothing is deleted, and no timer runs, before :meth:`start_housekeeping`: the logs do not have their topics'
+        settings yet.
+
+        :raises ConfigError: (as a failure) a directory is locked, belongs to another program, or two have the same
+            partition.
+        :raises StorageError: (as a failure) no directory works.
+        """
+        return Deferred.fromCoroutine(self._open())
+
+    async def _open(self) -> None:
+        try:
+            for directory in self.directories:
+                directory.lock()
+        except ConfigError:
+            await self._let_go()
+            raise
+        settle_moves(self.directories, lambda what: self._log.error("{what}", what=what))
+        opening = [Deferred.fromCoroutine(directory.open()) for directory in self.directories]
+        errors: list[StorageError] = []
+        bug: Exception | None = None
+        for opened in opening:
+            try:
+                await opened
+            except StorageError as error:
+                errors.append(error)
+            except Exception as error:
+                bug = error
+        if bug is not None or len(errors) == len(self.directories):
+            await self._let_go()
+            raise bug or StorageError("; ".join(map(str, errors)))
+        seen: dict[TopicPartition, LogDirectory] = {}
+        for directory in self.directories:
+            for partition in directory.logs if directory.is_online else ():
+                other = seen.setdefault(partition, directory)
+                if other is not directory:
+                    await self._let_go()
+                    raise ConfigError(
+                        f"{partition} is in two log directories, {other.disk.root} and {directory.disk.root}; move one "
+                        "of them away"
+                    )
+        for directory in self.directories:
+            self.housekeeping.remove_trees(directory.disk, directory.leftovers)
+
+    async def _let_go(self) -> None:
+        await gatherResults([directory.disk.close() for directory in self.directories], consumeErrors=True)
+
+    @property
+    def meta(self) -> MetaProperties | None:
+        """The broker and cluster that the directories belong to, from ``meta.properties``; None if all are new."""
+        return next((directory.meta for directory in self.directories if directory.meta is not None), None)
+
+    @property
+    def unsynced_lost(self) -> bool:
+        """
+        Whether a directory may have lost unsynced data: it was not closed cleanly, and the machine was restarted since.
+        """
+        return any(directory.unsynced_lost for directory in self.directories)
+
+    @property
+    def unclean_shutdown(self) -> bool:
+        """Whether a directory that was in use before was not closed cleanly."""
+        return any(directory.unclean_shutdown for directory in self.directories)
+
+    @property
+    def shortened(self) -> int:
+        """Number of logs that ended below their own checkpoints when they were opened."""
+        return sum(directory.shortened for directory in self.directories)
+
+    @property
+    def logs_lost(self) -> bool:
+        """Whether a directory is new: if it replaces another one, all logs of that are lost."""
+        return any(directory.is_new for directory in self.directories)
+
+    def claim(self, broker_id: int, cluster_id: str) -> Deferred[None]:
+        """
+        Write ``meta.properties``, or compare it with what is there.
+
+        :raises ConfigError: (as a failure) a directory belongs to another broker or cluster.
+        """
+        return Deferred.fromCoroutine(self._claim(MetaProperties(broker_id, cluster_id)))
+
+    async def _claim(self, meta: MetaProperties) -> None:
+        for directory in self.directories:
+            if directory.is_online:
+                await directory.claim(meta)
+
+    def start_housekeeping(self) -> None:
+        """
+        Start retention, compaction, checkpoints and expiry: the logs have their settings now, and the cluster knows
+        what this broker lost.
+        """
+        for directory in self.directories:
+            if directory.is_online:
+                directory.remember_boot().addErrback(self._not_remembered, directory)
+        self.housekeeping.start()
+        self.cleaner.start()
+        self.scrubber.start()
+        self.mover.resume()
+
+    def close(self) -> Deferred[None]:
+        """Sync and close all logs, and write the markers of a clean shutdown."""
+        return Deferred.fromCoroutine(self._close())
+
+    async def _close(self) -> None:
+        await self.scrubber.stop()
+        await self.restorer.stop()
+        await self.mover.stop()
+        await self.cleaner.stop()
+        self.housekeeping.stop()
+        for log in self:
+            log.high_watermark = self.high_watermark_of(log)
+        # Stop all of them before waiting for the first.
+        for closing in [Deferred.fromCoroutine(directory.close()) for directory in self.directories]:
+            await closing
+        # The last syncs scheduled checkpoints; the markers of a clean shutdown already contain them.
+        self.housekeeping.stop()
+
+    # -- Creating, deleting and truncating logs
+
+    def create(
+        self, partition: TopicPartition, topic_id: uuid.UUID | None = None, config: TopicConfig | None = None
+    ) -> Deferred[Log]:
+        """
+        Create a log in the directory with the fewest logs, or return the existing one.
+
+        The new directory is synced with the first flush of the log.
+
+        :raises ApiError: (as a failure) INCONSISTENT_TOPIC_ID: there is a log of another topic of that name;
+            KAFKA_STORAGE_ERROR: no space; INVALID_TOPIC_EXCEPTION: the name cannot be a directory's.
+        :raises StorageError: (as a failure) no log directory works.
+        """
+        mine: Deferred[Log] = Deferred()
+        waiting = self._creating.setdefault(partition, [])
+        waiting.append(mine)
+        if len(waiting) == 1:
+            creating = Deferred.fromCoroutine(self._create(partition, topic_id, config))
+            creating.addBoth(self._created, partition)
+        return mine
+
+    def _created(self, result: Log | Failure, partition: TopicPartition) -> None:
+        for waiter in self._creating.pop(partition):
+            waiter.callback(result)
+
+    async def _create(self, partition: TopicPartition, topic_id: uuid.UUID | None, config: TopicConfig | None) -> Log:
+        log = self.get(partition)
+        if log is not None:
+            if topic_id is not None and log.topic_id != topic_id:
+                if log.topic_id is not None:
+                    raise ApiError(
+                        ErrorCode.INCONSISTENT_TOPIC_ID,
+                        f"the log of {partition} belongs to topic id {log.topic_id}, not to {topic_id}",
+                    )
+                log.topic_id, log.topic_id_saved = topic_id, False
+                await log.disk.submit(IOPool.BACKGROUND, _prepare, log.disk, log.directory, topic_id)
+            return log
+        try:
+            name = file_names.partition_directory(partition)
+        except ValueError as problem:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(problem)) from problem
+        online = [directory for directory in self.directories if directory.is_online]
+        if not online:
+            raise StorageError("no log directory is online")
+        directory = self.mover.preferred.pop(partition, None)
+        if directory is None or not directory.is_online:
+            directory = min(online, key=lambda candidate: len(candidate.logs))
+        await directory.disk.submit(IOPool.BACKGROUND, _prepare, directory.disk, name, topic_id)
+        log = self._new_log(partition, directory.disk, name)
+        if config is not None:
+            log.config = config
+        log.topic_id = topic_id
+        log.create()
+        directory.logs[partition] = log
+        return log
+
+    def delete(self, partition: TopicPartition) -> Deferred[None]:
+        """
+        Delete a log: its directory has been renamed when this fires; the files are removed after
+        ``file.delete.delay.ms``. Does nothing without a log.
+        """
+        return Deferred.fromCoroutine(self._delete(partition))
+
+    async def _delete(self, partition: TopicPartition) -> None:
+        for directory in self.directories:
+            log = directory.logs.pop(partition, None)
+            if log is None or not directory.is_online:
+                continue
+            await log.close()
+            gone = file_names.deleted_directory(partition, self._unique())
+            await directory.disk.submit(IOPool.BACKGROUND, _rename_for_good, directory.disk, log.directory, gone)
+            self.housekeeping.remove_trees_later(directory.disk, [gone], log.config.file_delete_delay_ms)
+
+    def truncate(self, offsets: Mapping[TopicPartition, int]) -> Deferred[None]:
+        """
+        Truncate logs durably. If one is cut below its recovery point, the lower recovery point is checkpointed first:
+        otherwise recovery after a crash would trust bytes that replaced synced ones. Nothing may be appended to the
+        logs until this fires; then the truncation is on stable storage, too.
+
+        :param offsets: for each partition, the first offset to remove.
+        :raise StorageError: (as a failure) the disk failed.
+        """
+        return Deferred.fromCoroutine(self._truncate(offsets))
+
+    async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
+        logs = [log for directory in self.directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
+        with self.cleaner.paused(logs) as cleaner_off, self.restorer.paused(logs) as restorer_off:
+            # The segments that they put in place later would bring back what is truncated now.
+            await restorer_off
+            await cleaner_off
+            await self._cut(offsets)
+
+    async def _cut(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for directory in self.directories:
+            logs = [(directory.logs[tp], offset) for tp, offset in offsets.items() if tp in directory.logs]
+            lower = [(log, offset) for log, offset in logs if offset < log.checkpointed_recovery_point]
+            for log, _ in lower:
+                if log.is_active:
+                    # A write-back in progress could raise the recovery point again, or write a snapshot above it.
+                    await log.durability.write_back_and_wait()
+                    log.durability.truncated()
+            for log, offset in lower:
+                log.flushed_end_offset = min(log.flushed_end_offset, offset)
+            if lower:
+                await directory.checkpoint_recovery_points()
+            given_up = [(log, offset) for log, offset in logs if offset < log.high_watermark]
+            for log, offset in given_up:
+                log.high_watermark = offset
+            if given_up:
+                # Otherwise it would be applied after a restart to the records that replace these.
+                await directory.checkpoint_high_watermarks()
+            cut = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
+            for log, offset in cut:
+                log.truncate_to(offset)
+            # Before anything is written in their place: a crash must not mix old and new records.
+            try:
+                await gatherResults([log.durability.flush() for log, _ in cut], consumeErrors=True)
+            except FirstError as e:
+                e.subFailure.raiseException()
+
+    def restart(self, partition: TopicPartition, offset: int) -> Deferred[None]:
+        """
+        Drop all records of a log, and continue at ``offset``, which may be anywhere, even behind its end. Nothing may
+        be appended to it until this fires; then that is on stable storage.
+        """
+        return Deferred.fromCoroutine(self._restart(partition, offset))
+
+    async def _restart(self, partition: TopicPartition, offset: int) -> None:
+        log = self.get(partition)
+        if log is None:
+            return
+        with self.cleaner.paused([log]) as cleaner_off, self.restorer.paused([log]) as restorer_off:
+            await restorer_off
+            await cleaner_off
+            # Remove the records first, as in any truncation; then move the empty log.
+            start = log.log_start_offset
+            await self._cut({partition: min(offset, log.segments[0].base_offset)})
+            if offset != log.log_end_offset:
+                log.restart_at(offset)
+                await log.durability.flush()
+        if offset < start:
+            for directory in self.directories:
+                if directory.logs.get(partition) is log:
+                    await directory.checkpoint_start_offsets()
+
+    def delete_records(self, partition: TopicPartition, offset: int) -> Deferred[int]:
+        """
+        Delete the records before ``offset``: fires with the log start offset once that is on stable storage.
+
+        :raises ApiError: (as a failure) OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        return Deferred.fromCoroutine(self._delete_records(partition, offset))
+
+    async def _delete_records(self, partition: TopicPartition, offset: int) -> int:
+        for directory in self.directories:
+            log = directory.logs.get(partition)
+            if log is not None and directory.is_online:
+                if log.advance_start(offset):
+                    await directory.checkpoint_start_offsets()
+                return log.log_start_offset
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")
+
+    def _not_remembered(self, failure: Failure, directory: LogDirectory) -> None:
+        failure.trap(ApiError, StorageError)
+        self._log.warn("{root}: {error}", root=directory.disk.root, error=failure.getErrorMessage())
+
+    def _failed(self, directory: LogDirectory, error: StorageError) -> None:
+        lost = list(directory.logs)
+        self._log.error("{count} logs go offline with {root}", count=len(lost), root=directory.disk.root)
+        self.directory_failed(lost, str(error))
+
+
+def _prepare(disk: IDisk, directory: str, topic_id: uuid.UUID | None) -> None:
+    """Runs in an I/O thread: makes a log's directory, and writes the topic id into it."""
+    disk.make_directory(directory)
+    if topic_id is not None:
+        # Not synced before the log's first flush: there may be many new logs at a time.
+        content = checkpoints.encode_partition_metadata(topic_id)
+        disk.replace(f"{directory}/{file_names.PARTITION_METADATA}", content, False)
+
+
+def _rename_for_good(disk: IDisk, old: str, new: str) -> None:
+    """Runs in an I/O thread."""
+    disk.rename(old, new)
+    disk.sync_directory("")

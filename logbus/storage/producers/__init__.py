@@ -1,0 +1,1 @@
+"""Producer state: sequence numbers, snapshots, open and aborted transactions."""

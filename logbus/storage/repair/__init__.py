@@ -1,0 +1,1 @@
+"""Damaged segments: found by the scrubber, fetched again from another replica."""

@@ -1,0 +1,1 @@
+"""Segments: the files of a log, their indexes, and their replacement."""

@@ -1,0 +1,626 @@
+"""
+One segment of a log (Kafka: LogSegment): a file of record batches, its two indexes, and its transaction index.
+
+Invariant: every offset in a segment is at least its base offset and below the base offset of the next segment.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+from twisted.logger import Logger
+
+from logbus.errors import ApiError, StorageError
+from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader
+from logbus.records.file_slice import FileSlice
+from logbus.storage import file_names
+from logbus.storage.filesystem.file_cache import FileCache, LazyFile
+from logbus.storage.istorage import IDisk
+from logbus.storage.segments.header_scan import CHUNK, MAX_CHUNK, scan_headers
+from logbus.storage.segments.index_check import check_times, trusted_entry
+from logbus.storage.segments.index_rebuild import IndexRebuild, rebuild_indexes
+from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
+from logbus.storage.segments.transaction_index import TransactionIndex
+
+_RECENT = 256
+"""The positions of at least half that many batches at the end of the active segment are kept in memory."""
+
+_HOP = Struct(">qi4xb6xi")
+"""Base offset, length, magic and last offset delta, from a batch's header."""
+
+_NONE = array("q")
+"""Stands for the attributes of an active segment in other segments; never changed."""
+_NEVER = 2**63 - 1
+
+
+class Segment:
+    """
+    One segment.
+
+    :ivar base_offset: names its files.
+    :ivar size: bytes of whole batches in the log file.
+    :ivar max_timestamp: the largest timestamp of a batch in it, -1 without any.
+    :ivar max_timestamp_offset: last offset of the first batch with that timestamp.
+    :ivar suffix: of its file names while it is about to replace others; empty otherwise.
+    :ivar created_ms: time of creation, for logs whose records have no timestamps.
+    :ivar first_timestamp: largest timestamp of its first batch, for rolling by age; -1 if unknown.
+    :ivar reindexing: the rebuild of its indexes, while it runs.
+    :ivar on_damage: called when something that is not a batch is found where batches are; a stale index may be the
+        reason.
+    :ivar indexed_size: bytes up to the end of the batch that the last index entry stands for.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_offsets",
+        "_recent_floor",
+        "_recent_last",
+        "_recent_position",
+        "_times",
+        "base_offset",
+        "created_ms",
+        "disk",
+        "files",
+        "first_timestamp",
+        "indexed_size",
+        "log",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "on_damage",
+        "reindexing",
+        "size",
+        "suffix",
+    )
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        disk: IDisk,
+        files: FileCache,
+        directory: str,
+        base_offset: int,
+        created_ms: int = -1,
+        suffix: str = "",
+    ) -> None:
+        self.disk = disk
+        self.files = files
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.suffix = suffix
+        self.log = LazyFile(files, disk, f"{directory}/{base_offset:020d}{file_names.LOG}{suffix}")
+        self.size = 0
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        self.first_timestamp = -1
+        self.indexed_size = 0
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._aborted: TransactionIndex | None = None
+        self.reindexing: IndexRebuild | None = None
+        self.on_damage: Callable[[Segment], object] | None = None
+        # Last offsets and positions of the newest batches, for reads at the end of the log.
+        self._recent_last = _NONE
+        self._recent_position = _NONE
+        # Every offset from here on is in one of them, or behind them.
+        self._recent_floor = _NEVER
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.log.path}: {self.size} bytes>"
+
+    def modified_ms(self) -> int:
+        """When the log file was last written to, ms since 1970."""
+        return self.disk.modified_ns(self.log.path) // 1_000_000
+
+    def first_ms(self) -> int:
+        """The first timestamp; read from the file if unknown."""
+        if self.first_timestamp < 0 and self.size:
+            self.first_timestamp = next(self.batches(0))[1].max_timestamp
+        return self.first_timestamp
+
+    @property
+    def directory(self) -> str:
+        """The log's directory, relative to the disk's."""
+        return self.log.path.rpartition("/")[0]
+
+    def path(self, suffix: str) -> str:
+        """The path of one of the segment's files."""
+        return f"{self.directory}/{self.base_offset:020d}{suffix}{self.suffix}"
+
+    # -- Becoming usable
+
+    def create(self) -> None:
+        """
+        Begin an empty segment on disk.
+
+        :raises ApiError: there is no space, or no file descriptor.
+        """
+        file = self.log.create()
+        if file.size():
+            # Left over from a roll that a crash or a full disk interrupted.
+            file.truncate(0)
+        self.activate_empty()
+
+    def activate_empty(self) -> None:
+        """Start empty indexes in memory, to be filled by :meth:`appended`."""
+        offsets, times = self._new_indexes()
+        offsets.start()
+        times.start()
+        self.drop_aborted()
+        self._start_recent(self.base_offset)
+        self.indexed_size = 0
+
+    def activate(self) -> None:
+        """
+        Prepare an existing segment for appends: its indexes are loaded, or rebuilt if they are damaged.
+
+        :raises ApiError: KAFKA_STORAGE_ERROR: the rebuild takes a while.
+        """
+        if self._recent_floor != _NEVER:
+            return
+        self._expect_indexes()
+        offsets, times = self._new_indexes()
+        try:
+            offsets.load(self.size)
+            times.open()
+            check_times(self)
+        except IndexCorrupt as problem:
+            self._repair(str(problem))
+        if not self.offsets.is_loaded:
+            # The check found it damaged, and the rebuilt one was written to the file.
+            self.offsets.load(self.size)
+        self.indexed_size = self.offsets.floor_at(self.size)[1]
+        # Only a few kilobytes lie behind the last index entry: scan them once, now.
+        self._start_recent(self.base_offset)
+        assert self._offsets is not None
+        last, position = self._offsets.floor(MAX_RELATIVE_OFFSET)
+        self._recent_floor = self.base_offset + last + 1
+        for at, header in self.batches(position):
+            if header.last_offset >= self._recent_floor:
+                self._remember(header.last_offset, at)
+        self.first_ms()
+
+    def _new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Replace the index objects by new ones with nothing loaded."""
+        self._close_indexes()
+        self._offsets = OffsetIndex(LazyFile(self.files, self.disk, self.path(file_names.OFFSET_INDEX)))
+        self._times = TimeIndex(LazyFile(self.files, self.disk, self.path(file_names.TIME_INDEX)))
+        return self._offsets, self._times
+
+    def _close_indexes(self) -> None:
+        if self._offsets is not None:
+            self._offsets.close()
+            self._offsets = None
+        if self._times is not None:
+            self._times.close()
+            self._times = None
+
+    @property
+    def offsets(self) -> OffsetIndex:
+        """The offset index; opened, and rebuilt if damaged, on first use."""
+        if self._offsets is None:
+            self._open_indexes()
+            assert self._offsets is not None
+        return self._offsets
+
+    @property
+    def times(self) -> TimeIndex:
+        """The time index; opened, and rebuilt if damaged, on first use."""
+        if self._times is None:
+            self._open_indexes()
+            assert self._times is not None
+        return self._times
+
+    @property
+    def aborted(self) -> TransactionIndex:
+        """
+        The transaction index; opened on first use.
+
+        :raises IndexCorrupt: it is damaged; see :mod:`logbus.storage.producers.aborted_transactions`.
+        """
+        index = self._aborted
+        if index is None:
+            index = self._new_aborted()
+            index.open()
+            self._aborted = index
+        return index
+
+    @property
+    def aborted_in_memory(self) -> TransactionIndex | None:
+        """The transaction index, if it was used since the log was opened."""
+        return self._aborted
+
+    @property
+    def aborted_unsynced_from(self) -> int | None:
+        """The offset from which on the transaction index is not on stable storage; None: all of it is."""
+        return None if self._aborted is None else self._aborted.unsynced_from
+
+    def _new_aborted(self) -> TransactionIndex:
+        self.close_aborted()
+        file = LazyFile(self.files, self.disk, self.path(file_names.TRANSACTION_INDEX))
+        return TransactionIndex(self.disk, file, self.base_offset)
+
+    def close_aborted(self) -> None:
+        """Close the transaction index; the next use reads the file again."""
+        if self._aborted is not None:
+            self._aborted.close()
+            self._aborted = None
+
+    def drop_aborted(self) -> None:
+        """Start an empty transaction index."""
+        self._aborted = self._new_aborted()
+        self._aborted.start()
+
+    def _open_indexes(self) -> None:
+        self._expect_indexes()
+        try:
+            self.open_indexes()
+            check_times(self)
+        except IndexCorrupt as problem:
+            self._repair(str(problem))
+
+    def open_indexes(self) -> None:
+        """
+        Open the index files, without loading them.
+
+        :raises IndexCorrupt: one is missing or damaged.
+        """
+        offsets, times = self._new_indexes()
+        try:
+            offsets.open(self.size)
+            times.open()
+        except BaseException:
+            self._close_indexes()
+            raise
+
+    def begin_scan(self, offset: int) -> tuple[int, int]:
+        """
+        Activate the segment for batches that are in the file already: :meth:`index` must be called for each from the
+        returned position on. Index entries beyond it are dropped.
+
+        :param offset: the returned position is that of the batch with this offset, or an earlier one's.
+        :returns: the position, and the least offset that can be there.
+        """
+        offsets, times = self._new_indexes()
+        try:
+            offsets.load(self.size)
+            times.open()
+            times.check()
+            relative, position = trusted_entry(self, offsets, offset)
+        except IndexCorrupt as problem:
+            if self.size:
+                self._log.info("{path}: index rebuilt: {problem}", path=self.log.path, problem=str(problem))
+            self.begin_rebuild()
+            relative, position = -1, 0
+        else:
+            self.indexed_size = position
+            offsets.cut_position(position + 1)
+            times.cut(relative)
+            self.max_timestamp, last = times.last or (-1, -1 - self.base_offset)
+            self.max_timestamp_offset = self.base_offset + last
+        if relative < 0:
+            position = 0
+        elif position:
+            self.first_ms()
+        self._start_recent(self.base_offset if position == 0 else self.base_offset + relative)
+        return position, self.base_offset
+
+    def _repair(self, problem: str) -> None:
+        """
+        Rebuild the indexes.
+
+        :raises ApiError: KAFKA_STORAGE_ERROR: that takes a while.
+        """
+        rebuild_indexes(self, problem)
+        self._expect_indexes()
+        if self._offsets is None:
+            raise self.disk.offline()
+
+    def _expect_indexes(self) -> None:
+        if self.reindexing is not None:
+            raise self.reindexing.refusal()
+
+    def drop_indexes(self) -> None:
+        """Close useless indexes, unless they are being written to."""
+        if self._recent_floor == _NEVER:
+            self._close_indexes()
+
+    def adopt(self, fresh: Segment) -> None:
+        """Take over the indexes of ``fresh``, which were built from the whole log file."""
+        self._close_indexes()
+        self._remove_indexes()
+        self._offsets, self._times, self.indexed_size = fresh.offsets, fresh.times, fresh.indexed_size
+        self.max_timestamp, self.max_timestamp_offset = fresh.max_timestamp, fresh.max_timestamp_offset
+        self.first_timestamp = fresh.first_timestamp
+        if self._recent_floor == _NEVER:
+            self.seal()
+
+    def begin_rebuild(self) -> None:
+        """Drop the indexes, on disk too; :meth:`index` must be called for every batch then."""
+        self._remove_indexes()
+        offsets, times = self._new_indexes()
+        offsets.start()
+        times.start()
+        self.indexed_size = 0
+        self.max_timestamp = self.max_timestamp_offset = -1
+
+    def _remove_indexes(self) -> None:
+        for suffix in (file_names.OFFSET_INDEX, file_names.TIME_INDEX):
+            self.disk.unlink(self.path(suffix))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether its indexes are in memory, for appends."""
+        return self._recent_floor != _NEVER
+
+    def _start_recent(self, floor: int) -> None:
+        self._recent_last = array("q")
+        self._recent_position = array("q")
+        self._recent_floor = floor
+
+    # -- Writing
+
+    def appended(self, header: BatchHeader, base_offset: int, interval: int) -> None:
+        """
+        Index a batch that was written at the end of the file.
+
+        :param base_offset: the offset it was given, which may differ from the header's.
+        :param interval: bytes between index entries.
+        """
+        position = self.size
+        last_offset = base_offset + header.last_offset_delta
+        recent = self._recent_last
+        if len(recent) >= _RECENT:
+            self._forget_older()
+        recent.append(last_offset)
+        self._recent_position.append(position)
+        timestamp = header.max_timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        size = header.length + 12
+        # As in Kafka: an entry for a batch with more than an interval of unindexed bytes before it.
+        if position - self.indexed_size > interval:
+            self._index_entry(last_offset, position)
+        elif not position:
+            self.first_timestamp = timestamp
+        self.size = position + size
+
+    def _index_entry(self, last_offset: int, position: int) -> None:
+        self.offsets.append(last_offset - self.base_offset, position)
+        self.indexed_size = position
+        if self.max_timestamp >= 0:
+            self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def index(self, header: BatchHeader, position: int, interval: int) -> None:
+        """Index a batch that is in the file already: like :meth:`appended`, without growing the segment."""
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._recent_floor != _NEVER:
+            self._remember(last_offset, position)
+        if position - self.indexed_size > interval:
+            self._index_entry(last_offset, position)
+        elif not position:
+            self.first_timestamp = header.max_timestamp
+
+    def remember(self, last_offset: int, position: int) -> None:
+        """Have look-ups find a batch whose header is not to be believed, as :meth:`index` does for others."""
+        if self._recent_floor != _NEVER:
+            self._remember(last_offset, position)
+
+    def _remember(self, last_offset: int, position: int) -> None:
+        if len(self._recent_last) >= _RECENT:
+            self._forget_older()
+        self._recent_last.append(last_offset)
+        self._recent_position.append(position)
+
+    def _forget_older(self) -> None:
+        recent, positions = self._recent_last, self._recent_position
+        half = len(recent) // 2
+        self._recent_floor = recent[half - 1] + 1
+        del recent[:half], positions[:half]
+
+    def save_indexes(self) -> list[LazyFile]:
+        """Write the index entries to their files; returns the files, to be synced."""
+        aborted = self._aborted.save() if self._aborted is not None else None
+        return [self.offsets.save(), self.times.save(), *([] if aborted is None else [aborted])]
+
+    def seal(self) -> None:
+        """
+        No batch will be added for now: the time index gets its last entry, all entries go to the files, and their
+        memory is released. On a full disk the entries stay in memory, for the next :meth:`save_indexes`.
+        """
+        if self.max_timestamp >= 0:
+            self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self._recent_last = self._recent_position = _NONE
+        self._recent_floor = _NEVER
+        try:
+            self.save_indexes()
+        except ApiError as problem:
+            self._log.warn("{path}: index kept in memory: {problem}", path=self.log.path, problem=str(problem))
+        else:
+            self.offsets.forget()
+
+    def truncate(self, offset: int) -> int:
+        """
+        Remove the batches at ``offset`` and behind it, and one that contains it. The segment must be active.
+
+        :returns: the offset after the last remaining batch; the base offset without one.
+        """
+        self._expect_indexes()
+        position = self.find(offset)
+        if position < self.size:
+            self.log.get().truncate(position)
+            self.size = position
+        last, at = self.offsets.cut_position(position)
+        self.times.cut(last)
+        self.indexed_size = at
+        self.max_timestamp, relative = self.times.last or (-1, -1 - self.base_offset)
+        self.max_timestamp_offset = self.base_offset + relative
+        end = self.base_offset + last + 1
+        self._start_recent(end)
+        for place, header in self.batches(at):
+            if header.last_offset >= end:
+                end = header.next_offset
+                self._remember(header.last_offset, place)
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        return end
+
+    # -- Reading
+
+    def batches(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """
+        Scan the headers from ``position``, where a batch begins: yields position and header of each batch.
+
+        :param end: where to stop, in bytes; the segment's size by default.
+        :raises StorageError: something there is not a batch.
+        """
+        return scan_headers(self.log.get(), position, self.size if end is None else end, self.damaged)
+
+    def damaged(self, position: int, what: str) -> StorageError:
+        """The error for something at ``position`` that is not a batch; also reports it to the owner."""
+        if self.on_damage is not None:
+            self.on_damage(self)
+        return StorageError(f"{self.disk.root}/{self.log.path} is damaged at byte {position}: {what}")
+
+    def find(self, offset: int) -> int:
+        """The position of the first batch that has ``offset`` or a later one; the segment's size without one."""
+        if offset >= self._recent_floor:
+            recent = self._recent_last
+            i = bisect_left(recent, offset)
+            return self._recent_position[i] if i < len(recent) else self.size
+        return self._search(offset)
+
+    def _search(self, offset: int) -> int:
+        relative, position = self.offsets.floor(offset - self.base_offset)
+        file, size, chunk = self.log.get(), self.size, CHUNK
+        expected = self.base_offset + relative
+        if relative < 0:
+            expected = -1
+        # Like batches(), reading only what is needed of each header.
+        while position < size:
+            data = file.pread(chunk, position)
+            at, end = 0, min(len(data), size - position) - _HOP.size
+            if end < 0:
+                raise self.damaged(position, "the file ends in the middle of a batch header")
+            while at <= end:
+                base, length, magic, delta = _HOP.unpack_from(data, at)
+                if expected >= 0:
+                    if magic != MAGIC or base + delta != expected:
+                        self._repair(f"entry ({relative}, {position}) points at something else")
+                        return self._search(offset)
+                    expected = -1
+                if magic != MAGIC or length < HEADER_SIZE - 12:
+                    raise self.damaged(position + at, f"there is no record batch (magic {magic})")
+                if delta < 0 or length + 12 > size - position - at:
+                    # To hop over what lies behind it would be to hide that from readers and followers.
+                    raise self.damaged(position + at, f"a batch of {length + 12} bytes and {delta + 1} offsets")
+                if base + delta >= offset:
+                    return position + at
+                at += length + 12
+            position += at
+            chunk = min(2 * chunk, MAX_CHUNK) if at < 2 * chunk else CHUNK
+        return size
+
+    def slice(
+        self, start: int, max_bytes: int, bound: int, end_offset: int, min_one_batch: bool
+    ) -> tuple[FileSlice, int] | None:
+        """
+        Whole batches from ``start``, where one begins, and an offset above all of them; see :class:`.ReadResult`.
+
+        :param bound: nothing at or above this offset is returned.
+        :param end_offset: where the segment ends.
+        :param min_one_batch: return the first batch even if it is larger than ``max_bytes``.
+        """
+        if bound < end_offset:
+            limit = self.find(bound)
+        else:
+            limit, bound = self.size, end_offset
+        length = limit - start
+        if length <= 0:
+            return None
+        if length > max_bytes:
+            end, bound = self._fitting(start, limit, max_bytes, bound, min_one_batch)
+            length = end - start
+            if not length:
+                return None
+        return FileSlice(self.log.get(), start, length), bound
+
+    def _fitting(self, start: int, limit: int, max_bytes: int, bound: int, min_one_batch: bool) -> tuple[int, int]:
+        """
+        Where to end whole batches from ``start`` that fit into ``max_bytes``, in bytes, and an offset above all of
+        them.
+
+        :param bound: all batches up to ``limit`` lie below it.
+        """
+        target = start + max_bytes
+        positions = self._recent_position
+        if positions and positions[0] <= start:
+            i = bisect_right(positions, target) - 1
+            if positions[i] <= start:
+                if not min_one_batch:
+                    return start, bound
+                i += 1
+                if i == len(positions):
+                    return limit, bound
+            return positions[i], self._recent_last[i - 1] + 1
+        last, end = self.offsets.floor_at(target)
+        if end > start:
+            # Up to an index interval less than would fit, which is cheaper than reading each header.
+            return end, self.base_offset + last
+        end = start
+        for at, header in self.batches(start, limit):
+            if at + header.size > target and (at > start or not min_one_batch):
+                break
+            end, bound = at + header.size, header.next_offset
+            if end >= target:
+                break
+        return end, bound
+
+    def rename(self, suffix: str) -> None:
+        """
+        Set the suffix of the segment's file names, that of the log file last.
+
+        :raises ApiError: there is no space; some files may have their new names.
+        """
+        self._close_indexes()
+        self.rename_aborted(suffix)
+        for kind in (file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.LOG):
+            path = f"{self.directory}/{self.base_offset:020d}{kind}{suffix}"
+            self.disk.rename(self.path(kind), path)
+        self.log.path = path
+        self.suffix = suffix
+
+    def rename_aborted(self, suffix: str) -> bool:
+        """
+        Set the suffix of the transaction index alone. It can be used as before.
+
+        :returns: whether there is one that had not been renamed before.
+        """
+        if not self.disk.exists(old := self.path(file_names.TRANSACTION_INDEX)):
+            return False
+        self.close_aborted()
+        path = f"{self.directory}/{self.base_offset:020d}{file_names.TRANSACTION_INDEX}{suffix}"
+        self.disk.rename(old, path)
+        index = TransactionIndex(self.disk, LazyFile(self.files, self.disk, path), self.base_offset)
+        index.open()
+        self._aborted = index
+        return True
+
+    def close(self) -> None:
+        """Close the files."""
+        self.close_aborted()
+        if self.reindexing is not None:
+            self.reindexing.stop()
+        self.log.close()
+        if self._offsets is not None:
+            self._offsets.close()
+        if self._times is not None:
+            self._times.close()

@@ -1,0 +1,120 @@
+"""Loads a log's leader epochs and producer state from disk (Kafka: LogLoader, UnifiedLog.rebuildProducerState)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from twisted.logger import Logger
+
+from logbus.errors import DecodeError
+from logbus.records.batch import BatchHeader, Marker
+from logbus.storage import file_names
+from logbus.storage.appends.append_marker import read_marker
+from logbus.storage.istorage import IDisk
+from logbus.storage.leader_epoch_cache import LeaderEpochCache
+from logbus.storage.producers.producer_snapshot import SnapshotCorrupt, decode_snapshot, snapshot_offsets, snapshot_path
+from logbus.storage.producers.producer_state_manager import ProducerStateManager
+from logbus.storage.segments.segment import Segment
+from logbus.storage.segments.transaction_index import AbortedTransaction
+
+_log = Logger()
+
+
+def load_leader_epochs(disk: IDisk, directory: str, start_offset: int, end_offset: int) -> LeaderEpochCache:
+    """
+    Read the leader epoch checkpoint, limited to the offsets from ``start_offset`` to ``end_offset``.
+
+    A damaged file counts as empty: later batches add their epochs again.
+    """
+    path = f"{directory}/{file_names.EPOCHS}"
+    try:
+        epochs = LeaderEpochCache.decode(disk.read(path))
+    except FileNotFoundError:
+        return LeaderEpochCache()
+    except ValueError as problem:
+        _log.warn("{root}/{path} is damaged and ignored: {problem}", root=disk.root, path=path, problem=str(problem))
+        return LeaderEpochCache()
+    epochs.truncate_end(end_offset)
+    epochs.truncate_start(start_offset)
+    return epochs
+
+
+def rebuild_epochs(segments: Sequence[Segment]) -> LeaderEpochCache:
+    """Rebuild the leader epochs from the batch headers. Slow for a large log."""
+    epochs = LeaderEpochCache()
+    for segment in segments:
+        for _, header in segment.batches(0):
+            if header.leader_epoch != epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
+    return epochs
+
+
+def latest_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: int) -> ProducerStateManager:
+    """
+    The latest valid producer snapshot at or below ``end_offset``; without one, no producers as of ``first_offset``.
+
+    Snapshots that are damaged or above the end are removed.
+    """
+    for offset in reversed(snapshot_offsets(disk, directory)):
+        path = snapshot_path(directory, offset)
+        if offset <= end_offset:
+            try:
+                return decode_snapshot(disk.read(path), offset)
+            except SnapshotCorrupt as problem:
+                _log.warn("{root}/{path} is not used: {problem}", root=disk.root, path=path, problem=str(problem))
+        disk.unlink(path)
+    return ProducerStateManager(first_offset)
+
+
+def earlier_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: int) -> ProducerStateManager:
+    """Like :func:`latest_snapshot`, but removes nothing: for looking back."""
+    for offset in reversed(snapshot_offsets(disk, directory)):
+        if offset <= end_offset:
+            try:
+                return decode_snapshot(disk.read(snapshot_path(directory, offset)), offset)
+            except SnapshotCorrupt:
+                continue
+    return ProducerStateManager(first_offset)
+
+
+def load_producer_state(
+    disk: IDisk, directory: str, segments: Sequence[Segment], end_offset: int
+) -> ProducerStateManager:
+    """
+    The producer state as of ``end_offset``: the latest snapshot, brought up to date from the batch headers after it.
+    """
+    producers = latest_snapshot(disk, directory, segments[0].base_offset, end_offset)
+    for _ in replay_batches(segments, producers, end_offset):
+        pass
+    return producers
+
+
+def replay_batches(
+    segments: Sequence[Segment], producers: ProducerStateManager, end_offset: int
+) -> Iterator[AbortedTransaction]:
+    """
+    Apply the batch headers below ``end_offset`` to the producer state; yields the transactions that they abort.
+
+    :raises StorageError: the log is damaged.
+    """
+    for i, segment in enumerate(segments):
+        after = segments[i + 1].base_offset if i + 1 < len(segments) else end_offset
+        if after <= producers.end_offset:
+            continue
+        for position, header in segment.batches(segment.find(producers.end_offset)):
+            aborted = producers.appended(header, header.base_offset, _marker_at(segment, position, header))
+            producers.end_offset = header.next_offset
+            if aborted is not None:
+                yield aborted
+            if header.next_offset >= after:
+                break
+    producers.end_offset = end_offset
+
+
+def _marker_at(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
+    if not header.control:
+        return None
+    try:
+        return read_marker(segment.log.get().pread(header.size, position), 0, header)
+    except DecodeError as problem:
+        raise segment.damaged(position, str(problem)) from problem

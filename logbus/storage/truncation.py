@@ -1,0 +1,140 @@
+"""
+Truncates logs: retention removes segments at the front, truncation removes batches at the end.
+
+Files leave the log at once by a rename, and are removed later, since readers may have them open.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
+
+from logbus.storage import file_names
+from logbus.storage.istorage import IDeletePolicy
+from logbus.storage.log_flusher import LogFlusher
+from logbus.storage.producers.aborted_transactions import truncate_transaction_index
+from logbus.storage.producers.producer_snapshot import snapshot_offsets, snapshot_path
+from logbus.storage.retention import deletable
+from logbus.storage.segments.segment import Segment
+from logbus.storage.state_loader import load_producer_state
+
+if TYPE_CHECKING:
+    from logbus.storage.log import Log
+
+SEGMENT_KINDS = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TRANSACTION_INDEX)
+"""Suffixes of a segment's own files."""
+ALL_KINDS = (*SEGMENT_KINDS, file_names.SNAPSHOT)
+"""The same, and the producer snapshot that goes with it."""
+
+_BASE_OFFSET = attrgetter("base_offset")
+
+_log = Logger()
+
+
+def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
+    """
+    Remove the oldest segments that a policy selects, but none that reaches the high watermark.
+
+    :returns: the number of segments removed.
+    :raises ApiError: the active segment must be rolled first, and there is no space for a new one.
+    """
+    count = deletable(log, policy, now_ms)
+    if not count:
+        return 0
+    if count == len(log.segments):
+        log.roll()
+    gone, kept = log.segments[:count], log.segments[count:]
+    log.segments = kept
+    if kept[0].base_offset > log.log_start_offset:
+        log.advance_start(kept[0].base_offset)
+    _log.info(
+        "{partition}: {count} segments deleted by {policy}: {size} bytes below offset {offset}",
+        partition=log.partition, count=count, policy=policy.name, size=sum(old.size for old in gone),
+        offset=kept[0].base_offset,
+    )  # fmt: skip
+    discard_files(log, gone)
+    return count
+
+
+def truncate_to(log: Log, offset: int) -> None:
+    """
+    Remove the batches at ``offset`` and behind it, and one that contains it (Kafka: UnifiedLog.truncateTo).
+
+    The checkpointed recovery point must not be above ``offset``: :meth:`LogManager.truncate` lowers it first.
+    """
+    if offset >= log.log_end_offset:
+        return
+    if offset < log.checkpointed_recovery_point:
+        raise ValueError(
+            f"{log.partition}: truncation to {offset} below the recovery point {log.checkpointed_recovery_point}"
+        )
+    if offset < log.segments[0].base_offset:
+        truncate_fully(log, offset)
+        return
+    durability = log.durability
+    keep = max(1, bisect_right(log.segments, offset, key=_BASE_OFFSET))
+    gone, log.segments = log.segments[keep:], log.segments[:keep]
+    active = log.segments[-1]
+    if gone:
+        active.activate()
+        discard_files(log, gone)
+    end = active.truncate(offset)
+    truncate_transaction_index(log, active, end)
+    _ends_at(log, end, durability)
+
+
+def truncate_fully(log: Log, offset: int) -> None:
+    """
+    Drop everything and go on at ``offset`` (Kafka: truncateFullyAndStartAt): the leader's log begins behind our end.
+    """
+    durability = log.durability
+    gone = log.segments
+    segment = log.new_segment(offset)
+    if any(old.base_offset == offset for old in gone):
+        # The new file takes the name of an old one, so the old one is renamed first.
+        discard_files(log, gone)
+        segment.create()
+    else:
+        segment.create()
+        discard_files(log, gone)
+    log.segments = (segment,)
+    log.log_start_offset = offset
+    _ends_at(log, offset, durability)
+
+
+def _ends_at(log: Log, end_offset: int, durability: LogFlusher) -> None:
+    _log.info("{partition} truncated to {offset}", partition=log.partition, offset=end_offset)
+    log.log_end_offset = end_offset
+    log.log_start_offset = min(log.log_start_offset, end_offset)
+    log.flushed_end_offset = min(log.flushed_end_offset, end_offset)
+    log.high_watermark = min(log.high_watermark, end_offset)
+    log.cleaned_end_offset = min(log.cleaned_end_offset, end_offset)
+    log.epochs.truncate_end(end_offset)
+    for snapshot in snapshot_offsets(log.disk, log.directory):
+        if snapshot > end_offset:
+            log.disk.unlink(snapshot_path(log.directory, snapshot))
+    durability.truncated()
+    log.producers = load_producer_state(log.disk, log.directory, log.segments, end_offset)
+
+
+def discard_files(log: Log, segments: Sequence[Segment], kinds: Sequence[str] = ALL_KINDS) -> None:
+    """
+    Rename files of the log at once, and have them removed later, since readers may have them open.
+
+    :param kinds: suffixes of the files that go.
+    """
+    paths = []
+    for segment in segments:
+        segment.close()
+        for kind in kinds:
+            path = segment.path(kind)
+            if log.disk.exists(path):
+                log.disk.rename(path, path + file_names.DELETED)
+                paths.append(path + file_names.DELETED)
+    if log.is_active:
+        log.durability.discarded(segments)
+    log.owner.remove_later(log, paths)

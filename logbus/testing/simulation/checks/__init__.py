@@ -1,0 +1,1 @@
+"""What clients saw and brokers hold, and whether it is correct."""

@@ -1,0 +1,1 @@
+"""What simulated processes run on: virtual time, memory network, memory disks, metadata store."""

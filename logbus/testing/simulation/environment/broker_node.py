@@ -1,0 +1,219 @@
+"""A machine with a broker on it: its lives one after the other, and what of it outlives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from random import Random
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from logbus.broker import Broker
+from logbus.config import ConfigView
+from logbus.ilogbus import Listener
+from logbus.protocols import KafkaPlugin
+from logbus.testing.simulation.environment.inodes import Directory, Inode, PowerCutOutcome
+from logbus.testing.simulation.environment.network import Network
+from logbus.testing.simulation.environment.node_reactor import NodeReactor
+from logbus.testing.simulation.environment.simulated_store import Ensemble, SimulatedStore
+from logbus.testing.simulation.environment.timed_disk import TimedDisk
+from logbus.testing.simulation.environment.virtual_clock import VirtualClock
+
+PORT = 9092
+EPOCH_S = 1_700_000_000.0
+"""The wall clock at the beginning."""
+
+
+def host_of(broker_id: int) -> str:
+    """The address of a broker's machine."""
+    return f"10.0.0.{broker_id}"
+
+
+@define(eq=False)
+class World:
+    """
+    What all nodes share.
+
+    :ivar random: from which each part of the simulation is given a generator of its own.
+    """
+
+    clock: VirtualClock
+    network: Network
+    ensemble: Ensemble
+    random: Random
+
+    def generator(self) -> Random:
+        """A new generator."""
+        return Random(self.random.getrandbits(64))
+
+
+@define(eq=False)
+class BrokerNode:
+    """
+    One broker and its machine.
+
+    :ivar config: settings by Kafka's names.
+    :ivar tree: what is on its disk.
+    :ivar clock_offset: seconds that its wall clock is ahead.
+    :ivar broker: the one that runs, or ran last.
+    :ivar up: whether it runs, frozen or not.
+    :ivar lives: how many there were.
+    :ivar started: told of each broker before it starts; ``power_lost``: told, by its id, when its machine goes off.
+    :ivar trouble: what went wrong that no fault explains.
+    """
+
+    world: World
+    broker_id: int
+    config: Mapping[str, str]
+    started: Callable[[BrokerNode], object] = lambda node: None
+    power_lost: Callable[[int], object] = lambda broker_id: None
+    tree: Directory = field(factory=Directory, init=False)
+    clock_offset: float = field(default=0.0, init=False)
+    up: bool = field(default=False, init=False)
+    ready: bool = field(default=False, init=False)
+    lives: int = field(default=0, init=False)
+    trouble: list[str] = field(factory=list, init=False)
+    reactor: NodeReactor = field(init=False)
+    broker: Broker = field(init=False)
+    disk: TimedDisk = field(init=False)
+    store: SimulatedStore = field(init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    @property
+    def host(self) -> str:
+        """Its address."""
+        return host_of(self.broker_id)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it leads something, as far as it knows."""
+        return any(replica.partition.is_leader for replica in self.broker.replicas)
+
+    def start(self) -> None:
+        """Start a broker on what the machine has."""
+        world = self.world
+        self.lives += 1
+        self.up, self.ready, self._stopping = True, False, False
+        reactor = self.reactor = NodeReactor(world.clock, world.network, self.host)
+        self.disk = TimedDisk("/log", self.tree, world.clock, reactor, world.generator())
+        self.store = SimulatedStore(world.ensemble, reactor)
+        world.network.started(reactor)
+        self.broker = Broker(
+            reactor,
+            ConfigView.load(set={"broker.id": str(self.broker_id), "log.dirs": "/log", **self.config}),
+            [Listener("kafka", "kafka", f"tcp:{PORT}:interface={self.host}")],
+            wall_clock=lambda: EPOCH_S + world.clock.now + self.clock_offset,
+            randomness=world.generator(),
+            plugins={"kafka": KafkaPlugin()},
+            disks=[self.disk],
+            store=self.store,
+        )
+        self.broker.when_lost(lambda failure: self._ended(failure, reactor))
+        self.started(self)
+        life = self.lives
+
+        def up(result: Any) -> None:
+            if life != self.lives or reactor.dead:
+                return
+            if isinstance(result, Failure):
+                self._ended(result, reactor)
+            else:
+                self.ready = True
+
+        self.broker.startService().addBoth(up)
+
+    def _ended(self, failure: Failure, reactor: NodeReactor) -> None:
+        """The broker says that it cannot go on: the process ends, and whoever looks after it starts it again."""
+        if reactor.dead or self._stopping:
+            return
+        if not self.disk.failure:
+            self.trouble.append(f"broker {self.broker_id} gave up: {failure.getTraceback()}")
+        self.kill()
+        self.world.clock.at(self.world.clock.now + 1, None, self.start_again)
+
+    def start_again(self) -> None:
+        """Start it if it is down."""
+        if not self.up:
+            self.start()
+
+    def stop(self) -> Deferred[None]:
+        """Stop it in order; fires when its process has ended."""
+        self._stopping = True
+        ended: Deferred[None] = Deferred()
+        life = self.lives
+
+        def gone(result: Any) -> None:
+            if life == self.lives and not self.reactor.dead:
+                if isinstance(result, Failure):
+                    self.trouble.append(f"broker {self.broker_id} did not stop: {result.getErrorMessage()}")
+                self.kill()
+            ended.callback(None)
+
+        self.broker.stopService().addBoth(gone)
+        return ended
+
+    def kill(self) -> None:
+        """End its process; the machine stays."""
+        self._die(silently=False)
+
+    def lose_synced(self, topics: Collection[str], share: float) -> int:
+        """
+        Kill it, and have its disk lose the end of each active segment, synced or not.
+
+        :param topics: whose logs are hit; ``share``: of each segment that stays.
+        :return: how many bytes are gone.
+        """
+        self.kill()
+        lost = 0
+        for name, directory in self.tree.entries.items():
+            if name.rpartition("-")[0] in topics and isinstance(directory, Directory):
+                active = directory.entries[max(each for each in directory.entries if each.endswith(".log"))]
+                assert isinstance(active, Inode)
+                size = len(active.content())
+                active.truncate(int(size * share))
+                active.sync()
+                lost += size - int(size * share)
+        return lost
+
+    def cut_power(self, mode: str) -> None:
+        """
+        Switch the machine off.
+
+        :param mode: what becomes of unsynced writes; see :class:`.inodes.PowerCutOutcome`.
+        """
+        if self.up:
+            self._die(silently=True)
+        self.world.network.powered[self.host] = False
+        self.power_lost(self.broker_id)
+        self.tree = self.disk.after_power_cut(PowerCutOutcome(mode, self.world.generator())).tree
+
+    def _die(self, *, silently: bool) -> None:
+        if self.up:
+            self.up = self.ready = False
+            self.reactor.dead = True
+            self.disk.crashed = True
+            self.world.network.ended(self.reactor, silently=silently)
+            self.store.died()
+
+    def die_at_step(self, steps: int, then: Callable[[], object]) -> None:
+        """
+        Let it stop in the middle of what it does with its disk.
+
+        :param steps: so many steps of the disk from now.
+        :param then: called at that point, to kill it or to cut the power.
+        """
+        self.disk.crash_at = self.disk.steps + steps
+        self.disk.on_crash = then
+
+    def freeze(self) -> None:
+        """Stop the process for a while."""
+        self.reactor.freeze()
+        self.store.froze()
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        if self.up and self.reactor.frozen:
+            self.reactor.thaw()
+            self.store.thawed()

@@ -1,0 +1,62 @@
+"""Clients that can be killed: each is a process on a host of its own, of which another life may begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from logbus.testing.simulation.environment.broker_node import World
+from logbus.testing.simulation.environment.node_reactor import NodeReactor
+from logbus.testing.simulation.workloads.cluster_client import ClusterClient
+
+
+@define(eq=False)
+class ClientProcess:
+    """
+    A client's process.
+
+    :ivar host: its address; ``brokers``: those that it knows of at first.
+    :ivar main: what it does, given a way to views of topics; it may end.
+    :ivar failed: told of what goes wrong in it.
+    """
+
+    world: World
+    host: str
+    brokers: Mapping[int, tuple[str, int]]
+    main: Callable[[Callable[[str], ClusterClient]], Coroutine[Any, Any, None]]
+    failed: Callable[[Failure], object]
+    lives: int = field(default=0, init=False)
+    up: bool = field(default=False, init=False)
+    _reactor: NodeReactor = field(init=False)
+
+    def start(self) -> None:
+        """Let it begin, if it does not run."""
+        if self.up:
+            return
+        self.up = True
+        self.lives += 1
+        reactor = self._reactor = NodeReactor(self.world.clock, self.world.network, self.host)
+        self.world.network.started(reactor)
+
+        def view(topic: str) -> ClusterClient:
+            return ClusterClient(reactor, dict(self.brokers), topic, self.world.generator())
+
+        def failed(failure: Failure) -> None:
+            # What the dead say when their memory is taken says nothing.
+            if not reactor.dead:
+                self.failed(failure)
+
+        Deferred.fromCoroutine(self.main(view)).addErrback(failed)
+
+    def kill(self) -> bool:
+        """End it at once; whether it ran."""
+        if not self.up:
+            return False
+        self.up = False
+        self._reactor.dead = True
+        self.world.network.ended(self._reactor, silently=False)
+        return True

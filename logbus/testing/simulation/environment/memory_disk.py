@@ -1,0 +1,399 @@
+"""
+A disk in memory that remembers what was synced, fails on request, and can lose its power.
+
+What was written but not synced may be there after a power cut, or not, or in part: :meth:`MemoryDisk.after_power_cut`
+gives a disk in one of the states that a real one could be found in. A file's new name, too, is safe only once its
+directory was synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, MutableSequence, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from zope.interface import implementer
+
+from logbus.errors import ApiError, ConfigError, StorageError
+from logbus.records.checksum import Buffer
+from logbus.storage.filesystem.disk import NoSpace, refusal
+from logbus.storage.filesystem.disk_space import DiskSpace
+from logbus.storage.filesystem.read_ahead import ReadAhead
+from logbus.storage.istorage import IDisk, IFile, IOPool
+from logbus.testing.simulation.environment.inodes import Crashed, Directory, Inode, PowerCutOutcome
+
+
+@implementer(IFile)
+class MemoryFile:
+    """An open file."""
+
+    def __init__(self, disk: MemoryDisk, path: str, inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self.path = path
+        self.ahead = -1
+        disk.open_files += 1
+
+    def __del__(self) -> None:
+        self._disk.open_files -= 1
+
+    def fileno(self) -> int:
+        return self._inode.fd
+
+    def size(self) -> int:
+        return os.fstat(self._inode.fd).st_size
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        disk = self._disk
+        disk.check()
+        data = b"".join(parts)
+        fault = disk.step("write", self.path)
+        if fault is None:
+            self._inode.write(position, data)
+            self._inode.modified_ns = disk.tick()
+            return
+        error, portion = fault
+        # Some of it may have got there before the error.
+        self._inode.write(position, data[: int(len(data) * portion)])
+        refused = refusal(error, f"append to {self.path}")
+        if refused is None:
+            raise disk.fail(StorageError(f"{disk.root}: writing {self.path} failed: {error}"))
+        self.truncate(position)
+        disk.tell_refused(refused)
+        raise refused
+
+    def pread(self, length: int, position: int) -> bytes:
+        self._disk.plain_step("read", self.path)
+        return os.pread(self._inode.fd, length, position)
+
+    def is_cold(self, position: int, length: int) -> bool | None:
+        cold_from = self._inode.cold_from
+        return cold_from is not None and cold_from < min(position + length, self.size())
+
+    def make_resident(self, position: int, length: int, beyond: int) -> None:
+        self._disk.plain_step("read", self.path)
+        self._disk.loads.append((self.path, position, length, beyond))
+        if self._inode.cold_from is not None:
+            self._inode.cold_from = max(self._inode.cold_from, position + length + beyond)
+
+    def read_ahead(self, position: int, length: int) -> Deferred[None] | None:
+        return self._disk.reads.want(self, position, length)
+
+    def truncate(self, size: int) -> None:
+        self._disk.check()
+        self._disk.plain_step("truncate", self.path)
+        self._inode.truncate(size)
+        self._inode.modified_ns = self._disk.tick()
+
+    def sync(self) -> None:
+        self._disk.plain_step("sync", self.path)
+        self._inode.sync()
+
+
+@implementer(IDisk)
+class MemoryDisk:
+    """
+    A disk in memory.
+
+    :ivar steps: operations so far that a crash could come between: writes, truncations, syncs, changes of names.
+    :ivar crash_at: the step before which the machine stops; None: never.
+    :ivar crashed: it did; nothing is written any more.
+    :ivar on_crash: called when it does.
+    :ivar faults: asked before each step; may give an error and, for writes, the portion written before it.
+    :ivar held: lanes whose operations wait for :meth:`release`.
+    :ivar free: what :meth:`space` says; what is written does not change it.
+    :ivar loads: what was read ahead: path, position, bytes waited for, bytes begun behind them.
+    """
+
+    def __init__(self, root: str = "/memory", tree: Directory | None = None) -> None:
+        self.root = root
+        self.failure: StorageError | None = None
+        self.tree = tree or Directory()
+        self.steps = 0
+        self.crash_at: int | None = None
+        self.crashed = False
+        self.on_crash: Callable[[], object] = lambda: None
+        self.faults: Callable[[str, str], tuple[OSError, float] | OSError | None] = lambda op, path: None
+        self.held: set[IOPool] = set()
+        self.loads: MutableSequence[tuple[str, int, int, int]] = []
+        self.reads = ReadAhead(self)
+        self.open_files = 0
+        self.done: MutableSequence[tuple[str, str]] = []
+        self.locked = False
+        self._waiting: list[tuple[IOPool, Callable[..., Any], tuple[Any, ...], Deferred[Any]]] = []
+        self.free: DiskSpace | None = DiskSpace(1 << 40, 1 << 40)
+        self._listeners: list[Callable[[StorageError], None]] = []
+        self._space_listeners: list[Callable[[ApiError], None]] = []
+        self._time = 0
+
+    # -- Faults
+
+    def tick(self) -> int:
+        self._time += 1
+        return self._time * 1_000_000
+
+    def step(self, op: str, path: str) -> tuple[OSError, float] | None:
+        """One step that a crash could come before."""
+        if op != "read":
+            if self.crashed or (self.crash_at is not None and self.steps >= self.crash_at):
+                if not self.crashed:
+                    self.crashed = True
+                    self.on_crash()
+                raise Crashed(f"{op} {path}")
+            self.steps += 1
+            self.done.append((op, path))
+        fault = self.faults(op, path)
+        return (fault, 0.5) if isinstance(fault, OSError) else fault
+
+    def plain_step(self, op: str, path: str) -> None:
+        fault = self.step(op, path)
+        if fault is not None:
+            error = refusal(fault[0], f"{op} {path}") if op in ("create", "replace", "make", "open") else None
+            raise error or self.fail(StorageError(f"{self.root}: {op} {path}: {fault[0]}"))
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.offline()
+
+    def after_power_cut(self, choice: PowerCutOutcome) -> MemoryDisk:
+        """A disk as it may be found after a power cut."""
+
+        inodes: dict[Inode, Inode] = {}
+
+        def survivor(entry: Inode | Directory) -> Inode | Directory:
+            if isinstance(entry, Directory):
+                copy = Directory()
+                chosen = choice.names(entry.durable, entry.entries)
+                copy.entries = {name: survivor(child) for name, child in sorted(chosen.items())}
+                copy.durable = dict(copy.entries)
+                if chosen == entry.entries:
+                    copy.modified_ns = entry.modified_ns
+                return copy
+            if entry not in inodes:
+                inodes[entry] = Inode(entry.after_power_cut(choice))
+            return inodes[entry]
+
+        tree = survivor(self.tree)
+        assert isinstance(tree, Directory)
+        tree.boot = self.tree.boot + 1
+        return MemoryDisk(self.root, tree)
+
+    def after_kill(self) -> MemoryDisk:
+        """
+        The disk after the process died and the machine did not: everything written is there.
+
+        It is a copy. What a test leaves of the dead process may still be called, by a clock that both share, and must
+        not write into the files of the one that comes after it.
+        """
+        return MemoryDisk(self.root, self.tree.copy())
+
+    def evict(self, path: str) -> None:
+        """Drop a file from the page cache."""
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        inode.cold_from = 0
+
+    def flip(self, path: str, position: int, bit: int) -> int:
+        """Turn one bit of a file over, in the page cache and on the device; returns the byte as it is now."""
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        inode.flip(position, bit)
+        return inode.content()[position]
+
+    # -- IDisk
+
+    @property
+    def boot_id(self) -> str | None:
+        return f"boot {self.tree.boot}"
+
+    def on_failure(self, listener: Callable[[StorageError], None]) -> None:
+        self._listeners.append(listener)
+
+    def on_no_space(self, listener: Callable[[ApiError], None]) -> None:
+        self._space_listeners.append(listener)
+
+    def tell_refused(self, error: BaseException | None) -> None:
+        """Tell the listeners if ``error`` is for want of space."""
+        if isinstance(error, NoSpace):
+            for listener in self._space_listeners:
+                listener(error)
+
+    def space(self) -> DiskSpace | None:
+        return self.free
+
+    def fail(self, error: StorageError) -> StorageError:
+        if self.failure is None:
+            self.failure = error
+            for listener in self._listeners:
+                listener(error)
+        return self.failure
+
+    def offline(self) -> StorageError:
+        return StorageError(f"{self.root} is offline: {self.failure}")
+
+    def submit(self, lane: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        if self.failure is not None:
+            return fail(self.offline())
+        done: Deferred[Any] = Deferred()
+        self._waiting.append((lane, op, args, done))
+        if lane not in self.held:
+            self.release(lane)
+        return done
+
+    def release(self, lane: IOPool, count: int = 1_000_000) -> int:
+        """Run up to ``count`` waiting operations of a lane, oldest first; how many ran."""
+        ran = 0
+        while ran < count:
+            job = next((job for job in self._waiting if job[0] is lane), None)
+            if job is None:
+                break
+            self._waiting.remove(job)
+            ran += 1
+            _, op, args, done = job
+            try:
+                value, error = op(*args), None
+            except Crashed:
+                # From a machine that stopped no answer comes.
+                return ran
+            except Exception as raised:
+                value, error = None, raised
+                self.tell_refused(raised)
+            if self.failure is not None:
+                done.errback(self.offline())
+            elif error is not None:
+                done.errback(error)
+            else:
+                done.callback(value)
+        return ran
+
+    def _find(self, path: str) -> Inode | Directory | None:
+        entry: Inode | Directory | None = self.tree
+        for name in path.split("/") if path else ():
+            if not isinstance(entry, Directory):
+                return None
+            entry = entry.entries.get(name)
+        return entry
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        directory, _, name = path.rpartition("/")
+        parent = self._find(directory)
+        if not isinstance(parent, Directory):
+            raise self.fail(StorageError(f"{self.root}: there is no directory {directory}"))
+        return parent, name
+
+    def open(self, path: str, create: bool = False) -> MemoryFile:
+        inode = self._find(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, path)
+            self.plain_step("create", path)
+            parent, name = self._parent(path)
+            inode = parent.entries[name] = Inode()
+            parent.modified_ns = self.tick()
+        else:
+            fault = self.faults("open", path)
+            if isinstance(fault, OSError):
+                raise refusal(fault, f"open {path}") or self.fail(StorageError(str(fault)))
+        assert isinstance(inode, Inode)
+        return MemoryFile(self, path, inode)
+
+    def names(self, path: str) -> list[str]:
+        entry = self._find(path)
+        return list(entry.entries) if isinstance(entry, Directory) else []
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def size(self, path: str) -> int:
+        return len(self.read(path))
+
+    def modified_ns(self, path: str) -> int:
+        entry = self._find(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, path)
+        return entry.modified_ns
+
+    def read(self, path: str) -> bytes:
+        entry = self._find(path)
+        if not isinstance(entry, Inode):
+            raise FileNotFoundError(errno.ENOENT, path)
+        return entry.content()
+
+    def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
+        self.check()
+        self.plain_step("replace", path)
+        parent, name = self._parent(path)
+        inode = Inode()
+        inode.write(0, data)
+        if sync:
+            self.plain_step("sync", path)
+            inode.sync()
+        parent.entries[name] = inode
+        parent.modified_ns = self.tick()
+        if sync and sync_name:
+            self.sync_directory(path.rpartition("/")[0])
+
+    def make_directory(self, path: str) -> None:
+        parent, name = self._parent(path)
+        if name not in parent.entries:
+            self.plain_step("make", path)
+            parent.entries[name] = Directory()
+            parent.modified_ns = self.tick()
+
+    def rename(self, old: str, new: str) -> None:
+        self.plain_step("rename", old)
+        source, name = self._parent(old)
+        target, new_name = self._parent(new)
+        target.entries[new_name] = source.entries.pop(name)
+        source.modified_ns = target.modified_ns = self.tick()
+
+    def unlink(self, path: str) -> None:
+        if self._find(path) is not None:
+            self.plain_step("unlink", path)
+            parent, name = self._parent(path)
+            del parent.entries[name]
+            parent.modified_ns = self.tick()
+
+    def remove_tree(self, path: str) -> None:
+        self.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.plain_step("sync-directory", path)
+        directory = self._find(path)
+        if not isinstance(directory, Directory):
+            raise self.fail(StorageError(f"{self.root}: there is no directory {path}"))
+        directory.durable = dict(directory.entries)
+
+    def lock(self) -> None:
+        if self.locked:
+            raise ConfigError(f"{self.root} is in use")
+        self.locked = True
+
+    def close(self) -> Deferred[None]:
+        self.locked = False
+        return succeed(None)
+
+
+def no_space() -> OSError:
+    """As a full disk answers."""
+    return OSError(errno.ENOSPC, "No space left on device")
+
+
+def broken() -> OSError:
+    """As a dying disk answers."""
+    return OSError(errno.EIO, "Input/output error")
+
+
+__all__ = [
+    "PowerCutOutcome",
+    "Crashed",
+    "Directory",
+    "Inode",
+    "IOPool",
+    "MemoryDisk",
+    "MemoryFile",
+    "broken",
+    "no_space",
+]

@@ -1,0 +1,129 @@
+"""The reactor of one simulated process: virtual time, and sockets of the memory network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.interfaces import (
+    IHostnameResolver,
+    IHostResolution,
+    IReactorFromThreads,
+    IReactorPluggableNameResolver,
+    IReactorTCP,
+    IReactorTime,
+    IResolutionReceiver,
+)
+from zope.interface import implementer
+
+from logbus.testing.simulation.environment.network import Connector, Network, Port
+from logbus.testing.simulation.environment.virtual_clock import Call, VirtualClock
+
+
+@implementer(IHostResolution)
+class _Resolution:
+    """A name that is being looked up."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def cancel(self) -> None:
+        """It is there already."""
+
+
+@implementer(IHostnameResolver)
+class _Names:
+    """Every host is called by its address."""
+
+    def resolveHostName(
+        self,
+        resolutionReceiver: IResolutionReceiver,
+        hostName: str,
+        portNumber: int = 0,
+        addressTypes: Sequence[type[Any]] | None = None,
+        transportSemantics: str = "TCP",
+    ) -> IHostResolution:
+        """Say at once what the name says."""
+        resolution = _Resolution(hostName)
+        resolutionReceiver.resolutionBegan(resolution)
+        resolutionReceiver.addressResolved(IPv4Address("TCP", hostName, portNumber))
+        resolutionReceiver.resolutionComplete()
+        return resolution
+
+
+@implementer(IReactorTime, IReactorTCP, IReactorFromThreads, IReactorPluggableNameResolver)
+class NodeReactor:
+    """
+    What a process runs on.
+
+    :ivar host: its address.
+    :ivar dead: it ended: nothing happens to it any more.
+    :ivar frozen: nothing happens to it now; what was due meanwhile happens when it goes on.
+    """
+
+    def __init__(self, clock: VirtualClock, network: Network, host: str) -> None:
+        self._clock = clock
+        self._network = network
+        self.host = host
+        self.dead = False
+        self.frozen = False
+        self.missed: list[Call] = []
+        self.nameResolver = _Names()
+        self.seconds: Callable[[], float] = lambda: clock.now
+        self.running = True
+
+    def freeze(self) -> None:
+        """Stop it, as SIGSTOP does."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Let it go on, with all it missed."""
+        self.frozen = False
+        missed, self.missed = self.missed, []
+        for call in missed:
+            if call.active():
+                call.time = self._clock.now
+                self._clock.push(call)
+
+    def callLater(self, delay: float, callable: Callable[..., Any], *args: Any, **kw: Any) -> Call:
+        """Call in ``delay`` seconds."""
+        return self._clock.push(Call(self._clock, self._clock.now + delay, self, callable, args, kw))
+
+    def getDelayedCalls(self) -> Sequence[Call]:
+        """What is still to come is known to the clock only."""
+        return ()
+
+    def callFromThread(self, callable: Callable[..., Any], *args: Any, **kw: Any) -> None:
+        """Call in a turn of its own."""
+        self.callLater(0, callable, *args, **kw)
+
+    def callWhenRunning(self, callable: Callable[..., Any], *args: Any, **kw: Any) -> None:
+        """It is running."""
+        callable(*args, **kw)
+
+    def addSystemEventTrigger(self, phase: str, eventType: str, callable: Any, *args: Any, **kw: Any) -> object:
+        """Nobody stops it in order."""
+        return object()
+
+    def removeSystemEventTrigger(self, triggerID: object) -> None:
+        """See above."""
+
+    def installNameResolver(self, resolver: Any) -> Any:
+        """Use another resolver; the one before is returned."""
+        before, self.nameResolver = self.nameResolver, resolver
+        return before
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Port:
+        """Listen."""
+        listening = Port(self._network, self, port, factory)
+        listening.startListening()
+        return listening
+
+    def connectTCP(
+        self, host: str, port: int, factory: Any, timeout: float = 30, bindAddress: tuple[str, int] | None = None
+    ) -> Connector:
+        """Connect."""
+        connector = Connector(self._network, self, host, port, factory, timeout)
+        connector.connect()
+        return connector

@@ -1,0 +1,86 @@
+"""What transactional producers do: write to some partitions, commit an offset with it, and commit or abort."""
+
+from __future__ import annotations
+
+from random import Random
+
+from attrs import define, field
+
+from logbus.testing.simulation.workloads.consumer import WorkloadContext
+from logbus.testing.simulation.workloads.transactional_producer import (
+    SessionFenced,
+    TransactionalProducer,
+    TransactionBroken,
+)
+
+_ABORTED_SHARE = 0.3
+"""The part of transactions that their producers abort."""
+_ABANDONED_SHARE = 0.03
+"""The part of transactions in which nothing happens for about as long as they may take."""
+
+
+@define(eq=False)
+class TransactionWriter:
+    """
+    One transaction after the other.
+
+    :ivar transactor: the producer; ``partitions``: how many there are.
+    :ivar seconds_between: two transactions, on average.
+    """
+
+    transactor: TransactionalProducer
+    partitions: int
+    job: WorkloadContext
+    seconds_between: float
+    random: Random
+    _in_session: bool = field(default=False, init=False)
+
+    async def run(self) -> None:
+        """Until the job is over."""
+        view = self.transactor.way.view
+        while not self.job.over:
+            await view.sleep(self.random.expovariate(1 / self.seconds_between))
+            if not self.job.over:
+                await self.transact()
+
+    async def transact(self, *, commit: bool | None = None) -> bool:
+        """
+        One transaction.
+
+        :param commit: None: as it comes.
+        :returns: whether it ended as it was to.
+        """
+        transactor = self.transactor
+        if commit is None:
+            commit = self.random.random() >= _ABORTED_SHARE
+        try:
+            if not self._in_session:
+                await transactor.begin_session()
+                self._in_session = True
+            transactor.begin()
+            try:
+                await self._work()
+                done = True
+            except TransactionBroken:
+                commit = done = False
+            await transactor.end(commit=commit)
+            return done
+        except SessionFenced:
+            self._in_session = False
+            return False
+
+    async def _work(self) -> None:
+        random, transactor = self.random, self.transactor
+        transaction = transactor.transaction
+        assert transaction is not None
+        writes = random.randrange(1, 5)
+        with_offsets = random.randrange(writes) if random.random() < 0.5 else -1
+        forgotten = random.randrange(1, writes + 1) if random.random() < _ABANDONED_SHARE else -1
+        for index in range(writes):
+            if index == with_offsets:
+                await transactor.send_offsets({0: transaction.number})
+            await transactor.produce(random.randrange(self.partitions), self.job.values(random.randrange(1, 4)))
+            if index + 1 == forgotten:
+                await transactor.way.view.sleep(transactor.timeout_ms / 1000 * random.uniform(0.5, 2))
+            elif random.random() < 0.2:
+                await transactor.way.view.sleep(random.expovariate(1))

@@ -1,0 +1,103 @@
+"""
+What is in ZooKeeper, for tests: read now, or waited for until it is so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from logbus.errors import LogbusError
+
+T = TypeVar("T")
+
+READ_SECONDS = 5.0
+
+
+class WaitTimedOut(LogbusError):
+    """What was waited for did not come about."""
+
+
+class ZooKeeperView:
+    """
+    A client of ZooKeeper that only looks.
+
+    :param connect: servers and chroot.
+    :param timeout: seconds that :meth:`wait_for` waits, unless it is told otherwise.
+    """
+
+    def __init__(self, connect: str, timeout: float = 30.0) -> None:
+        from kazoo.client import KazooClient
+        from kazoo.retry import KazooRetry
+
+        self.timeout = timeout
+        self._changed = threading.Event()
+        retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=0.2)
+        self._client: Any = KazooClient(connect, timeout=10.0, connection_retry=retry)
+        self._client.add_listener(lambda state: self._changed.set())
+        self._client.start(timeout)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.stop()
+        self._client.close()
+
+    def get(self, path: str) -> bytes | None:
+        """What a node holds; None: it is not there."""
+        found = self.read(path)
+        return None if found is None else found[0]
+
+    def read(self, path: str) -> tuple[bytes, Any] | None:
+        """What a node holds, and its stat; None: it is not there."""
+        from kazoo.exceptions import NoNodeError
+
+        # A node that is missing is watched for, too.
+        if self._client.exists_async(path, self._moved).get(True, READ_SECONDS) is None:
+            return None
+        try:
+            data, stat = self._client.get_async(path).get(True, READ_SECONDS)
+        except NoNodeError:
+            return None
+        return data, stat
+
+    def children(self, path: str) -> list[str]:
+        """Names of what is below a node; nothing if it is not there."""
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            found: list[str] = self._client.get_children_async(path, self._moved).get(True, READ_SECONDS)
+        except NoNodeError:
+            self._client.exists_async(path, self._moved).get(True, READ_SECONDS)
+            return []
+        return sorted(found)
+
+    def wait_for(self, condition: Callable[[], T | None], what: str, timeout: float | None = None) -> T:
+        """
+        What ``condition`` returns as soon as that is true; it is asked again whenever what it read here changes.
+
+        :raise WaitTimedOut: it did not become true; ``what`` is what the message says.
+        """
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        seconds = self.timeout if timeout is None else timeout
+        deadline = time.monotonic() + seconds
+        while True:
+            self._changed.clear()
+            try:
+                found = condition()
+            except (KazooException, KazooTimeoutError):
+                pass  # ZooKeeper is away; its return is a change.
+            else:
+                if found:
+                    return found
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WaitTimedOut(f"{what} did not come about within {seconds:g} s")
+            # What was not read because ZooKeeper was slow is not watched, either.
+            self._changed.wait(min(left, 1.0))
+
+    def _moved(self, event: object) -> None:
+        self._changed.set()

@@ -1,0 +1,295 @@
+"""
+Generates encoders: one function for one version of one message, nested structs inlined.
+
+Fields of fixed size are merged into one ``pack``, with the length that follows if it fits. What was packed goes to a
+list that is joined once; only slices of files stay parts of their own. A tag section is spelt before the run that it
+ends, so that the number of its tags can be packed with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import error as struct_error
+from typing import Any
+
+from attrs import define, field
+
+from logbus.wire import encoder_runtime
+from logbus.wire.codegen import ELEMENTS_PER_STEP, FunctionSource
+from logbus.wire.declaration import MessageSpec
+from logbus.wire.encode_diagnosis import diagnose
+from logbus.wire.layout import Array, FieldLayout, StructLayout, message_layout
+from logbus.wire.wire_types import RECORDS, STRING, UUID, WireType
+
+#: What an incremental encoder does with its parts before it yields: there would be too many to join in the end.
+_SET_ASIDE = "done += join_bytes(out); out.clear()"
+
+NULL_STRUCT, NULL_TAGGED_STRUCT = b"\xff", b"\0"
+
+
+def generate_encoder(spec: MessageSpec, version: int, *, incremental: bool = False) -> Callable[..., Any]:
+    """
+    Compile ``encode(message) -> parts`` for one version of a message.
+
+    :param incremental: compile a generator instead, which yields after every :data:`ELEMENTS_PER_STEP` elements and
+        returns the same.
+    :raises SchemaError: the message has no such version, or its declaration makes no sense.
+    """
+    layout = message_layout(spec, version)
+    source = FunctionSource()
+    source.names.update(
+        byte=encoder_runtime.BYTES,
+        uvarint=encoder_runtime.uvarint,
+        string_length=encoder_runtime.string_length,
+        numbers=encoder_runtime.numbers,
+        put_records=encoder_runtime.put_records,
+        join_bytes=encoder_runtime.join_bytes,
+        refuse=diagnose,
+        layout=layout,
+        struct_error=struct_error,
+    )
+    with source.block("def encode(o):"):
+        if incremental:
+            source.line(f"left = {ELEMENTS_PER_STEP}")
+            source.line("done = []")
+            source.line("yield")
+        source.line("out = []")
+        source.line("put = out.append")
+        with source.block("try:"):
+            start = len(source.lines)
+            body = _Body(source, incremental)
+            body.struct("o", layout)
+            body.flush()
+            if incremental:
+                source.line(_SET_ASIDE)
+                source.line("out = done")
+            if body.has_records:
+                source.lines.insert(start, source.lines[start - 1].replace("try:", "    sliced = False"))
+                with source.block("if sliced:"):
+                    source.line("return join_bytes(out)")
+            source.line("return [b''.join(out)]")
+        with source.block("except (struct_error, TypeError, AttributeError, ValueError) as e:"):
+            source.line("raise refuse(o, layout, e) from e")
+    title = f"encode {spec.cls.__name__} v{version}{' incrementally' if incremental else ''}"
+    return source.compile("encode", title)
+
+
+@define
+class _Body:
+    """
+    The part of an encoder between ``try`` and ``except``.
+
+    ``_run`` holds (format, expression) pairs not yet packed; ``_put`` is what appends to the list in use.
+    """
+
+    _source: FunctionSource
+    _incremental: bool = False
+    _run: list[tuple[str, str]] = field(factory=list)
+    _put: str = "put"
+    has_records: bool = False
+
+    def struct(self, me: str, layout: StructLayout) -> None:
+        """Write the struct that the name ``me`` holds; what it ends with may still be in the run."""
+        for each in layout.absent:
+            if not each.spec.ignorable:
+                self._refuse_unless_default(each, f"{me}.{each.name}")
+        for each in layout.fields:
+            self._field(each, f"{me}.{each.name}", layout)
+        if layout.flexible:
+            self._tags(me, layout)
+
+    def flush(self) -> None:
+        """Pack what is in the run."""
+        if self._run:
+            self._source.line(f"{self._put}({self._packed()})")
+
+    def _packed(self) -> str:
+        """An expression for what is in the run, which it empties."""
+        codes = [code for code, _ in self._run]
+        values = [value for code, value in self._run if code != "x"]
+        self._run.clear()
+        if not values:
+            return repr(bytes(len(codes)))
+        if codes == ["B"]:
+            return f"byte[{values[0]}]"
+        return f"{self._source.struct(codes, 'pack')}({', '.join(values)})"
+
+    def _refuse_unless_default(self, each: FieldLayout, value: str) -> None:
+        if each.spec.factory is list:
+            condition = value
+        elif each.spec.default is None:
+            condition = f"{value} is not None"
+        else:
+            condition = f"{value} != {self._source.literal(each.spec.make_default())}"
+        with self._source.block(f"if {condition}:"):
+            self._source.line(f"raise ValueError({f'{each} is not in this version'!r})")
+
+    def _field(self, each: FieldLayout, value: str, layout: StructLayout) -> None:
+        shape = each.shape
+        source = self._source
+        if isinstance(shape, Array):
+            self._array(each, shape, value, layout)
+        elif isinstance(shape, WireType):
+            self._primitive(shape, value, each.nullable, layout.flexible)
+        else:
+            inner = source.temporary("o")
+            source.line(f"{inner} = {value}")
+            if not each.marked:
+                self.struct(inner, layout.nested(shape))
+                return
+            self.flush()
+            with source.block(f"if {inner} is None:"):
+                # In the tag section it is an unsigned varint, as a length would be.
+                source.line(f"{self._put}({(NULL_STRUCT if each.spec.tag is None else NULL_TAGGED_STRUCT)!r})")
+            with source.block("else:"):
+                self._run.append(("b", "1"))
+                self.struct(inner, layout.nested(shape))
+                self.flush()
+
+    def _primitive(self, type: WireType, value: str, nullable: bool, compact: bool) -> None:
+        source = self._source
+        if type == UUID:
+            taken = source.temporary("u")
+            source.line(f"{taken} = {value}")
+            with source.block(f"if len({taken}) != 16:"):
+                source.line("raise ValueError('a UUID has 16 bytes')")
+            self._run.append((type.code, taken))
+        elif type.code:
+            self._run.append((type.code, value))
+        elif type == RECORDS:
+            self._records(value, nullable, compact)
+        else:
+            self._string(type, value, nullable, compact)
+
+    def _string(self, type: WireType, value: str, nullable: bool, compact: bool) -> None:
+        source = self._source
+        content, n = source.temporary("s"), source.temporary("n")
+        one = " + 1" if compact else ""
+        encode = ".encode()" if type == STRING else ""
+        source.line(f"{content} = {value}{'' if nullable else encode}")
+        if nullable:
+            with source.block(f"if {content} is None:"):
+                source.line(f"{content} = b''")
+                source.line(f"{n} = {0 if compact else -1}")
+            with source.block("else:"):
+                if encode:
+                    source.line(f"{content} = {content}{encode}")
+                source.line(f"{n} = len({content}){one}")
+        else:
+            source.line(f"{n} = len({content}){one}")
+        self._length(n, compact, "h" if type == STRING else "i", "string_length" if type == STRING else "uvarint")
+        source.line(f"{self._put}({content})")
+
+    def _records(self, value: str, nullable: bool, compact: bool) -> None:
+        source = self._source
+        self.has_records = True
+        content, n = source.temporary("r"), source.temporary("n")
+        source.line(f"{content} = {value}")
+        if nullable:
+            with source.block(f"if {content} is None:"):
+                source.line(f"{content} = b''")
+                source.line(f"{n} = {0 if compact else -1}")
+        one = " + 1" if compact else ""
+        with source.block(f"{'el' if nullable else ''}if {content}.__class__ is list:"):
+            source.line(f"{n} = sum(map(len, {content})){one}")
+        with source.block("else:"):
+            source.line(f"{n} = len({content}){one}")
+        self._length(n, compact, "i", "uvarint")
+        with source.block(f"if {content}.__class__ is bytes or {content}.__class__ is memoryview:"):
+            source.line(f"put({content})")
+        with source.block(f"elif put_records(out, {content}):"):
+            source.line("sliced = True")
+
+    def _length(self, n: str, compact: bool, code: str, long: str) -> None:
+        """Write a length with the run before it. A compact one in ``n`` is one more than the length, 0 for null."""
+        source = self._source
+        if not compact:
+            self._run.append((code, n))
+            self.flush()
+            return
+        before = list(self._run)
+        self._run.append(("B", n))
+        short = self._packed()
+        self._run.extend(before)
+        far = f"{self._packed()} + {long}({n})" if before else f"{long}({n})"
+        source.line(f"{self._put}({short} if {n} < 128 else {far})")
+
+    def _array(self, each: FieldLayout, shape: Array, value: str, layout: StructLayout) -> None:
+        source = self._source
+        items, n = source.temporary("v"), source.temporary("n")
+        one = " + 1" if layout.flexible else ""
+        source.line(f"{items} = {value}")
+        if each.nullable:
+            with source.block(f"if {items} is None:"):
+                source.line(f"{items} = ()")
+                source.line(f"{n} = {0 if layout.flexible else -1}")
+            with source.block("else:"):
+                source.line(f"{n} = len({items}){one}")
+        else:
+            source.line(f"{n} = len({items}){one}")
+        self._length(n, layout.flexible, "i", "uvarint")
+        element = shape.element
+        if isinstance(element, WireType):
+            if element.code and element.code != "16s":
+                source.line(f"{self._put}(numbers({items}, {element.code!r}))")
+                return
+            item = source.temporary("s")
+            with source.block(f"for {item} in {items}:"):
+                self._primitive(element, item, False, layout.flexible)
+                self.flush()
+                if self._incremental:
+                    source.step(_SET_ASIDE)
+            return
+        item = source.temporary("o")
+        with source.block(f"for {item} in {items}:"):
+            self.struct(item, layout.nested(element))
+            self.flush()
+            if self._incremental:
+                source.step(_SET_ASIDE)
+
+    def _tags(self, me: str, layout: StructLayout) -> None:
+        """Write the tag section; the number of its tags is left in the run, or packed if the tags had to follow."""
+        if not layout.tagged:
+            self._run.append(("x", ""))
+            return
+        source = self._source
+        count, spelt = source.temporary("t"), source.temporary("g")
+        source.line(f"{count} = 0")
+        source.line(f"{spelt} = b''")
+        for each in layout.tagged:
+            value = source.temporary("w")
+            source.line(f"{value} = {me}.{each.name}")
+            with source.block(f"if {self._differs(each, value)}:"):
+                self._tag(each, value, count, spelt, layout)
+        self._run.append(("B", count))
+        self.flush()
+        with source.block(f"if {count}:"):
+            source.line(f"{self._put}({spelt})")
+
+    def _tag(self, each: FieldLayout, value: str, count: str, spelt: str, layout: StructLayout) -> None:
+        source = self._source
+        run, put = self._run, self._put
+        pieces = source.temporary("c")
+        self._run, self._put = [], source.temporary("put")
+        source.line(f"{pieces} = []")
+        source.line(f"{self._put} = {pieces}.append")
+        self._field(each, value, layout)
+        self.flush()
+        source.line(f"{pieces} = b''.join({pieces})")
+        source.line(f"{count} += 1")
+        source.line(f"{spelt} += {encoder_runtime.uvarint(each.spec.tag or 0)!r} + uvarint(len({pieces})) + {pieces}")
+        self._run, self._put = run, put
+
+    def _differs(self, each: FieldLayout, value: str) -> str:
+        """A condition: is this not the default of a tagged field?"""
+        if each.spec.factory is list:
+            return value
+        if each.spec.factory is not None:
+            return f"{value} != {self._source.constant('default', each.spec.factory(), each.spec.factory)}"
+        if each.spec.default is not None:
+            return f"{value} != {self._source.literal(each.spec.make_default())}"
+        condition = f"{value} is not None"
+        if isinstance(each.shape, type) and not each.marked:
+            # A struct equal to its own default says no more than an absent tag.
+            condition += f" and {value} != {self._source.constant('default', each.shape(), each.shape)}"
+        return condition

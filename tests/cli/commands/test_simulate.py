@@ -1,0 +1,76 @@
+"""``logbus simulate``."""
+
+from __future__ import annotations
+
+import json
+from unittest.mock import patch
+
+from click.testing import CliRunner
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.cli.commands.simulate import simulate
+from logbus.storage import log_flusher
+from tests.cli.test_commands import run
+
+SMALL = ("simulate", "--brokers", "1", "--seconds", "20", "--seeds", "1")
+
+
+class SimulateTests(SynchronousTestCase):
+    """In processes of their own, but for what a defect has to be planted for."""
+
+    def test_nothing_is_broken(self) -> None:
+        """It says what happened, for people and for scripts."""
+        result = run(*SMALL)
+        self.assertEqual(result.status, 0, result.err)
+        self.assertIn("nothing was broken", result.out)
+        sums = json.loads(run(*SMALL, "--json").out)
+        self.assertEqual((sums["runs"], sums["violations"]), (1, []))
+        self.assertGreater(sums["batches_acknowledged"], 0)
+        self.assertGreater(sums["transactions_committed"], 0)
+
+    def test_a_workload(self) -> None:
+        """Clients do one thing only, if that is wanted; faults of the other are unknown then."""
+        for workload, absent in (("records", "transactions_begun"), ("transactions", "batches_sent")):
+            self.assertEqual(json.loads(run(*SMALL, "--workload", workload, "--json").out)[absent], 0)
+        result = run(*SMALL, "--workload", "records", "--faults", "kill-client")
+        self.assertIn("there is no fault kill-client", result.err)
+
+    def test_a_broken_promise(self) -> None:
+        """The status says so, the schedule is cut down to what it takes, and the command runs it again."""
+        faults = [
+            [3, "clock-jump", {"broker": 1, "by": 5}],
+            [15, "power-cut", {"broker": 1, "down": 2, "mode": "lose"}],
+            [18, "reset", {"broker": 1}],
+        ]
+        with patch.object(log_flusher, "sync_all", lambda *_: None):  # Nothing is synced, whatever is said.
+            result = CliRunner().invoke(simulate, [*SMALL[1:], "--schedule", json.dumps(faults), "--json"])
+            shown = CliRunner().invoke(simulate, [*SMALL[1:], "--schedule", json.dumps(faults[1:2])])
+        self.assertEqual(result.exit_code, 1, result.output)
+        (violation,) = json.loads(result.stdout)["violations"]
+        self.assertEqual([fault[1] for fault in violation["schedule"]], ["power-cut"])
+        self.assertIn("lost-write", {each["kind"] for each in violation["anomalies"]})
+        self.assertIn("--seed 1", violation["command"])
+        self.assertIn("FAILED", shown.output)
+
+    def test_too_little(self) -> None:
+        """A run that shows nothing fails."""
+        result = run(*SMALL, "--faults", "none", "--expect-faults", "1")
+        self.assertEqual(result.status, 1)
+        self.assertIn("only 0 faults", result.err)
+
+    def test_wrong_usage(self) -> None:
+        """Each mistake is named."""
+        for arguments, words in (
+            (("--faults", "fire"), "there is no fault fire; there are: blackout,"),
+            (("--replication-factor", "3"), "3 replicas need as many brokers"),
+            (("--min-insync", "2"), "of 1 replicas 2 cannot be in sync"),
+            (("--schedule", "[1]"), "1 is not a fault"),
+            (("--schedule", "{}"), "not a list"),
+            (("--schedule", "@/nowhere"), "/nowhere"),
+            (("--schedule", '[[1, "kill", {"broker": 2, "down": 1}]]'), "numbered from 1 to 1"),
+            (("--schedule", '[[1, "kill", {"broker": 1}]]'), "kill takes broker, down"),
+            (("--seeds", "0"), "--seeds"),
+        ):
+            result = run(*SMALL, *arguments)
+            self.assertEqual(result.status, 2, result.err)
+            self.assertIn(words, result.err)

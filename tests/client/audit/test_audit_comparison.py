@@ -1,0 +1,240 @@
+"""Monitoring events, and what they say when they are added up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.client.audit.audit_comparison import AuditComparison, AuditTotals, AuditVerdict, compare
+from logbus.client.audit.audit_interceptor import WindowCounts
+from logbus.client.audit.monitoring_event import MonitoringEvent, as_fields, decode_event, encode_event, event_of
+from logbus.client.serializers import SerializationError
+
+WINDOW = 1000
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+COUNTS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(0, 2**40))
+EVENTS = st.builds(
+    MonitoringEvent,
+    id=NAMES,
+    application=NAMES,
+    host=NAMES,
+    role=NAMES,
+    window_start=st.integers(0, 10**9).map(lambda n: n * WINDOW),
+    window_ms=st.just(WINDOW),
+    counts=COUNTS,
+    failed=COUNTS,
+    uncounted=st.integers(0, 5),
+)
+
+
+def published(number: int, **options: Any) -> MonitoringEvent:
+    """What the shop's producers say of the topic t."""
+    fields = {"application": "shop", "host": "h", "role": "producer", "window_start": 0, "window_ms": WINDOW}
+    options.setdefault("id", f"{options}{number}")
+    return MonitoringEvent(**{**fields, "counts": {"t": number}, **options})
+
+
+def consumed(number: int, **options: Any) -> MonitoringEvent:
+    """What a consumer says of it."""
+    return published(number, **{"application": "counter", "role": "consumer", **options})
+
+
+def verdicts(*events: MonitoringEvent, **options: Any) -> list[AuditVerdict]:
+    """What becomes of events."""
+    return [each.verdict for each in compare(events, **options)]
+
+
+class EventTests(SynchronousTestCase):
+    @given(EVENTS)
+    def test_events_come_back(self, event: MonitoringEvent) -> None:
+        """
+        As JSON and as fields, which is what Avro writes.
+        """
+        self.assertEqual(decode_event(encode_event(event)), event)
+        self.assertEqual(event_of(as_fields(event)), event)
+
+    def test_what_is_no_event_is_refused_with_a_reason(self) -> None:
+        """
+        An audit topic may have anything in it.
+        """
+        right = as_fields(published(1))
+        for wrong, reason in [
+            ({"id": ""}, "text as 'id'"),
+            ({"role": 3}, "text as 'role'"),
+            ({"window_start": -1000}, "whole number as 'window_start'"),
+            ({"window_start": 1}, "does not begin at 1"),
+            ({"window_start": True}, "whole number"),
+            ({"window_ms": 0}, "0 ms is none"),
+            ({"counts": {"t": -1}}, "whole numbers by topic as 'counts'"),
+            ({"counts": [1]}, "whole numbers by topic"),
+            ({"failed": {"t": "1"}}, "as 'failed'"),
+            ({"uncounted": 1.5}, "as 'uncounted'"),
+            ({"window_ms": 2**63}, "whole number"),
+        ]:
+            error = self.assertRaises(SerializationError, event_of, {**right, **wrong})
+            self.assertIn(reason, str(error))
+        for data in (None, b"[]", b"{", b"3"):
+            self.assertRaises(SerializationError, decode_event, data)
+        self.assertEqual(event_of({**right, "later": 1}), published(1))
+
+    @given(st.binary(max_size=30))
+    def test_bytes_do_no_harm(self, data: bytes) -> None:
+        """
+        They are refused, and nothing else happens.
+        """
+        self.assertRaises(SerializationError, decode_event, data)
+
+
+class WindowCountTests(SynchronousTestCase):
+    @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-1, 5000), st.booleans())), st.integers(1, 6))
+    def test_nothing_gets_lost(self, records: list[tuple[str, int, bool]], limit: int) -> None:
+        """
+        Every record is counted, or counted as not counted; never more places than the limit.
+        """
+        counts = WindowCounts(WINDOW, limit)
+        for topic, timestamp, failed in records:
+            counts.count(topic, timestamp, failed=failed)
+        events = [event_of({"id": "i", **each}) for each in counts.take(application="a", host="h", role="r")]
+        total = sum(sum(each.counts.values()) + sum(each.failed.values()) + each.uncounted for each in events)
+        self.assertEqual(total, len(records))
+        self.assertLessEqual(sum(len(each.counts) + len(each.failed) for each in events), limit)
+        self.assertFalse(counts)
+        self.assertEqual(counts.take(), [])
+
+    def test_many_topics_are_several_events(self) -> None:
+        """
+        An event never is larger than a broker takes.
+        """
+        counts = WindowCounts(WINDOW, 10_000)
+        for number in range(2500):
+            counts.count("x" * 240 + str(number), 0)
+        events = [MonitoringEvent(id="i", **each) for each in counts.take(application="a", host="h", role="r")]
+        self.assertEqual([len(each.counts) for each in events], [1000, 1000, 500])
+        self.assertTrue(all(len(encode_event(each)) < 300_000 for each in events))
+
+
+class CompareTests(SynchronousTestCase):
+    def test_equal_counts_are_complete(self) -> None:
+        """
+        Instances are added up, on both sides.
+        """
+        events = [published(2), published(3, host="g"), consumed(4), consumed(1, host="g")]
+        expected = AuditComparison("t", 0, WINDOW, "counter", "consumer", 5, 0, 5, AuditVerdict.COMPLETE)
+        self.assertEqual(compare(events), [expected])
+
+    def test_each_application_is_held_to_all(self) -> None:
+        """
+        Two that consume the same topic do so independently.
+        """
+        found = compare([published(5), consumed(5), consumed(3, application="loader"), consumed(6, application="x")])
+        self.assertEqual(
+            [(each.application, each.verdict, each.missing) for each in found],
+            [
+                ("counter", AuditVerdict.COMPLETE, 0),
+                ("loader", AuditVerdict.MISSING, 2),
+                ("x", AuditVerdict.DUPLICATED, -1),
+            ],
+        )
+
+    def test_an_event_counts_once(self) -> None:
+        """
+        What was published twice has the same id.
+        """
+        ledger = AuditTotals()
+        self.assertTrue(ledger.add(published(5, id="1")))
+        self.assertFalse(ledger.add(published(5, id="1")))
+        ledger.add(consumed(5))
+        self.assertEqual([each.verdict for each in ledger.compare()], [AuditVerdict.COMPLETE])
+        self.assertEqual(ledger.doubled, 1)
+
+    def test_a_window_nobody_consumed_is_missing(self) -> None:
+        """
+        Who reports on a topic is held to all of its windows.
+        """
+        self.assertEqual(
+            verdicts(published(5), published(5, window_start=WINDOW), consumed(5)),
+            [AuditVerdict.COMPLETE, AuditVerdict.MISSING],
+        )
+
+    def test_who_is_expected_and_silent_is_missed(self) -> None:
+        """
+        Else an application that lost everything would not be noticed; one that reports is not expected twice.
+        """
+        self.assertEqual(verdicts(published(5)), [])
+        self.assertEqual(verdicts(published(5), expected=[("counter", "t")]), [AuditVerdict.MISSING])
+        self.assertEqual(verdicts(published(5), consumed(5), expected=[("counter", "t")]), [AuditVerdict.COMPLETE])
+
+    def test_a_young_window_is_open(self) -> None:
+        """
+        Its records may still be under way.
+        """
+        for settled, verdict in [(WINDOW - 1, AuditVerdict.OPEN), (WINDOW, AuditVerdict.MISSING)]:
+            self.assertEqual(verdicts(published(5), consumed(4), settled_ms=settled), [verdict])
+
+    def test_what_cannot_be_known(self) -> None:
+        """
+        A loss is not claimed where somebody could not count, or nobody says what was published.
+        """
+        self.assertEqual(verdicts(published(5), consumed(4, uncounted=1)), [AuditVerdict.UNKNOWN])
+        self.assertEqual(verdicts(published(4, uncounted=1), consumed(5)), [AuditVerdict.UNKNOWN])
+        self.assertEqual(verdicts(consumed(5)), [AuditVerdict.UNKNOWN])
+        other = consumed(0, uncounted=1, application="other", counts={})
+        self.assertEqual(verdicts(published(5), consumed(4), other), [AuditVerdict.MISSING])
+
+    def test_failures_are_shown_and_not_held_against_anybody(self) -> None:
+        """
+        A record that the producer knows it lost was never published.
+        """
+        (found,) = compare([published(5, failed={"t": 2}), consumed(5)])
+        self.assertEqual((found.published, found.failed, found.verdict), (5, 2, AuditVerdict.COMPLETE))
+
+    def test_windows_of_different_lengths(self) -> None:
+        """
+        Short ones are added up to long ones, if they fit.
+        """
+        halves = [consumed(2, window_ms=500, window_start=start) for start in (1000, 1500)]
+        (found,) = compare([published(4, window_start=1000), *halves])
+        self.assertEqual((found.verdict, found.window_start, found.window_ms), (AuditVerdict.COMPLETE, 1000, 1000))
+        odd = consumed(2, window_ms=300)
+        self.assertIn("do not fit", str(self.assertRaises(ValueError, compare, [published(4), odd])))
+
+    @given(
+        st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3000)), min_size=1),
+        st.data(),
+    )
+    def test_any_division_of_the_work_adds_up(self, records: list[tuple[str, int]], data: Any) -> None:
+        """
+        However records are spread over instances and events, and events repeated and mixed: all are there, and if a
+        consumer leaves one out exactly its window is short by one.
+        """
+        left_out = data.draw(st.sampled_from(records))
+        events: list[MonitoringEvent] = []
+        for role, kept in [("producer", records), ("consumer", list(records))]:
+            if role == "consumer":
+                kept.remove(left_out)
+            instances = [WindowCounts(WINDOW, 100) for _ in range(3)]
+            for topic, timestamp in kept:
+                instances[data.draw(st.integers(0, 2))].count(topic, timestamp)
+            for number, each in enumerate(instances):
+                for index, fields in enumerate(each.take(application=role, host=str(number), role=role)):
+                    events.append(MonitoringEvent(id=f"{role}{number}.{index}", **fields))
+        ledger = AuditTotals()
+        for each in data.draw(st.permutations([*events, *events])):
+            ledger.add(each)
+        topic, timestamp = left_out
+        found = {
+            (each.topic, each.window_start): each.missing for each in ledger.compare(expected=[("consumer", topic)])
+        }
+        self.assertEqual(found.pop((topic, timestamp - timestamp % WINDOW)), 1)
+        self.assertEqual(set(found.values()) - {0}, set())
+
+    def test_another_measure(self) -> None:
+        """
+        Any stage may be what the others are held against.
+        """
+        stages = [evolve(published(5), role="mirror", application="m"), consumed(4)]
+        self.assertEqual(verdicts(*stages, reference="mirror"), [AuditVerdict.MISSING])

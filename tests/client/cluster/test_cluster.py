@@ -1,0 +1,233 @@
+"""What a client knows of a cluster, and its administration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, fail
+from twisted.internet.error import ConnectionRefusedError
+from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.client.admin.admin_client import AdminClient, NewTopic
+from logbus.client.cluster.cluster import Cluster, Node
+from logbus.client.list_offsets import LATEST, list_offsets
+from logbus.client.retry import Unreachable
+from logbus.errors import ApiError, ConfigError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.wire.messages.topics import CreatableTopicResult, CreateTopicsResponse
+from tests.client.memory_cluster import MemoryCluster
+
+
+class ClusterTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.brokers = MemoryCluster()
+
+    def cluster(self, bootstrap: str = "b1:9092", **options: Any) -> Cluster:
+        return Cluster(self.brokers.clock, bootstrap, endpoint=self.brokers.endpoint, **options)
+
+    def done(self, waiting: Deferred[Any], seconds: float = 0.0) -> Any:
+        self.brokers.settle(seconds)
+        return self.successResultOf(waiting)
+
+    def test_metadata_are_kept_until_forgotten(self) -> None:
+        """
+        A topic is asked for once, and again when it was forgotten.
+        """
+        self.brokers.add("t", 1, 1)
+        cluster = self.cluster()
+        self.assertEqual(len(self.done(cluster.topic("t")).partitions), 2)
+        self.assertEqual((cluster.leader(TopicPartition("t", 1)), cluster.leader(TopicPartition("t", 9))), (1, None))
+        self.done(cluster.topic("t"))
+        self.assertEqual(len(self.brokers.requests("Metadata")), 1)
+        cluster.forget("t")
+        self.done(cluster.topic("t"))
+        self.assertEqual(len(self.brokers.requests("Metadata")), 2)
+        self.assertEqual(cluster.nodes, {1: Node(1, "b1", 9092)})
+
+    def test_a_broker_that_is_away_is_told(self) -> None:
+        """
+        The log warns of it when it is first missed, and then every half minute; each attempt by itself is no line.
+        When it is back the log says so.
+        """
+        cluster = self.cluster()
+        self.brokers.nodes = set()
+
+        def lines(seconds: int) -> list[tuple[str, str]]:
+            with capturedLogs() as captured:
+                for _ in range(seconds):
+                    asked = cluster.refresh()
+                    self.brokers.settle(1)
+                    asked.addErrback(lambda _: None)
+            return [(each["log_level"].name, formatEvent(each)) for each in captured]
+
+        self.assertEqual(lines(25), [("warn", "cannot connect to b1:9092: connection refused")])
+        ((level, line),) = lines(25)
+        self.assertEqual((level, line.partition(" (")[0]), ("warn", "cannot connect to b1:9092: connection refused"))
+        self.assertIn("failed 30 times since the last warning", line)
+        self.brokers.nodes = {1}
+        self.assertEqual(lines(5), [("info", "connected to b1:9092 again")])
+
+    def test_a_broker_that_does_not_answer_is_told(self) -> None:
+        """
+        Of one that takes connections and says nothing as well.
+        """
+        cluster = self.cluster(timeout=3.0)
+        self.done(cluster.refresh())
+        self.brokers.deliver = lambda to, key, frame: None
+        with capturedLogs() as captured:
+            asked = cluster.refresh()
+            self.brokers.settle(4)
+        self.failureResultOf(asked)
+        warned = [formatEvent(each) for each in captured if each["log_level"].name == "warn"]
+        self.assertEqual(warned, ["Metadata: no answer from 192.168.1.1:54321 in 3 s"])
+
+    def test_connecting_logs_no_factories(self) -> None:
+        """
+        Twisted says of a noisy factory when it starts and stops, which would be with each attempt.
+        """
+        noisy = []
+
+        class Endpoint:
+            def connect(self, factory: Any) -> Deferred[Any]:
+                noisy.append(factory.noisy)
+                return fail(ConnectionRefusedError())
+
+        cluster = Cluster(self.brokers.clock, "b1:9092", endpoint=lambda host, port: Endpoint())  # type: ignore[arg-type, return-value]
+        self.failureResultOf(cluster.refresh(), Unreachable)
+        self.assertEqual(noisy, [False])
+
+    def test_the_first_address_that_answers(self) -> None:
+        """
+        Addresses are tried in order; if none answers, all are named.
+        """
+        self.brokers.nodes = {3}
+        self.assertTrue(self.done(self.cluster("b1:9092,b2:9092,b3:9092").any_channel()).usable)
+        with self.assertRaises(Unreachable) as caught:
+            raise self.failureResultOf(self.cluster("b1:1,b2:2").any_channel()).value
+        for part in ("b1:1: connection refused", "b2:2: connection refused"):
+            self.assertIn(part, str(caught.exception))
+
+    def test_one_connection_for_all_who_ask(self) -> None:
+        """
+        Several who ask at once share a connection, of which one giving up takes nothing from the others; lanes have
+        their own.
+        """
+        cluster = self.cluster()
+        self.done(cluster.refresh())
+        cluster = self.cluster()
+        waiting = [cluster.any_channel() for _ in range(3)]
+        waiting[0].cancel()
+        self.failureResultOf(waiting[0], CancelledError)
+        first, second = self.done(waiting[1]), self.done(waiting[2])
+        self.assertIs(first, second)
+        self.done(cluster.refresh())
+        self.assertIs(self.done(cluster.channel(1)), first)
+        self.assertIsNot(self.done(cluster.channel(1, "fetch")), first)
+
+    def test_a_broken_connection_is_made_anew(self) -> None:
+        """
+        What was asked for over a connection that broke while idle is asked again.
+        """
+        self.brokers.add("t")
+        cluster = self.cluster()
+        first = self.done(cluster.any_channel())
+        self.brokers.drop(1)
+        self.assertFalse(first.usable)
+        self.done(cluster.topic("t"))
+
+    def test_a_broker_that_accepts_and_is_silent(self) -> None:
+        """
+        It is given up after the time for connecting, with its address.
+        """
+        self.brokers.answers[18] = lambda node, message: Deferred()
+        waiting = self.cluster(connect_timeout=2).any_channel()
+        self.brokers.settle(1.9)
+        self.assertNoResult(waiting)
+        self.brokers.settle(0.2)
+        self.assertIn("b1:9092: no answer in 2 s", str(self.failureResultOf(waiting, Unreachable).value))
+
+    def test_a_broker_that_is_not_there(self) -> None:
+        """
+        An id that no broker has is refused, naming those there are.
+        """
+        waiting = self.cluster().channel(7)
+        self.brokers.settle()
+        self.assertIn("broker 7 is not there; there are [1]", str(self.failureResultOf(waiting, Unreachable).value))
+
+    def test_closing(self) -> None:
+        """
+        A closed cluster has no connections and no timers, and makes none.
+        """
+        cluster = self.cluster()
+        self.done(cluster.any_channel())
+        self.done(cluster.close())
+        self.assertEqual((self.brokers.connections, self.brokers.clock.getDelayedCalls()), ([], []))
+        self.failureResultOf(cluster.any_channel(), Unreachable)
+
+    def test_a_bad_address(self) -> None:
+        """
+        It is refused before anything is tried.
+        """
+        self.assertRaises(ConfigError, self.cluster, "nonsense:port")
+
+    def test_creating_topics_follows_the_controller(self) -> None:
+        """
+        NOT_CONTROLLER is answered by asking who it is now; other refusals are told for each topic.
+        """
+        codes = [ErrorCode.NOT_CONTROLLER, 0]
+
+        def create(node: int, message: Any) -> Any:
+            code = codes.pop(0)
+            return CreateTopicsResponse(
+                topics=[
+                    CreatableTopicResult(name="a", error_code=code),
+                    CreatableTopicResult(name="b", error_code=36, error_message="topic 'b' exists already"),
+                ]
+            )
+
+        self.brokers.answers[19] = create
+        waiting = AdminClient(self.cluster()).create_topics([NewTopic("a", 3), NewTopic("b", assignment=[[1], [1]])])
+        self.brokers.settle()
+        answers = self.done(waiting, 1)
+        self.assertIsNone(answers["a"])
+        self.assertIs(answers["b"].code, ErrorCode.TOPIC_ALREADY_EXISTS)
+        asked = self.brokers.requests("CreateTopics")[-1].topics
+        self.assertEqual([(each.num_partitions, each.replication_factor) for each in asked], [(3, -1), (-1, -1)])
+        self.assertEqual([each.broker_ids for each in asked[1].assignments], [[1], [1]])
+
+    def test_offsets_of_partitions_with_and_without_a_leader(self) -> None:
+        """
+        Each partition has its answer: an offset, or the error.
+        """
+        logs = self.brokers.add("t", 1, -1)
+        logs[0].put(b"x")
+        wanted = dict.fromkeys([TopicPartition("t", index) for index in range(3)], LATEST)
+        answers = self.done(AdminClient(self.cluster()).list_offsets(wanted))
+        self.assertEqual(answers[TopicPartition("t", 0)].offset, 1)
+        codes = [answers[TopicPartition("t", index)].code for index in (1, 2)]
+        self.assertEqual(codes, [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+        for index in (1, 2):
+            self.assertIsInstance(answers[TopicPartition("t", index)], ApiError)
+
+    def test_patience_with_a_leader_that_is_not_ready(self) -> None:
+        """
+        It is asked again for a while; then its error is the answer.
+        """
+        log = self.brokers.add("t", 1)[0]
+        self.brokers.nodes = {1, 2}
+        wanted = {TopicPartition("t", 0): LATEST}
+        cluster = self.cluster()
+        self.done(cluster.topic("t"))
+        log.leader = 2
+        waiting = Deferred.fromCoroutine(list_offsets(cluster, wanted, patience=1))
+        self.brokers.settle()
+        self.assertNoResult(waiting)
+        self.assertEqual(self.done(waiting, 0.2)[TopicPartition("t", 0)].offset, 0)
+        self.brokers.topics["t"][0].leader = -1
+        cluster.forget("t")
+        waiting = Deferred.fromCoroutine(list_offsets(cluster, wanted, patience=1))
+        for _ in range(20):
+            self.brokers.settle(0.1)
+        answer = self.successResultOf(waiting)[TopicPartition("t", 0)]
+        self.assertIs(answer.code, ErrorCode.LEADER_NOT_AVAILABLE)

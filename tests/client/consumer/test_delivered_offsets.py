@@ -1,0 +1,70 @@
+"""In which generation records were delivered, and which of them are lost."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata
+from logbus.client.consumer.delivered_offsets import Deliveries
+from logbus.model import TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+FIVE, SIX, SEVEN = (GroupMetadata("g", generation, "m") for generation in (5, 6, 7))
+
+
+class DeliveriesTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.deliveries = Deliveries()
+
+    def test_kept_partitions_follow_the_generation(self) -> None:
+        """
+        While nothing that was delivered is given up, the member is who it is now.
+        """
+        self.deliveries.delivered(P0)
+        self.deliveries.given_up([P1], FIVE, {})
+        self.assertEqual(self.deliveries.metadata(SIX), SIX)
+
+    def test_the_first_loss_counts(self) -> None:
+        """
+        Until metadata were asked for and more is delivered, however often they are asked for, and also if the
+        partition comes back.
+        """
+        self.deliveries.delivered(P0)
+        self.deliveries.delivered(P1)
+        self.deliveries.given_up([P0], FIVE, {})
+        self.deliveries.delivered(P0)
+        self.deliveries.given_up([P1], SIX, {})
+        for _ in range(2):
+            self.assertEqual(self.deliveries.metadata(SEVEN), FIVE)
+        self.deliveries.delivered(P0)
+        self.assertEqual(self.deliveries.metadata(SEVEN), SEVEN)
+
+    def test_what_is_asked_for_twice_without_a_delivery_between(self) -> None:
+        """
+        A partition that goes after metadata were asked for is still what the transaction is about.
+        """
+        self.deliveries.delivered(P0)
+        self.assertEqual(self.deliveries.metadata(FIVE), FIVE)
+        self.deliveries.given_up([P0], FIVE, {})
+        self.assertEqual(self.deliveries.metadata(SIX), FIVE)
+
+    def test_lost_records(self) -> None:
+        """
+        Those that were delivered and not committed when their partition went; each is told of once.
+        """
+        places = {P0: CommittedOffset(3), P1: CommittedOffset(4)}
+        for each in places:
+            self.deliveries.delivered(each)
+        self.deliveries.committed({P0: CommittedOffset(3), P1: CommittedOffset(2)}, places)
+        self.deliveries.given_up(places, FIVE, places)
+        self.assertEqual(self.deliveries.take_lost(), {P1: CommittedOffset(4)})
+        self.assertEqual(self.deliveries.take_lost(), {})
+
+    def test_a_commit_that_was_under_way(self) -> None:
+        """
+        What it has committed when its answer comes is not lost, though the partition went meanwhile.
+        """
+        self.deliveries.delivered(P0)
+        self.deliveries.given_up([P0], FIVE, {P0: CommittedOffset(3)})
+        self.deliveries.committed({P0: CommittedOffset(3)}, {})
+        self.assertEqual(self.deliveries.take_lost(), {})

@@ -1,0 +1,404 @@
+"""The machine of the classic protocol: what follows from what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.client.membership.actions import Failed, Left, ListenerEvent, Tell
+from logbus.client.membership.classic_state_machine import ClassicStateMachine
+from logbus.client.membership.classic_states import (
+    NO_GENERATION,
+    ClassicMemberState,
+    ErrorReaction,
+    Join,
+    Leave,
+    Sync,
+    reaction_to,
+)
+from logbus.errors import ErrorCode
+from logbus.model import TopicPartition
+from tests.client.membership_kit import places
+
+FATAL = (
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorCode.INVALID_SESSION_TIMEOUT,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+PASSING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+
+
+def member(
+    phase: ClassicMemberState = ClassicMemberState.UNJOINED, owned: Any = frozenset(), **given: Any
+) -> ClassicStateMachine:
+    """A member ``m`` that has got so far, in generation 3."""
+    made = ClassicStateMachine("g", topics=frozenset("t"), **given)
+    if phase is ClassicMemberState.UNJOINED:
+        return made
+    made.begin()
+    if phase is ClassicMemberState.JOINING:
+        return made
+    made.joined("m", 3)
+    if phase is ClassicMemberState.SYNCING:
+        return made
+    made.synced(frozenset(owned))
+    if phase is ClassicMemberState.STABLE:
+        made.told()
+    return made
+
+
+class JoiningTests(SynchronousTestCase):
+    """From nothing to an assignment."""
+
+    def test_all_the_way(self) -> None:
+        """JoinGroup, once more with the id it was given, SyncGroup, the listener."""
+        one = member()
+        assert one.begin() == [Join()]
+        assert one.given_id("m") == [Join()]
+        assert one.member_id == "m"
+        assert one.joined("m", 1) == [Sync()]
+        assert one.synced(places("t", 0)) == [Tell(ListenerEvent.ASSIGNED, places("t", 0))]
+        assert (one.phase, one.owned, one.beats) == (ClassicMemberState.ASSIGNING, places("t", 0), True)
+        assert one.told() == []
+        assert (one.phase, one.generation) == (ClassicMemberState.STABLE, 1)
+
+    def test_no_partitions(self) -> None:
+        """The listener is told that, too: the application may wait for it."""
+        one = member(ClassicMemberState.SYNCING)
+        assert one.synced(frozenset()) == [Tell(ListenerEvent.ASSIGNED, frozenset())]
+
+    def test_what_comes_of_errors_while_joining(self) -> None:
+        """In JoinGroup and SyncGroup alike."""
+        for phase in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING):
+            for code in (*PASSING, ErrorCode.REBALANCE_IN_PROGRESS):
+                one = member(phase)
+                assert one.refused(code) == [Join(wait=True)], (phase, code)
+                assert one.phase is ClassicMemberState.JOINING
+            one = member(phase)
+            one.member_id = "m"
+            assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [Join(wait=True)]
+            assert (one.member_id, one.generation) == ("", NO_GENERATION)
+            one.member_id = "m"
+            assert one.refused(ErrorCode.ILLEGAL_GENERATION) == [Join(wait=True)]
+            assert (one.member_id, one.generation) == ("m", NO_GENERATION)
+            for code in FATAL:
+                one = member(phase)
+                (failed,) = one.refused(code)
+                assert isinstance(failed, Failed)
+                assert failed.error.code is code
+                assert "'g'" in failed.error.message
+                assert one.phase is ClassicMemberState.UNJOINED
+
+    def test_a_cooperative_member_that_is_forgotten_loses_what_it_kept(self) -> None:
+        """It joined with partitions, and the coordinator does not know it: others may have them."""
+        one = member(ClassicMemberState.STABLE, places("t", 0), cooperative=True)
+        assert one.rejoin() == [Join()]
+        assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [Tell(ListenerEvent.LOST, places("t", 0))]
+        assert one.told() == [Join(wait=True)]
+        assert one.owned == frozenset()
+
+    def test_every_code_has_a_consequence(self) -> None:
+        """Those that pass are waited for, and those that nobody knows end it."""
+        for code in PASSING:
+            assert reaction_to(code) is ErrorReaction.WAIT
+        for code in FATAL:
+            assert reaction_to(code) is ErrorReaction.FATAL
+
+
+class RebalancingTests(SynchronousTestCase):
+    """From one generation to the next."""
+
+    def test_eager(self) -> None:
+        """Everything is given up before joining again, and the generation holds until then: for commits."""
+        one = member(ClassicMemberState.STABLE, places("t", 0, 1))
+        assert one.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS) == [
+            Tell(ListenerEvent.REVOKED, places("t", 0, 1))
+        ]
+        assert (one.phase, one.owned, one.generation, one.beats) == (
+            ClassicMemberState.PREPARING,
+            places("t", 0, 1),
+            3,
+            True,
+        )
+        assert one.told() == [Join()]
+        assert (one.owned, one.beats) == (frozenset(), False)
+
+    def test_cooperative(self) -> None:
+        """It joins with what it has; what moves is given up after, and then the group rebalances once more."""
+        one = member(ClassicMemberState.STABLE, places("t", 0, 1), cooperative=True)
+        assert one.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS) == [Join()]
+        one.joined("m", 4)
+        assert one.synced(places("t", 1, 2)) == [Tell(ListenerEvent.REVOKED, places("t", 0))]
+        assert one.told() == [Tell(ListenerEvent.ASSIGNED, places("t", 2))]
+        assert one.owned == places("t", 1, 2)
+        assert one.told() == [Join()]
+        one.joined("m", 5)
+        assert one.synced(places("t", 1, 2)) == [Tell(ListenerEvent.ASSIGNED, frozenset())]
+        assert (one.told(), one.phase) == ([], ClassicMemberState.STABLE)
+
+    def test_cooperative_with_another_subscription(self) -> None:
+        """What is not read any more is given up before."""
+        one = member(ClassicMemberState.STABLE, places("t", 0) | places("u", 0), cooperative=True)
+        assert one.rejoin() == [Tell(ListenerEvent.REVOKED, places("u", 0))]
+        assert one.told() == [Join()]
+        assert one.owned == places("t", 0)
+
+    def test_what_changes_while_joining_takes_another_round(self) -> None:
+        """The leader was told the old subscription."""
+        for phase in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING):
+            one = member(phase)
+            assert one.rejoin() == []
+            if phase is ClassicMemberState.JOINING:
+                one.joined("m", 3)
+            one.synced(frozenset())
+            assert one.told() == [Join()]
+
+    def test_a_join_that_is_sent_again_says_what_has_changed(self) -> None:
+        """Then no further round is needed for it."""
+        one = member(ClassicMemberState.JOINING)
+        one.rejoin()
+        assert one.refused(ErrorCode.REBALANCE_IN_PROGRESS) == [Join(wait=True)]
+        one.joined("m", 3)
+        one.synced(frozenset())
+        assert (one.told(), one.phase) == ([], ClassicMemberState.STABLE)
+
+    def test_a_heartbeat_may_find_out_anything(self) -> None:
+        """Which end, which begin anew, and which mean nothing."""
+        for code in PASSING:
+            assert member(ClassicMemberState.STABLE, places("t", 0)).heartbeat_answered(code) == []
+        for code, member_id in ((ErrorCode.ILLEGAL_GENERATION, "m"), (ErrorCode.UNKNOWN_MEMBER_ID, "")):
+            one = member(ClassicMemberState.STABLE, places("t", 0))
+            assert one.heartbeat_answered(code) == [Tell(ListenerEvent.LOST, places("t", 0))]
+            assert (one.generation, one.beats) == (NO_GENERATION, False)
+            assert one.told() == [Join()]
+            assert one.member_id == member_id
+        for code in FATAL:
+            one = member(ClassicMemberState.STABLE, places("t", 0))
+            assert one.heartbeat_answered(code) == [Tell(ListenerEvent.LOST, places("t", 0))]
+            (failed,) = one.told()
+            assert isinstance(failed, Failed)
+
+    def test_fenced_while_the_listener_is_busy(self) -> None:
+        """What it is being told comes to its end; then the rest is lost."""
+        one = member(ClassicMemberState.ASSIGNING, places("t", 0))
+        assert one.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID) == []
+        assert one.told() == [Tell(ListenerEvent.LOST, places("t", 0))]
+        assert one.told() == [Join()]
+
+    def test_fenced_between_giving_up_and_getting(self) -> None:
+        """What would have been new is not told any more."""
+        one = member(ClassicMemberState.STABLE, places("t", 0, 1), cooperative=True)
+        one.rejoin()
+        one.joined("m", 4)
+        one.synced(places("t", 1, 2))
+        one.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID)
+        assert one.told() == [Tell(ListenerEvent.LOST, places("t", 1))]
+        assert one.told() == [Join()]
+
+
+class EndingTests(SynchronousTestCase):
+    """Leaving, of one's own will or not."""
+
+    def test_leave(self) -> None:
+        """The listener gives up, with the generation that it commits in; then the coordinator is told."""
+        one = member(ClassicMemberState.STABLE, places("t", 0))
+        assert one.stop(leave=True) == [Tell(ListenerEvent.REVOKED, places("t", 0))]
+        assert one.generation == 3
+        (leave,) = one.told()
+        assert isinstance(leave, Leave)
+        assert leave.member_id == "m"
+        assert one.left() == [Left()]
+        assert (one.phase, one.member_id, one.generation) == (ClassicMemberState.UNJOINED, "", NO_GENERATION)
+
+    def test_stay(self) -> None:
+        """A static member ends without a word."""
+        one = member(ClassicMemberState.STABLE, places("t", 0), group_instance_id="i")
+        one.stop(leave=False)
+        assert one.told() == [Left()]
+
+    def test_stop_in_every_phase(self) -> None:
+        """It always comes to an end, and answers that come later count for nothing."""
+        for phase in ClassicMemberState:
+            if phase in (ClassicMemberState.PREPARING, ClassicMemberState.LEAVING):
+                continue
+            one = member(phase, places("t", 0))
+            turn = one.turn
+            actions = one.stop(leave=True)
+            while one.busy:
+                actions = one.told()
+            if one.phase is ClassicMemberState.LEAVING:
+                actions = one.left()
+            assert actions == [Left()], phase
+            assert one.phase is ClassicMemberState.UNJOINED
+            assert phase is ClassicMemberState.UNJOINED or one.turn > turn
+
+    def test_late(self) -> None:
+        """It leaves at once, loses what it has, and comes back when it is told to begin."""
+        one = member(ClassicMemberState.STABLE, places("t", 0))
+        leave, tell = one.late()
+        assert isinstance(leave, Leave)
+        assert tell == Tell(ListenerEvent.LOST, places("t", 0))
+        assert one.generation == NO_GENERATION
+        assert one.told() == []
+        assert (one.paused, one.phase) == (True, ClassicMemberState.UNJOINED)
+        assert one.begin() == [Join()]
+        assert not one.paused
+
+    def test_a_static_member_that_is_late_keeps_its_place(self) -> None:
+        """Until its session ends."""
+        one = member(ClassicMemberState.STABLE, places("t", 0), group_instance_id="i")
+        assert one.late() == [Tell(ListenerEvent.LOST, places("t", 0))]
+
+    def test_begin_while_leaving(self) -> None:
+        """It begins anew when it has left."""
+        one = member(ClassicMemberState.STABLE)
+        one.stop(leave=True)
+        assert one.phase is ClassicMemberState.LEAVING
+        assert one.begin() == []
+        assert one.left() == [Left(), Join()]
+
+
+class Machine(RuleBasedStateMachine):
+    """
+    A member to which anything happens in any order.
+
+    :ivar due: the listener, the request, and the leaving that are under way; each is answered at most once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.member = ClassicStateMachine("g", topics=frozenset("t"))
+        self.listener: Tell | None = None
+        self.request: tuple[int, Any] | None = None
+        self.leaving = False
+        self.has: frozenset[TopicPartition] = frozenset()
+        self.generation = 0
+
+    def do(self, actions: list[Any]) -> None:
+        for action in actions:
+            if isinstance(action, Tell):
+                assert self.listener is None, "the listener is told two things at a time"
+                self.listener = action
+                if action.what is ListenerEvent.ASSIGNED:
+                    assert not action.partitions & self.has
+                    self.has |= action.partitions
+                else:
+                    assert action.partitions <= self.has
+            elif isinstance(action, (Join, Sync)):
+                assert self.listener is None, "it joins before the listener is done"
+                self.request = (self.member.turn, action)
+            elif isinstance(action, Leave):
+                self.leaving = self.member.phase is ClassicMemberState.LEAVING
+
+    @rule(cooperative=st.booleans())
+    @precondition(lambda self: self.member.phase is ClassicMemberState.UNJOINED)
+    def begin(self, cooperative: bool) -> None:
+        self.member.cooperative = cooperative
+        self.do(self.member.begin())
+
+    @rule()
+    @precondition(lambda self: self.listener is not None)
+    def told(self) -> None:
+        tell, self.listener = self.listener, None
+        assert tell is not None
+        if tell.what is not ListenerEvent.ASSIGNED:
+            self.has -= tell.partitions
+        self.do(self.member.told())
+
+    @rule(
+        code=st.sampled_from([None, *PASSING, *FATAL, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS]),
+        numbers=st.frozensets(st.integers(0, 3)),
+    )
+    @precondition(lambda self: self.request is not None)
+    def answered(self, code: ErrorCode | None, numbers: frozenset[int]) -> None:
+        assert self.request is not None
+        (turn, request), self.request = self.request, None
+        if turn != self.member.turn:
+            return
+        if code is not None:
+            self.do(self.member.refused(code))
+        elif isinstance(request, Join):
+            self.generation += 1
+            self.do(self.member.joined("m", self.generation))
+        else:
+            self.do(self.member.synced(places("t", *numbers)))
+
+    @rule(code=st.sampled_from([*PASSING, *FATAL, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS]))
+    @precondition(lambda self: self.member.beats)
+    def heartbeat_answered(self, code: ErrorCode) -> None:
+        self.do(self.member.heartbeat_answered(code))
+
+    @rule()
+    def rejoin(self) -> None:
+        self.do(self.member.rejoin())
+
+    @rule()
+    def late(self) -> None:
+        self.do(self.member.late())
+
+    @rule(leave=st.booleans())
+    def stop(self, leave: bool) -> None:
+        self.do(self.member.stop(leave=leave))
+
+    @rule()
+    @precondition(lambda self: self.leaving)
+    def left(self) -> None:
+        self.leaving = False
+        self.do(self.member.left())
+
+    @invariant()
+    def it_knows_what_the_listener_has(self) -> None:
+        assert self.member.owned == self.has
+
+    @invariant()
+    def it_always_waits_for_something(self) -> None:
+        """Nobody is stuck: unless it rests or is well, the listener, a request or the leaving is under way."""
+        if self.member.phase in (ClassicMemberState.UNJOINED, ClassicMemberState.STABLE):
+            return
+        waits = self.request is not None and self.request[0] == self.member.turn
+        assert self.listener is not None or waits or self.leaving, self.member
+
+    @invariant()
+    def nobody_has_nothing(self) -> None:
+        if self.member.phase in (ClassicMemberState.UNJOINED, ClassicMemberState.LEAVING):
+            assert not self.has
+
+
+class AnythingTests(SynchronousTestCase):
+    """The machine under Hypothesis."""
+
+    def test_anything_in_any_order(self) -> None:
+        """It is never stuck, and always knows what the listener has."""
+        case = Machine.TestCase()
+        case.runTest()
+
+    @given(
+        st.sampled_from(
+            [
+                ClassicMemberState.JOINING,
+                ClassicMemberState.SYNCING,
+                ClassicMemberState.ASSIGNING,
+                ClassicMemberState.STABLE,
+            ]
+        )
+    )
+    def test_turns_only_grow(self, phase: ClassicMemberState) -> None:
+        """So that an old answer is never taken for a new one."""
+        one = member(phase, places("t", 0))
+        before = one.turn
+        one.late()
+        assert one.turn > before

@@ -1,0 +1,489 @@
+"""What a leader knows of its followers: who is in sync, and what is committed."""
+
+from __future__ import annotations
+
+from attrs import define, evolve, field
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.cluster.replication.partition import Partition
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
+
+NAME = TopicPartition("orders", 3)
+LAG = 30.0
+
+
+def leader(
+    isr: tuple[int, ...] = (1, 2, 3),
+    end: int = 0,
+    least: int = 1,
+    epoch: int = 5,
+    replicas: tuple[int, ...] = (1, 2, 3),
+) -> Partition:
+    """Broker 1 leads; brokers 2 and 3 have replicas."""
+    partition = Partition(NAME, 1, min_insync_replicas=least)
+    partition.take(LeaderAndIsr(1, 5, isr, version=1), end, replicas, 0.0)
+    return partition
+
+
+def fetch(partition: Partition, broker: int, offset: int, now: float = 0.0) -> bool:
+    return fetch_as(partition, broker, offset, 0, now)
+
+
+def fetch_as(partition: Partition, broker: int, offset: int, broker_epoch: int, now: float = 0.0) -> bool:
+    follower = partition.follower(broker, partition.leader_epoch, broker_epoch)
+    return partition.fetched(follower, offset, 0, now, LAG)
+
+
+def grant(partition: Partition, change: IsrChange, now: float = 0.0) -> bool:
+    state = evolve(partition.leader_and_isr, isr=change.isr, version=change.version + 1)
+    return partition.granted(change, state, now)
+
+
+def wished(partition: Partition, now: float = 0.0) -> tuple[int, ...] | None:
+    change = partition.wish(now, LAG)
+    return None if change is None else change.isr
+
+
+class HighWatermarkTests(SynchronousTestCase):
+    """Rules 4 and 6."""
+
+    def test_the_slowest_in_sync_replica_holds_it(self) -> None:
+        """It is where the last of the in-sync replicas is; what the leader alone has is not committed."""
+        partition = leader()
+        self.assertFalse(partition.grown(10))
+        self.assertFalse(fetch(partition, 2, 10))
+        self.assertTrue(fetch(partition, 3, 4))
+        self.assertEqual(partition.high_watermark, 4)
+        self.assertTrue(fetch(partition, 3, 10))
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_who_is_not_in_sync_does_not_hold_it(self) -> None:
+        """A replica that fell out, and is far behind, is not waited for."""
+        partition = leader(isr=(1, 2))
+        partition.grown(10)
+        fetch(partition, 3, 2, now=1000.0)
+        self.assertTrue(fetch(partition, 2, 10, now=1000.0))
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_fetches_of_a_former_epoch_do_not_count(self) -> None:
+        """A leader that is elected anew hears from everybody again before it commits anything."""
+        partition = leader(isr=(1, 2), replicas=(1, 2))
+        partition.grown(10)
+        fetch(partition, 2, 10)
+        partition.take(LeaderAndIsr(1, 6, (1, 2), version=2), 10, (1, 2), 0.0)
+        self.assertFalse(partition.grown(12))
+        self.assertEqual(partition.high_watermark, 10)
+        self.assertTrue(fetch(partition, 2, 12))
+        self.assertEqual(partition.high_watermark, 12)
+
+    def test_it_moves_only_past_the_start_of_the_epoch(self) -> None:
+        """What former leaders wrote is committed together with the first that this one did, or all of it."""
+        partition = leader(isr=(1, 2), end=10)
+        self.assertFalse(fetch(partition, 2, 7))
+        self.assertEqual(partition.high_watermark, 0)
+        self.assertTrue(fetch(partition, 2, 10))
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_it_stands_still_while_too_few_are_in_sync(self) -> None:
+        """With fewer in sync than min.insync.replicas nothing is committed, until they are enough again."""
+        partition = leader(isr=(1,), least=2)
+        self.assertFalse(partition.grown(10))
+        error = self.assertRaises(ApiError, partition.check_enough_replicas)
+        self.assertEqual(error.code, ErrorCode.NOT_ENOUGH_REPLICAS)
+        fetch(partition, 2, 10)
+        self.assertEqual(partition.high_watermark, 0)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        self.assertTrue(grant(partition, change))
+        self.assertEqual(partition.high_watermark, 10)
+        partition.check_enough_replicas()
+
+    def test_it_stands_still_while_somebody_is_eligible(self) -> None:
+        """He may lead without what is written now, whatever minimum the leader has heard of."""
+        partition = Partition(NAME, 1, min_insync_replicas=1)
+        partition.take(LeaderAndIsr(1, 5, (1,), version=1, eligible=(2,)), 0, (1, 2), 0.0)
+        self.assertFalse(partition.grown(10))
+        error = self.assertRaises(ApiError, partition.check_enough_replicas)
+        self.assertEqual(error.code, ErrorCode.NOT_ENOUGH_REPLICAS)
+        self.assertIn("[2] may still lead", error.message)
+        partition.take(LeaderAndIsr(1, 5, (1,), version=2), 10, (1, 2), 0.0)
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_it_is_known_in_an_epoch_when_all_have_shown_what_they_have(self) -> None:
+        """
+        What a new leader was told as a follower is not what those in sync now have. That it is known ends with the
+        epoch.
+        """
+        partition = Partition(NAME, 1, high_watermark=10)
+        partition.take(LeaderAndIsr(1, 5, (1, 2, 3), version=1), 10, (1, 2, 3), 0.0)
+        self.assertEqual((partition.high_watermark, partition.is_established), (10, False))
+        fetch(partition, 2, 10)
+        fetch(partition, 3, 9)
+        self.assertFalse(partition.is_established)
+        fetch(partition, 3, 10)
+        self.assertTrue(partition.is_established)
+        partition.take(LeaderAndIsr(1, 6, (1, 2, 3), version=2), 10, (1, 2, 3), 0.0)
+        self.assertFalse(partition.is_established)
+        partition.take(LeaderAndIsr(1, 6, (1,), version=3), 10, (1, 2, 3), 0.0)
+        self.assertTrue(partition.is_established)
+        partition.take(LeaderAndIsr(2, 7, (1, 2), version=4), 10, (1, 2, 3), 0.0)
+        self.assertFalse(partition.is_established)
+
+    def test_only_what_the_leader_synced_counts_where_it_must(self) -> None:
+        """With flush.before.ack the leader's own log counts as the others' do: as far as it is on stable storage."""
+        partition = leader(isr=(1, 2))
+        partition.synced_end_offset = 4
+        partition.grown(10)
+        self.assertTrue(fetch(partition, 2, 10))
+        self.assertEqual((partition.high_watermark, partition.others_end_offset), (4, 10))
+        partition.synced_end_offset = 10
+        self.assertTrue(partition.advance())
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_who_came_back_is_in_sync_for_sure_only_when_the_controller_says_so(self) -> None:
+        """
+        The controller takes a broker that lost something out of the ISR. A leader that cannot hear of it must not count
+        it for the minimum, or it commits what only it itself has.
+        """
+        partition = leader(isr=(1, 2), least=2)
+        fetch_as(partition, 2, 0, 7)
+        partition.grown(10)
+        self.assertFalse(fetch_as(partition, 2, 10, 9))
+        self.assertRaises(ApiError, partition.check_enough_replicas)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        self.assertEqual(change.isr, (1, 2))
+        self.assertTrue(partition.needs_confirmation)
+        partition.refused(change)
+        self.assertEqual(partition.high_watermark, 0)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        self.assertTrue(grant(partition, change))
+        self.assertEqual(partition.high_watermark, 10)
+        self.assertIsNone(partition.wish(0.0, LAG))
+
+    def test_the_announcement_is_quicker_than_the_answer(self) -> None:
+        """As on the controller's own broker: the answer confirms who came back all the same."""
+        partition = leader(isr=(1, 2), least=2)
+        fetch_as(partition, 2, 0, 7)
+        partition.grown(10)
+        fetch_as(partition, 2, 10, 9)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        stored = evolve(partition.leader_and_isr, version=change.version + 1)
+        partition.take(stored, 10, partition.replicas, 0.0)
+        self.assertTrue(partition.needs_confirmation)
+        self.assertTrue(partition.granted(change, stored, 0.0))
+        self.assertEqual(partition.high_watermark, 10)
+        self.assertIsNone(partition.wish(0.0, LAG))
+
+    def test_one_that_came_back_meanwhile_is_asked_for_again(self) -> None:
+        """A grant says nothing of a life that began after it was asked for; nor does what is announced."""
+        partition = leader(isr=(1, 2), least=2)
+        fetch_as(partition, 2, 0, 7)
+        fetch_as(partition, 2, 0, 9)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        fetch_as(partition, 2, 0, 11)
+        grant(partition, change)
+        self.assertTrue(partition.needs_confirmation)
+        state = partition.leader_and_isr
+        partition.take(evolve(state, version=state.version + 1), 0, partition.replicas, 0.0)
+        self.assertTrue(partition.needs_confirmation)
+
+    def test_fewer_replicas_than_demanded(self) -> None:
+        """A partition of one replica is not held to two."""
+        partition = leader(isr=(1,), least=2, replicas=(1,))
+        self.assertTrue(partition.grown(10))
+        partition.check_enough_replicas()
+
+    def test_a_lower_minimum_lets_it_move(self) -> None:
+        """When the topic demands fewer in sync, what waited for them is committed."""
+        partition = leader(isr=(1,), least=2)
+        partition.grown(10)
+        self.assertTrue(partition.configure(1))
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_a_replica_about_to_join_is_waited_for(self) -> None:
+        """Else a leader under load would run from it for ever; one that stops fetching is not waited for long."""
+        partition = leader(isr=(1,))
+        partition.grown(10)
+        fetch(partition, 2, 10, now=5.0)
+        self.assertFalse(partition.grown(12))
+        self.assertFalse(partition.look(30.0, LAG))
+        self.assertTrue(partition.look(36.0, LAG))
+        self.assertEqual(partition.high_watermark, 12)
+
+    def test_nor_one_whose_broker_is_gone(self) -> None:
+        """A replica about to join whose broker ends is forgotten at once."""
+        partition = leader(isr=(1,))
+        partition.grown(10)
+        fetch(partition, 2, 10)
+        partition.grown(12)
+        self.assertTrue(partition.lost([2]))
+        self.assertEqual((partition.high_watermark, wished(partition)), (12, None))
+
+
+class ExpansionTests(SynchronousTestCase):
+    """Rule 5."""
+
+    def test_who_has_reached_the_high_watermark_joins(self) -> None:
+        """Not before; and the leader's log may be further."""
+        partition = leader(isr=(1, 2), end=0)
+        partition.grown(10)
+        fetch(partition, 2, 6)
+        fetch(partition, 3, 5)
+        self.assertIsNone(wished(partition))
+        fetch(partition, 3, 6)
+        self.assertEqual(wished(partition), (1, 2, 3))
+
+    def test_and_the_start_of_the_epoch(self) -> None:
+        """The high watermark of a new leader may be old: who only has that may lack what is committed."""
+        partition = leader(isr=(1, 2), end=10)
+        fetch(partition, 3, 9)
+        self.assertIsNone(wished(partition))
+        fetch(partition, 3, 10)
+        self.assertEqual(wished(partition), (1, 2, 3))
+
+    def test_who_was_asked_for_counts_before_the_answer(self) -> None:
+        """The controller may have granted it already."""
+        partition = leader(isr=(1, 2))
+        partition.grown(10)
+        fetch(partition, 3, 0)
+        change = partition.wish(1000.0, 1.0)
+        assert change is not None
+        self.assertEqual(partition.maximal_isr, {1, 2, 3})
+        self.assertFalse(fetch(partition, 2, 10, now=1000.0))
+        self.assertEqual(partition.high_watermark, 0)
+
+    def test_what_it_had_in_a_former_life_does_not_count(self) -> None:
+        """
+        A follower that comes back may have less: it joins by what it fetches now, in a life that the controller is
+        told. Until it has fetched nothing is committed without it, if it is in sync.
+        """
+        partition = leader(isr=(1, 2))
+        partition.grown(10)
+        fetch(partition, 2, 8)
+        fetch(partition, 3, 8)
+        again = partition.follower(3, 5, 7)
+        self.assertEqual((again.log_end_offset, again.is_ready), (-1, False))
+        self.assertIsNone(wished(partition))
+        self.assertEqual(self.assertRaises(ApiError, partition.follower, 3, 5, 6).code, ErrorCode.STALE_BROKER_EPOCH)
+        partition.fetched(again, 8, 0, 0.0, LAG)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        self.assertEqual((change.isr, change.epochs), ((1, 2, 3), (-1, 0, 7)))
+        self.assertEqual([change.epoch_of(n) for n in (1, 2, 3, 4)], [-1, 0, 7, -1])
+        partition.follower(2, 5, 9)
+        self.assertFalse(fetch_as(partition, 3, 10, 7))
+        self.assertEqual(partition.high_watermark, 8)
+        self.assertTrue(fetch_as(partition, 2, 10, 9))
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_a_refusal_ends_that(self) -> None:
+        """Who was not let in is not waited for any more, once it lags."""
+        partition = leader(isr=(1,), end=0)
+        fetch(partition, 2, 0)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        partition.grown(10)
+        partition.look(100.0, LAG)
+        self.assertEqual(partition.high_watermark, 0)
+        self.assertTrue(partition.refused(change))
+        self.assertEqual(partition.high_watermark, 10)
+
+    def test_no_answer_does_not(self) -> None:
+        """It stays counted until the store is known to say otherwise; what is asked next makes the first wish void."""
+        partition = leader(isr=(1,), end=0)
+        fetch(partition, 2, 0)
+        change = partition.wish(0.0, LAG)
+        assert change is not None
+        partition.unanswered(change)
+        partition.grown(10)
+        partition.lost([2])
+        self.assertEqual((partition.high_watermark, partition.maximal_isr), (0, {1, 2}))
+        again = partition.wish(1.0, LAG)
+        assert again is not None
+        self.assertEqual((again.isr, again.version), ((1,), change.version))
+        self.assertTrue(grant(partition, again))
+        self.assertEqual((partition.high_watermark, partition.maximal_isr), (10, {1}))
+
+    def test_an_announcement_answers_too(self) -> None:
+        """A state of a later version shows that the wish was granted, or never will be."""
+        for isr in ((1, 2), (1, 3)):
+            partition = leader(isr=(1,), end=0)
+            fetch(partition, 2, 0)
+            change = partition.wish(0.0, LAG)
+            assert change is not None
+            partition.unanswered(change)
+            partition.take(LeaderAndIsr(1, 5, isr, version=2), 0, (1, 2, 3), 0.0)
+            self.assertEqual(partition.maximal_isr, set(isr))
+            self.assertFalse(partition.refused(change))
+
+    def test_an_older_state_changes_nothing(self) -> None:
+        """An announcement that was overtaken by an answer does not take it back."""
+        partition = leader(isr=(1, 2))
+        partition.take(LeaderAndIsr(1, 5, (1, 2, 3), version=3), 0, (1, 2, 3), 0.0)
+        self.assertFalse(partition.take(LeaderAndIsr(1, 5, (1,), version=2), 0, (1, 2, 3), 0.0))
+        self.assertEqual(partition.leader_and_isr.isr, (1, 2, 3))
+
+    def test_one_wish_at_a_time(self) -> None:
+        """The next one builds on the answer."""
+        partition = leader(isr=(1,))
+        fetch(partition, 2, 0)
+        self.assertEqual(wished(partition), (1, 2))
+        fetch(partition, 3, 0)
+        self.assertIsNone(wished(partition))
+
+
+class ShrinkingTests(SynchronousTestCase):
+    """Rule 8."""
+
+    def test_who_does_not_fetch_falls_out(self) -> None:
+        """After replica.lag.time.max.ms; the others stay, and what they have is committed."""
+        partition = leader()
+        partition.grown(10)
+        fetch(partition, 2, 10, now=29.0)
+        self.assertIsNone(wished(partition, now=30.0))
+        change = partition.wish(30.1, LAG)
+        assert change is not None
+        self.assertEqual(change.isr, (1, 2))
+        self.assertEqual(partition.high_watermark, 0)
+        self.assertTrue(grant(partition, change, now=30.1))
+        self.assertEqual(partition.high_watermark, 10)
+        self.assertIsNone(wished(partition, now=31.0))
+
+    def test_who_is_slow_falls_out(self) -> None:
+        """To fetch is not enough: it must have reached where the log ended a while ago."""
+        partition = leader(isr=(1, 2))
+        for second in range(40):
+            partition.grown(10 * second + 10)
+            fetch(partition, 2, second, now=float(second))
+        self.assertEqual(wished(partition, now=40.0), (1,))
+
+    def test_who_keeps_up_stays(self) -> None:
+        """A follower never sees the end of a log that grows all the time; it reaches where that was before."""
+        partition = leader(isr=(1, 2))
+        for second in range(100):
+            fetch(partition, 2, max(0, 10 * second - 10), now=float(second))
+            partition.grown(10 * second + 10)
+        self.assertIsNone(wished(partition, now=100.0))
+
+    def test_an_idle_partition_keeps_its_replicas(self) -> None:
+        """Who has everything has no reason to fetch; after the next record it has its time to do so."""
+        partition = leader(isr=(1, 2))
+        partition.grown(10)
+        fetch(partition, 2, 10)
+        for second in range(15, 3000, 15):
+            partition.look(float(second), LAG)
+        self.assertIsNone(wished(partition, now=3000.0))
+        partition.grown(11)
+        self.assertIsNone(wished(partition, now=3001.0))
+        self.assertEqual(wished(partition, now=3030.0), (1,))
+
+
+@define
+class _World:
+    """
+    A leader, its followers, and a metadata store behind an unreliable controller, which takes requests at any time.
+
+    What it knows by itself is held against the partition after each step.
+    """
+
+    partition: Partition
+    stored: LeaderAndIsr
+    least: int
+    end: int = 0
+    now: float = 0.0
+    positions: dict[int, int] = field(factory=dict)
+    under_way: list[IsrChange] = field(factory=list)
+
+    def step(self, op: str, broker: int, amount: int) -> None:
+        partition = self.partition
+        if op == "append":
+            self.end += amount
+            partition.grown(self.end)
+        elif op == "fetch" and broker != 1:
+            self.positions[broker] = min(self.end, self.positions.get(broker, 0) + amount)
+            follower = partition.follower(broker, partition.leader_epoch, 0)
+            partition.fetched(follower, self.positions[broker], 0, self.now, LAG)
+        elif op == "wait":
+            self.now += amount
+            partition.look(self.now, LAG)
+        elif op == "gone" and broker != 1:
+            partition.lost([broker])
+        elif op == "wish":
+            self.wish()
+        elif op == "store" and self.under_way:
+            self.store(self.under_way.pop(amount % len(self.under_way)))
+        elif op == "lose" and partition.pending is not None:
+            partition.unanswered(partition.pending)
+        elif op == "refuse" and partition.pending in self.under_way and partition.pending is not None:
+            self.under_way.remove(partition.pending)
+            partition.refused(partition.pending)
+        elif op == "answer" and partition.pending is not None and partition.pending not in self.under_way:
+            partition.granted(partition.pending, self.stored, self.now)
+        elif op == "announce":
+            partition.take(self.stored, self.end, (1, 2, 3), self.now)
+        elif op == "elect":
+            epoch = self.stored.leader_epoch + 1
+            self.stored = evolve(self.stored, leader_epoch=epoch, version=self.stored.version + 1)
+            partition.take(self.stored, self.end, (1, 2, 3), self.now)
+            self.positions.clear()
+
+    def wish(self) -> None:
+        change = self.partition.wish(self.now, LAG)
+        if change is not None:
+            held = self.partition.leader_and_isr.isr
+            joined = [n for n in change.isr if n not in held]
+            needed = max(self.partition.high_watermark, self.partition.epoch_start_offset)
+            assert 1 in change.isr, "the leader left the in-sync replicas"
+            assert all(self.positions.get(n, -1) >= needed for n in joined), "it joins without having what it must"
+            self.under_way.append(change)
+
+    def store(self, change: IsrChange) -> None:
+        stored = self.stored
+        if (change.leader_epoch, change.version) == (stored.leader_epoch, stored.version):
+            self.stored = evolve(stored, isr=change.isr, version=stored.version + 1)
+
+
+STEPS = ("append", "fetch", "fetch", "fetch", "wait", "gone", "wish", "store", "lose", "refuse", "answer", "announce")
+
+
+class InvariantTests(SynchronousTestCase):
+    """Whatever happens, in whatever order."""
+
+    @given(
+        st.sampled_from([1, 2, 3]),
+        st.lists(st.tuples(st.sampled_from((*STEPS, "elect")), st.integers(1, 3), st.integers(0, 40)), max_size=60),
+    )
+    def test_what_is_committed(self, least: int, steps: list[tuple[str, int, int]]) -> None:
+        """The high watermark never goes back, and moves only over what all have that the store may name as in sync."""
+        stored = LeaderAndIsr(1, 5, (1, 2, 3), version=1)
+        partition = Partition(NAME, 1, min_insync_replicas=least)
+        partition.take(stored, 0, (1, 2, 3), 0.0)
+        world = _World(partition, stored, least)
+        for step in steps:
+            before = partition.high_watermark
+            world.step(*step)
+            after = partition.high_watermark
+            self.assertGreaterEqual(after, before)
+            self.assertLessEqual(after, world.end)
+            self.assertLessEqual(set(world.stored.isr), set(partition.maximal_isr) | _unheard(world))
+            if partition.is_established:
+                for number in partition.maximal_isr - {1}:
+                    self.assertGreaterEqual(world.positions.get(number, -1), after)
+            if after != before:
+                self.assertTrue(partition.is_established)
+                self.assertGreaterEqual(len(partition.leader_and_isr.isr), least)
+                self.assertGreaterEqual(after, partition.epoch_start_offset)
+                for number in partition.maximal_isr - {1}:
+                    self.assertGreaterEqual(world.positions.get(number, -1), after)
+
+
+def _unheard(world: _World) -> frozenset[int]:
+    """In sync by a state of a later epoch, of which the leader has not heard: that will hear of it when it writes."""
+    return frozenset(world.stored.isr) if world.stored.leader_epoch > world.partition.leader_epoch else frozenset()

@@ -1,0 +1,89 @@
+"""Tests for :mod:`logbus.cluster.replication.purgatory`."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import CancelledError
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.cluster.replication.purgatory import DelayedOperation, Purgatory
+
+
+class PurgatoryTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.purgatory = Purgatory(self.clock)
+        self.enough = False
+        self.answers = 0
+        self.left = 0
+
+    def wait(self, timeout_ms: int = 500) -> DelayedOperation[str]:
+        def answer() -> str:
+            self.answers += 1
+            return f"answer {self.answers}"
+
+        def leave() -> None:
+            self.left += 1
+
+        return self.purgatory.wait(timeout_ms, lambda: self.enough, answer, leave)
+
+    def assert_nothing_left(self) -> None:
+        self.assertEqual(len(self.purgatory), 0)
+        self.assertEqual(self.left, 1)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_many_wakes_in_a_turn_are_one_look(self) -> None:
+        """All that happens in one turn of the reactor is answered once, at its end."""
+        delayed = self.wait()
+        self.enough = True
+        for _ in range(3):
+            self.purgatory.wake(delayed)
+        self.assertNoResult(delayed.deferred)
+        self.clock.advance(0)
+        self.assertEqual(self.successResultOf(delayed.deferred), "answer 1")
+        self.assert_nothing_left()
+
+    def test_woken_too_early(self) -> None:
+        """A wake that brought too little leaves the request waiting, to be woken again."""
+        delayed = self.wait()
+        self.purgatory.wake(delayed)
+        self.clock.advance(0)
+        self.assertNoResult(delayed.deferred)
+        self.enough = True
+        self.purgatory.wake(delayed)
+        self.clock.advance(0)
+        self.successResultOf(delayed.deferred)
+        self.assert_nothing_left()
+
+    def test_time_runs_out(self) -> None:
+        """When its time is over a request is answered with what there is."""
+        delayed = self.wait(500)
+        self.clock.advance(0.499)
+        self.assertNoResult(delayed.deferred)
+        self.clock.advance(0.001)
+        self.assertEqual(self.successResultOf(delayed.deferred), "answer 1")
+        self.assert_nothing_left()
+
+    def test_client_goes_away(self) -> None:
+        """Cancelling leaves nothing behind, and no answer is made."""
+        delayed = self.wait()
+        delayed.deferred.cancel()
+        self.failureResultOf(delayed.deferred, CancelledError)
+        self.assertEqual(self.answers, 0)
+        self.assert_nothing_left()
+
+    def test_failing_answer(self) -> None:
+        """An error while answering reaches the one who waits."""
+        delayed: DelayedOperation[float] = self.purgatory.wait(10, lambda: False, lambda: 1 / 0, lambda: None)
+        self.clock.advance(0.01)
+        self.failureResultOf(delayed.deferred, ZeroDivisionError)
+
+    def test_release(self) -> None:
+        """A broker that stops answers all that wait, and wakes that were under way do no harm."""
+        delayed = self.wait()
+        self.enough = True
+        self.purgatory.wake(delayed)
+        self.purgatory.release()
+        self.successResultOf(delayed.deferred)
+        self.clock.advance(0)
+        self.assert_nothing_left()

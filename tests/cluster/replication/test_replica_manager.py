@@ -1,0 +1,266 @@
+"""The replicas of a broker: roles taken, given up, and lost with their disks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from logbus.cluster.icluster import ILeadershipListener, PartitionState
+from logbus.cluster.replication.replica import Replica
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.config import TopicConfig
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.storage.checkpoints import decode_partition_metadata
+from logbus.storage.log_manager import LogManager
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
+from tests.handlers.kit import a_batch
+from tests.storage.builders import NOW_MS, NOW_S
+
+ALONE = LeaderAndIsr(leader=0, leader_epoch=0, isr=(0,))
+
+
+class ReplicasTests(SynchronousTestCase):
+    """The registry over logs on two memory disks."""
+
+    def setUp(self) -> None:
+        self.disks = [MemoryDisk("/a"), MemoryDisk("/b")]
+        self.clock = Clock()
+        self.manager = LogManager(
+            self.disks,
+            self.clock,
+            lambda: NOW_S,
+            directory_failed=self.failed,
+        )
+        self.replicas = ReplicaManager(0, self.manager, lambda given: TopicConfig(retention_ms=int(given.get("ms", 1))))
+        self.successResultOf(self.manager.open())
+
+    def failed(self, names: Sequence[TopicPartition], why: str) -> None:
+        self.replicas.directory_failed(names, why)
+
+    def state(
+        self, partition: int = 0, role: LeaderAndIsr = ALONE, topic_id: int = 1, **overrides: str
+    ) -> PartitionState:
+        return PartitionState(TopicPartition("t", partition), UUID(int=topic_id), (0,), role, overrides=overrides)
+
+    def become(self, *states: PartitionState) -> dict[TopicPartition, ApiError]:
+        return dict(self.successResultOf(self.replicas.become(states)))
+
+    def test_a_partition_comes_up(self) -> None:
+        """A role brings up the log, with the topic's settings; then it leads and takes records."""
+        self.assertEqual(self.become(self.state(ms="77")), {})
+        replica = self.replicas.leader("t", 0)
+        self.assertEqual(replica.log.config.retention_ms, 77)
+        appended = replica.append(a_batch(b"v"), NOW_MS)
+        self.assertEqual((appended.base_offset, replica.high_watermark, replica.last_stable_offset), (0, 1, 1))
+        self.assertEqual([each.topic_partition for each in self.replicas], [("t", 0)])
+
+    def test_what_is_not_here(self) -> None:
+        """Unknown partitions, of known and of unknown topics."""
+        self.become(self.state())
+        for topic, partition in (("t", 1), ("t", -1), ("u", 0), ("", 0)):
+            error = self.assertRaises(ApiError, self.replicas.leader, topic, partition)
+            self.assertEqual(error.code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.assertIsNone(self.replicas.find(topic, partition))
+
+    def test_followers_do_not_serve(self) -> None:
+        """A replica that follows takes no records from clients, and says who leads."""
+        self.become(self.state(role=LeaderAndIsr(leader=2, leader_epoch=4, isr=(2, 0))))
+        error = self.assertRaises(ApiError, self.replicas.leader, "t", 0)
+        self.assertEqual(error.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.assertIn("broker 2", error.message)
+        error = self.assertRaises(ApiError, self.replicas.get("t", 0).append, a_batch(b"v"), NOW_MS)
+        self.assertEqual(error.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.assertEqual(self.replicas.get("t", 0).log.log_end_offset, 0)
+
+    def test_a_log_that_forgot_its_topic(self) -> None:
+        """A log whose partition.metadata was lost is taken for the partition's, with all its records."""
+        self.become(self.state())
+        self.replicas.leader("t", 0).append(a_batch(b"v"), NOW_MS)
+        log = self.manager.get(TopicPartition("t", 0))
+        assert log is not None
+        log.topic_id = None
+        log.disk.unlink("t-0/partition.metadata")
+        again = ReplicaManager(0, self.manager, lambda given: TopicConfig())
+        self.assertEqual(dict(self.successResultOf(again.become([self.state()]))), {})
+        self.assertEqual(again.leader("t", 0).log.log_end_offset, 1)
+        self.assertEqual(log.topic_id, UUID(int=1))
+        self.assertEqual(decode_partition_metadata(log.disk.read("t-0/partition.metadata")), UUID(int=1))
+
+    def test_old_news(self) -> None:
+        """A role of an epoch gone by changes nothing."""
+        self.become(self.state(role=LeaderAndIsr(leader=0, leader_epoch=5, isr=(0,))))
+        self.become(self.state(role=LeaderAndIsr(leader=1, leader_epoch=4, isr=(1,))))
+        self.assertEqual(self.replicas.leader("t", 0).partition.leader_epoch, 5)
+
+    def test_the_high_watermark_waits_for_others(self) -> None:
+        """With another replica in sync, what this one has is not committed."""
+        self.become(self.state(role=LeaderAndIsr(leader=0, leader_epoch=0, isr=(0, 1))))
+        replica = self.replicas.leader("t", 0)
+        replica.append(a_batch(b"v"), NOW_MS)
+        self.assertEqual((replica.log.log_end_offset, replica.high_watermark), (1, 0))
+        self.assertIsNone(replica.read(0, 1 << 20, committed=False, min_one=True).data)
+
+    def test_another_topic_of_the_name(self) -> None:
+        """A new topic id gets a new, empty log; the old one's records are gone for good."""
+        self.become(self.state())
+        self.replicas.leader("t", 0).append(a_batch(b"old"), NOW_MS)
+        old = self.replicas.get("t", 0)
+        self.become(self.state(topic_id=2))
+        new = self.replicas.leader("t", 0)
+        self.assertIsNot(new, old)
+        self.assertEqual((new.log.log_end_offset, new.topic_id), (0, UUID(int=2)))
+        self.assertFalse(old.partition.is_leader)
+
+    def test_records_are_deleted_up_to_the_high_watermark(self) -> None:
+        """DeleteRecords moves the log's start, to -1 = everything, but not further than what is committed."""
+        self.become(self.state())
+        replica = self.replicas.leader("t", 0)
+        for _ in range(3):
+            replica.append(a_batch(b"v"), NOW_MS)
+        for wrong in (4, -2, 2**63 - 1):
+            error = self.assertRaises(ApiError, replica.deletion_offset, wrong)
+            self.assertEqual(error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.assertEqual([replica.deletion_offset(n) for n in (0, 2, 3, -1)], [0, 2, 3, 3])
+
+    def test_listeners_hear_of_leadership(self) -> None:
+        """Of each epoch this broker leads in, and of each end: another leader, deletion, a failed directory."""
+        heard: list[tuple[str, int, int | None]] = []
+
+        @implementer(ILeadershipListener)
+        class Listener:
+            def leads(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+                heard.append((*topic_partition, leader_epoch))
+
+            def leads_no_more(self, topic_partition: TopicPartition) -> None:
+                heard.append((*topic_partition, None))
+
+        def news() -> list[tuple[str, int, int | None]]:
+            told = heard[:]
+            heard.clear()
+            return told
+
+        def led(leader: int, epoch: int) -> PartitionState:
+            return self.state(role=LeaderAndIsr(leader=leader, leader_epoch=epoch, isr=(0, 1)))
+
+        verifyObject(ILeadershipListener, Listener())
+        self.replicas.listeners.append(Listener())
+        self.become(led(0, 0))
+        self.assertEqual(news(), [("t", 0, 0)])
+        self.become(led(0, 0))
+        self.assertEqual(news(), [])
+        self.become(led(0, 1))
+        self.assertEqual(news(), [("t", 0, None), ("t", 0, 1)])
+        self.become(led(1, 2))
+        self.assertEqual(news(), [("t", 0, None)])
+        self.become(led(1, 3))
+        self.assertEqual(news(), [])
+        self.become(led(0, 4))
+        self.assertEqual(news(), [("t", 0, 4)])
+        self.successResultOf(self.replicas.remove([TopicPartition("t", 0)]))
+        self.assertEqual(news(), [("t", 0, None)])
+        self.become(led(0, 0))
+        self.assertEqual(news(), [("t", 0, 0)])
+        self.failed([TopicPartition("t", 0)], "the disk is gone")
+        self.assertEqual(news(), [("t", 0, None)])
+
+    def test_a_full_disk_when_coming_up(self) -> None:
+        """A partition that cannot be created is an error of its own, and is tried again when told again."""
+        for disk in self.disks:
+            disk.faults = lambda op, path: no_space() if op in ("create", "make", "replace") and "t-1" in path else None
+        errors = self.become(self.state(0), self.state(1))
+        self.assertEqual([name.partition for name in errors], [1])
+        self.assertEqual(errors[TopicPartition("t", 1)].code, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.assertEqual(self.replicas.leader("t", 0).append(a_batch(b"v"), NOW_MS).base_offset, 0)
+        error = self.assertRaises(ApiError, self.replicas.get, "t", 1)
+        self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+        for disk in self.disks:
+            disk.faults = lambda op, path: None
+        self.assertEqual(self.become(self.state(1)), {})
+        self.assertEqual(self.replicas.leader("t", 1).append(a_batch(b"v"), NOW_MS).base_offset, 0)
+
+    def test_a_directory_fails(self) -> None:
+        """The partitions of a failed directory answer KAFKA_STORAGE_ERROR; those of the other go on."""
+        self.become(*(self.state(n) for n in range(4)))
+        homes = {n: self.replicas.get("t", n).log.disk for n in range(4)}
+        self.assertEqual(len(set(map(id, homes.values()))), 2, "all logs are on one disk")
+        self.disks[0].faults = lambda op, path: broken() if op == "write" else None
+        for n, disk in homes.items():
+            replica = self.replicas.find("t", n)
+            if disk is self.disks[0]:
+                if replica is not None:
+                    self.assertRaises(StorageError, replica.append, a_batch(b"v"), NOW_MS)
+                error = self.assertRaises(ApiError, self.replicas.leader, "t", n)
+                self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+            else:
+                self.assertEqual(self.replicas.leader("t", n).append(a_batch(b"v"), NOW_MS).base_offset, 0)
+        self.assertEqual(self.manager.offline_directories, ["/a"])
+
+    def test_removed(self) -> None:
+        """A partition that is removed takes its log with it; removing it twice is nothing."""
+        self.become(self.state(0), self.state(1))
+        name = TopicPartition("t", 0)
+        for _ in range(2):
+            self.assertEqual(self.successResultOf(self.replicas.remove([name])), {})
+        self.assertIsNone(self.manager.get(name))
+        self.assertEqual(len(self.replicas), 1)
+
+    def test_strays(self) -> None:
+        """Logs of what this broker does not hold any more go; those of topics that nobody can read stay."""
+        self.become(self.state(0), self.state(1))
+        for topic in ("gone", "unreadable"):
+            self.successResultOf(self.manager.create(TopicPartition(topic, 0), UUID(int=5)))
+        self.assertEqual(self.successResultOf(self.replicas.retain({TopicPartition("t", 0)}, {"unreadable"})), {})
+        self.assertEqual(sorted(log.partition for log in self.manager), [("t", 0), ("unreadable", 0)])
+        self.assertEqual([each.topic_partition for each in self.replicas], [("t", 0)])
+
+    def test_followers_are_followed(self) -> None:
+        """From the role on that says so, in its epoch, until the next one; whatever else becomes of them."""
+        told: list[tuple[object, ...]] = []
+
+        class Fetcher:
+            def follow(self, replica: Replica, leader: int) -> None:
+                told.append(("follow", replica.topic_partition.partition, leader, replica.partition.leader_epoch))
+
+            def unfollow(self, name: TopicPartition) -> Deferred[None]:
+                told.append(("unfollow", name.partition))
+                return succeed(None)
+
+        def news(*states: PartitionState) -> list[tuple[object, ...]]:
+            told.clear()
+            self.become(*states)
+            return told[:]
+
+        self.replicas.fetcher = Fetcher()
+        self.assertEqual(news(self.state(role=LeaderAndIsr(2, 4, (2, 0)))), [("unfollow", 0), ("follow", 0, 2, 4)])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(2, 4, (2,), version=1))), [])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(-1, 5, (2,)))), [("unfollow", 0)])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(1, 6, (1,)))), [("unfollow", 0), ("follow", 0, 1, 6)])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(2, 5, (2,)))), [])
+        self.assertEqual(news(self.state(role=LeaderAndIsr(0, 7, (0,)))), [("unfollow", 0)])
+        told.clear()
+        self.failed([TopicPartition("t", 0)], "the disk is gone")
+        self.assertEqual(told, [("unfollow", 0)])
+
+    def test_what_was_committed_still_is(self) -> None:
+        """A replica begins with the high watermark that its log was left with, as far as the log reaches."""
+        self.become(self.state())
+        self.replicas.leader("t", 0).append(a_batch(b"a"), NOW_MS)
+        log = self.replicas.get("t", 0).log
+        for mark, found in ((0, 0), (1, 1), (9, 1)):
+            log.high_watermark = mark
+            again = ReplicaManager(0, self.manager, lambda given: TopicConfig())
+            self.successResultOf(again.become([self.state(role=LeaderAndIsr(2, 4, (2, 0)))]))
+            self.assertEqual(again.get("t", 0).high_watermark, found)
+
+    def test_settings_change(self) -> None:
+        """New overrides reach every partition of the topic."""
+        self.become(self.state(0), self.state(1))
+        self.replicas.configure("t", {"ms": "99"})
+        self.assertEqual([each.log.config.retention_ms for each in self.replicas], [99, 99])

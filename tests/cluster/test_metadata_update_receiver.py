@@ -1,0 +1,126 @@
+"""What a broker does with announcements."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from attrs import evolve
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
+from logbus.cluster.icluster import (
+    DeletedTopic,
+    IMetadataUpdateReceiver,
+    IReplicaHost,
+    MetadataUpdate,
+    PartitionState,
+)
+from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import LeaderAndIsr, TopicPartition
+from tests.cluster.control_plane import RecordingHost
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+
+
+def state(name: str, number: int = 0, topic_id: UUID = OLD, replicas: tuple[int, ...] = (0,), epoch: int = 0) -> Any:
+    """A partition led by its first replica."""
+    leads = LeaderAndIsr(replicas[0], epoch, replicas)
+    return PartitionState(TopicPartition(name, number), topic_id, replicas, leads, overrides={"a": "b"})
+
+
+class ReceiverTests(SynchronousTestCase):
+    """Broker 0, of epoch 5."""
+
+    def setUp(self) -> None:
+        self.metadata = ClusterMetadata("c")
+        self.host = RecordingHost()
+        self.configs: dict[str, Any] = {}
+        self.receiver = MetadataUpdateReceiver(0, self.metadata, self.host, lambda: 5, self.configs.update)
+        self.first = MetadataUpdate(1, 3, 5)
+
+    def apply(self, **changes: Any) -> Any:
+        """Apply an announcement to the end."""
+        return self.successResultOf(self.receiver.apply(evolve(self.first, **changes)))
+
+    def test_interfaces(self) -> None:
+        """They are provided."""
+        verifyObject(IMetadataUpdateReceiver, self.receiver)
+        verifyObject(IReplicaHost, self.host)
+
+    def test_roles_and_knowledge(self) -> None:
+        """Roles are taken for our replicas only; everything is known."""
+        brokers = {0: BrokerImage(0, {}), 1: BrokerImage(1, {})}
+        self.apply(brokers=brokers, partitions=(state("t"), state("t", 1, replicas=(1,))))
+        self.assertEqual(self.host.log, [("become", [("t", 0)])])
+        topic = self.metadata.topic("t")
+        assert topic is not None
+        self.assertEqual([one.leader for one in topic.partitions], [0, 1])
+        self.assertEqual((dict(topic.configs), self.metadata.brokers), ({"a": "b"}, brokers))
+        self.assertEqual(self.metadata.controller_id, 1)
+
+    def test_fencing(self) -> None:
+        """An older controller and a former life of ours are refused, and change nothing."""
+        self.apply()
+        for changes, code in (
+            ({"controller_epoch": 2}, ErrorCode.STALE_CONTROLLER_EPOCH),
+            ({"broker_epoch": 4}, ErrorCode.STALE_BROKER_EPOCH),
+        ):
+            refused = self.receiver.apply(evolve(self.first, partitions=(state("t"),), **changes))
+            self.assertEqual(self.failureResultOf(refused, ApiError).value.code, code)
+        self.assertEqual((self.host.log, self.metadata.topics), ([], {}))
+        self.apply(broker_epoch=6, controller_epoch=4)
+
+    def test_one_after_the_other(self) -> None:
+        """The next announcement waits until the one before is applied, and clients see nothing of it before that."""
+        self.host.hold()
+        first = self.receiver.apply(evolve(self.first, partitions=(state("t"),)))
+        second = self.receiver.apply(evolve(self.first, deleted=(DeletedTopic("t", OLD, 1),)))
+        self.assertEqual(self.host.log, [("become", [("t", 0)])])
+        self.assertEqual(self.metadata.topics, {})
+        self.host.release()
+        self.successResultOf(first)
+        self.successResultOf(second)
+        self.assertEqual(self.host.log[-1], ("remove", [("t", 0)]))
+        self.assertEqual(self.metadata.topics, {})
+
+    def test_deletion_comes_first(self) -> None:
+        """A topic deleted and made again in one announcement has only its new self."""
+        self.apply(partitions=(state("t"), state("t", 1)))
+        self.apply(deleted=(DeletedTopic("t", OLD, 2),), partitions=(state("t", topic_id=NEW),))
+        self.assertEqual(self.host.log[1:], [("remove", [("t", 0), ("t", 1)]), ("become", [("t", 0)])])
+        topic = self.metadata.topic("t")
+        assert topic is not None
+        self.assertEqual((topic.topic_id, len(topic.partitions)), (NEW, 1))
+        self.assertIsNone(self.metadata.topic_by_id(OLD))
+
+    def test_a_full_announcement(self) -> None:
+        """What is not in it is gone."""
+        self.apply(partitions=(state("gone"), state("stays")))
+        self.apply(partitions=(state("stays", epoch=1),), full=True)
+        self.assertIn(("remove", [("gone", 0)]), self.host.log)
+        self.assertEqual(list(self.metadata.topics), ["stays"])
+
+    def test_a_replica_that_moved_away(self) -> None:
+        """Its log is removed here."""
+        self.apply(partitions=(state("t", replicas=(0, 1)),))
+        self.apply(partitions=(state("t", replicas=(1, 2)),))
+        self.assertEqual(self.host.log[1:], [("remove", [("t", 0)])])
+
+    def test_configuration(self) -> None:
+        """Topics' overrides reach the host and the metadata, brokers' their callback, before roles are taken."""
+        self.apply(partitions=(state("t"),))
+        self.apply(configs={"t": {"c": "d"}}, broker_configs={"0": {"e": "f"}})
+        self.assertEqual(self.host.log[-1], ("configure", ("t", {"c": "d"})))
+        topic = self.metadata.topic("t")
+        assert topic is not None
+        self.assertEqual((dict(topic.configs), self.configs), ({"c": "d"}, {"0": {"e": "f"}}))
+
+    def test_what_fails_is_answered(self) -> None:
+        """Partitions that cannot be brought up are in the answer, the others are served."""
+        self.host.broken.add(TopicPartition("t", 1))
+        errors = self.apply(partitions=(state("t"), state("t", 1)))
+        self.assertEqual(list(errors), [("t", 1)])
+        self.assertIn(TopicPartition("t", 0), self.host.states)

@@ -1,0 +1,70 @@
+"""Security that nothing enforces is refused, not ignored."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.config import ConfigView
+from logbus.config.unenforced_security import refuse_unenforced
+from logbus.errors import ConfigError
+
+PLAIN = ("kafka", "tcp:9092:interface=127.0.0.1")
+
+
+def refusal(settings: dict[str, str], *listeners: tuple[str, str]) -> str:
+    """What is said against settings; empty when nothing is."""
+    try:
+        refuse_unenforced(ConfigView.load(set=settings), listeners or (PLAIN,))
+    except ConfigError as e:
+        return str(e)
+    return ""
+
+
+class UnenforcedTests(SynchronousTestCase):
+    def test_keys(self) -> None:
+        """
+        Each key that asks for authentication or authorization is refused by its name.
+        """
+        for name, value in (
+            ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+            ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+            ("super.users", "User:admin"),
+            ("security.inter.broker.protocol", "SASL_SSL"),
+            ("sasl.enabled.mechanisms", "PLAIN"),
+            ("sasl.jaas.config", "secret words"),
+            ("listener.name.secure.plain.sasl.jaas.config", "secret words"),
+            ("listener.name.secure.ssl.client.auth", "required"),
+            ("ssl.client.auth", "required"),
+            ("ssl.keystore.location", "/etc/key.pem"),
+            ("ssl.enabled.protocols", "TLSv1.3"),
+            ("connections.max.reauth.ms", "1000"),
+        ):
+            with self.subTest(name):
+                said = refusal({name: value})
+                self.assertIn(f"{name}: ", said)
+                self.assertNotIn("secret", said)
+
+    def test_defaults_ask_for_nothing(self) -> None:
+        """
+        A file that spells out what holds anyway is no reason to stop.
+        """
+        for name, value in (
+            ("authorizer.class.name", ""),
+            ("super.users", ""),
+            ("security.inter.broker.protocol", "PLAINTEXT"),
+            ("ssl.client.auth", "none"),
+            ("allow.everyone.if.no.acl.found", "false"),
+            ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"),
+        ):
+            with self.subTest(name):
+                self.assertEqual(refusal({name: value}), "")
+
+    def test_listeners(self) -> None:
+        """
+        A listener in use may not promise SASL, nor TLS that its endpoint does not have.
+        """
+        mapped = {"listener.security.protocol.map": "IN:SSL,OUT:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"}
+        self.assertIn("listener in: SSL needs", refusal(mapped, ("in", "tcp:9093")))
+        self.assertIn("SASL_PLAINTEXT is not possible", refusal(mapped, PLAIN, ("OUT", "tcp:9093")))
+        self.assertIn("SASL_SSL is not possible", refusal({}, ("SASL_SSL", "ssl:9093:privateKey=k")))
+        self.assertEqual(refusal(mapped, ("in", "ssl:9093:privateKey=key.pem")), "")

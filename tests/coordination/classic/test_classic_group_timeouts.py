@@ -1,0 +1,277 @@
+"""Tests for :mod:`logbus.coordination.classic.classic_group`: what time does to a group."""
+
+from __future__ import annotations
+
+import time
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import ApiError, ErrorCode
+from tests.coordination.classic.kit import Bench, joining
+
+
+class SessionTests(SynchronousTestCase):
+    def test_silence_ends_a_membership(self) -> None:
+        """Who is not heard of for its session timeout is removed, and the others rebalance."""
+        bench = Bench()
+        leader, follower = bench.stable(2)
+        bench.advance(9)
+        bench.beat(leader)
+        bench.advance(2)
+        self.assertEqual((bench.state, bench.members), ("PreparingRebalance", [leader.member_id]))
+        self.assertEqual(bench.beat(follower), ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def test_heartbeats_and_commits_are_signs_of_life(self) -> None:
+        """Either keeps a member."""
+        bench = Bench()
+        first, second = bench.stable(2)
+        for _ in range(5):
+            bench.advance(6)
+            bench.beat(first)
+            bench.group.touch(bench.now, second.member_id)
+            bench.group.touch(bench.now, "stranger")
+        self.assertEqual(len(bench.members), 2)
+
+    def test_an_id_nobody_comes_back_with(self) -> None:
+        """It is forgotten after the session timeout that was asked for, and the group with it."""
+        bench = Bench()
+        pending = bench.join(requires_known_member_id=True).result.member_id
+        self.assertFalse(bench.group.is_dead)
+        bench.advance(10)
+        self.assertTrue(bench.group.is_dead)
+        self.assertIs(bench.group.deadline, None)
+        self.assertEqual(bench.join(pending).error, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def test_a_pending_id_holds_a_rebalance_up_only_for_so_long(self) -> None:
+        """The others go on when it expires."""
+        bench = Bench()
+        joined = bench.stable(1, session_timeout_ms=30_000)[0]
+        bench.join(requires_known_member_id=True)
+        again = bench.join(joined.member_id, session_timeout_ms=30_000)
+        self.assertTrue(again.waits)
+        bench.advance(10)
+        self.assertEqual(again.error, ErrorCode.NONE)
+
+    def test_a_join_that_was_never_completed_expires(self) -> None:
+        """A new member knows no id yet and cannot send heartbeats: it is waited with for 5 minutes, not for ever."""
+        bench = Bench()
+        joined = bench.stable(1, rebalance_timeout_ms=3_600_000)[0]
+        waiting = bench.join()
+        for _ in range(60):
+            bench.advance(5)
+            self.assertEqual(bench.beat(joined), ErrorCode.REBALANCE_IN_PROGRESS)
+        self.assertEqual(waiting.error, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.assertEqual(bench.members, [joined.member_id])
+
+    def test_who_waits_is_not_silent(self) -> None:
+        """A member that rejoined cannot send heartbeats: its session does not end while it is kept waiting."""
+        bench = Bench()
+        leader, follower = bench.stable(2)
+        waiting = bench.join(leader.member_id)
+        for _ in range(8):
+            bench.advance(5)
+            bench.beat(follower)
+        self.assertTrue(waiting.waits)
+        self.assertEqual(len(bench.members), 2)
+
+    def test_who_waits_for_the_assignment_is_not_silent(self) -> None:
+        """Nor is one whose SyncGroup is parked; its session goes on when it is answered."""
+        bench = Bench()
+        leader, follower = bench.stable(2)
+        again = bench.join(leader.member_id), bench.join(follower.member_id)
+        parked = bench.sync(again[1].result)
+        for _ in range(6):
+            bench.advance(5)
+            bench.beat(again[0].result)
+        bench.holds = True
+        bench.sync(again[0].result, {})
+        bench.advance(25)
+        bench.stored()
+        self.assertEqual(parked.error, ErrorCode.NONE)
+        bench.advance(9)
+        self.assertEqual(len(bench.members), 2)
+        bench.advance(1)
+        self.assertEqual(bench.members, [])
+
+
+class RebalanceTests(SynchronousTestCase):
+    def test_who_does_not_rejoin_in_time_is_left_behind(self) -> None:
+        """After the longest rebalance timeout of all members the generation goes on without it."""
+        bench = Bench()
+        first, second, third = bench.stable(3, session_timeout_ms=100_000)
+        again = [bench.join(one.member_id, session_timeout_ms=100_000) for one in (first, second)]
+        bench.advance(59)
+        self.assertTrue(again[0].waits)
+        bench.advance(1)
+        self.assertEqual([one.error for one in again], [ErrorCode.NONE] * 2)
+        self.assertEqual(bench.beat(third), ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def test_who_never_syncs_is_removed(self) -> None:
+        """It sends heartbeats but does not ask for its assignment: so it does not work, and another should."""
+        bench = Bench()
+        leader, follower = bench.stable(2)
+        leader, follower = bench.join(leader.member_id), bench.join(follower.member_id)
+        bench.sync(leader.result, {})
+        for _ in range(12):
+            bench.advance(5)
+            bench.beat(leader.result)
+            bench.beat(follower.result)
+        self.assertEqual((bench.state, bench.members), ("PreparingRebalance", [leader.result.member_id]))
+
+    def test_a_leader_that_never_assigns(self) -> None:
+        """The others, who wait, are told to rejoin, and one of them leads."""
+        bench = Bench()
+        leader, follower = bench.stable(2)
+        leader, follower = bench.join(leader.member_id), bench.join(follower.member_id)
+        parked = bench.sync(follower.result)
+        for _ in range(12):
+            bench.advance(5)
+            bench.beat(leader.result)
+        self.assertEqual(parked.error, ErrorCode.REBALANCE_IN_PROGRESS)
+        self.assertEqual(bench.join(follower.result.member_id).result.leader, follower.result.member_id)
+
+    def test_everybody_goes_silent(self) -> None:
+        """The group is empty in the end, and no timer is left."""
+        bench = Bench()
+        bench.stable(3)
+        bench.join()
+        bench.advance(400)
+        self.assertEqual((bench.state, bench.members), ("Empty", []))
+        self.assertIs(bench.group.deadline, None)
+
+
+class FirstRebalanceTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.bench = Bench()
+        self.bench.set(initial_rebalance_delay_ms=3000)
+
+    def test_it_waits_for_more_members(self) -> None:
+        """KIP-134: those who start together are in one generation."""
+        first, second = self.bench.join(), self.bench.join()
+        self.bench.advance(2.9)
+        self.assertTrue(first.waits)
+        self.bench.advance(3.2)
+        self.assertEqual((first.result.generation, second.result.generation), (1, 1))
+
+    def test_nobody_else_comes(self) -> None:
+        """One delay, not more."""
+        first = self.bench.join()
+        self.bench.advance(3)
+        self.assertEqual(first.error, ErrorCode.NONE)
+
+    def test_it_is_put_off_while_members_come(self) -> None:
+        """By another delay each time, up to the rebalance timeout in all."""
+        first = self.bench.join(rebalance_timeout_ms=10_000)
+        for _ in range(9):
+            self.bench.advance(1)
+            self.bench.join(rebalance_timeout_ms=10_000)
+        self.assertTrue(first.waits)
+        self.bench.advance(1)
+        self.assertEqual(first.error, ErrorCode.NONE)
+        self.assertEqual(len(first.result.members), 10)
+
+    def test_departures_do_not_shorten_it(self) -> None:
+        """Who is left waits for the end of the delay, as others may come; with nobody left, the group is empty then."""
+        first, second = self.bench.join(), self.bench.join()
+        self.bench.leave(self.bench.members[1])
+        self.assertEqual(second.error, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.assertTrue(first.waits)
+        self.bench.leave(self.bench.members[0])
+        self.bench.advance(7)
+        self.assertEqual(self.bench.state, "Empty")
+
+
+class BoundTests(SynchronousTestCase):
+    def test_ten_thousand_come_and_vanish(self) -> None:
+        """Pending or joined, by id or by instance: when their time is over nothing of them is left."""
+        bench = Bench()
+        bench.set(max_size=100_000)
+        for number in range(5000):
+            bench.join(requires_known_member_id=True)
+            bench.join(instance_id=str(number) if number % 2 else None)
+        bench.advance(2000)
+        self.assertEqual((bench.state, bench.members), ("Empty", []))
+        rebalance = bench.group._rebalance
+        members = rebalance.members
+        self.assertEqual(len(rebalance.sessions) + len(rebalance.sessions._heap), 0)
+        self.assertFalse(members.pending or members._static or members._supported or members.size or members.joined)
+        self.assertFalse(rebalance.unsynced or rebalance.answers._queue)
+        self.assertTrue(all(answer.results for answer in bench.answers))
+
+    def test_a_hundred_members_rebalance_at_once(self) -> None:
+        """It takes milliseconds of CPU."""
+        bench = Bench()
+        joined = bench.stable(100)
+        began = time.process_time()
+        answers = [bench.join(one.member_id) for one in joined]
+        bench.assign([answer.result for answer in answers])
+        self.assertEqual(bench.state, "Stable")
+        self.assertLess(time.process_time() - began, 0.5)
+
+    def test_a_generation_has_32_bits(self) -> None:
+        """After the last one comes the first."""
+        bench = Bench()
+        joined = bench.stable(1)[0]
+        bench.record().generation = 2**31 - 1
+        bench.restart()
+        self.assertEqual(bench.join(joined.member_id).result.generation, 1)
+
+
+class ResignTests(SynchronousTestCase):
+    def test_everybody_who_waits_is_told(self) -> None:
+        """NOT_COORDINATOR: another broker is; the group is dead here."""
+        bench = Bench()
+        leader, _ = bench.stable(2)
+        waiting = [bench.join(leader.member_id), bench.join()]
+        bench.group.resign()
+        self.assertEqual([one.error for one in waiting], [ErrorCode.NOT_COORDINATOR] * 2)
+        parked = Bench()
+        answer = parked.sync(parked.stable(2)[1])
+        self.assertEqual(answer.error, ErrorCode.NONE)
+        again = parked.join(parked.members[0]), parked.join(parked.members[1])
+        answer = parked.sync(again[1].result)
+        parked.group.resign()
+        self.assertEqual(answer.error, ErrorCode.NOT_COORDINATOR)
+
+    def test_the_dead_answer(self) -> None:
+        """COORDINATOR_NOT_AVAILABLE: the client shall look for the coordinator."""
+        bench = Bench()
+        joined = bench.stable(1)[0]
+        bench.group.resign()
+        self.assertTrue(bench.group.is_dead)
+        self.assertIs(bench.group.deadline, None)
+        gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self.assertEqual(bench.join().error, gone)
+        self.assertEqual(bench.sync(joined).error, gone)
+        self.assertEqual(bench.beat(joined), gone)
+        self.assertEqual(bench.leave(joined.member_id), [gone])
+        self.assertEqual(self.assertRaises(ApiError, bench.group.check_commit, "", None, -1, 9).code, gone)
+        self.assertEqual(
+            self.assertRaises(ApiError, bench.group.check_fetch, None, 0).code, ErrorCode.GROUP_ID_NOT_FOUND
+        )
+        self.assertEqual(self.assertRaises(ApiError, bench.group.check_deletable).code, ErrorCode.GROUP_ID_NOT_FOUND)
+        bench.group.expire(bench.now + 1000)
+        bench.group.resign()
+
+    def test_a_record_that_is_stored_after_all(self) -> None:
+        """The dead hear of it without consequence."""
+        for error in (None, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+            bench = Bench()
+            joined = bench.join().result
+            bench.holds = True
+            parked = bench.sync(joined, {})
+            bench.group.resign()
+            self.assertEqual(parked.error, ErrorCode.NOT_COORDINATOR)
+            bench.stored(error)
+            self.assertEqual(bench.state, "Dead")
+
+
+class ReentryTests(SynchronousTestCase):
+    def test_replies_may_come_within_the_call(self) -> None:
+        """A client that vanishes when it is answered does no harm."""
+        bench = Bench()
+        first = bench.join().result
+        bench.group.join(bench.now, joining(), lambda result: bench.leave(result.member_id) and None)
+        again = bench.join(first.member_id)
+        self.assertEqual(again.error, ErrorCode.NONE)
+        self.assertEqual((bench.state, bench.members), ("PreparingRebalance", [first.member_id]))

@@ -1,0 +1,200 @@
+"""Tests for :mod:`logbus.coordination.classic.classic_group`: what others may know and do; what is read back."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.coordination.classic.classic_group import ClassicMemberDescription
+from logbus.coordination.group import Group, GroupType
+from logbus.coordination.group_records import decode_change, encode_change
+from logbus.errors import ApiError, ErrorCode
+from logbus.wire.messages.group_log import GroupMemberMetadata, GroupMetadataKey, GroupMetadataValue
+from tests.coordination.classic.kit import RANGE, Bench, subscription
+
+
+class CommitTests(SynchronousTestCase):
+    def refusal(self, bench: Bench, member_id: str, epoch: int, instance_id: str | None = None) -> ErrorCode | None:
+        try:
+            bench.group.check_commit(member_id, instance_id, epoch, 9)
+        except ApiError as error:
+            return error.code
+        return None
+
+    def test_without_a_group(self) -> None:
+        """Who assigns partitions to itself commits with generation −1, as long as the group has no members."""
+        bench = Bench()
+        self.assertIs(self.refusal(bench, "", -1), None)
+        joined = bench.stable(1)[0]
+        self.assertEqual(self.refusal(bench, "", -1), ErrorCode.UNKNOWN_MEMBER_ID)
+        bench.leave(joined.member_id)
+        self.assertIs(self.refusal(bench, "", -1), None)
+
+    def test_only_the_current_generation(self) -> None:
+        """A member that was away commits nothing for what others read now."""
+        bench = Bench()
+        joined = bench.stable(1)[0]
+        self.assertIs(self.refusal(bench, joined.member_id, 1), None)
+        self.assertEqual(self.refusal(bench, joined.member_id, 0), ErrorCode.ILLEGAL_GENERATION)
+        self.assertEqual(self.refusal(bench, joined.member_id, 2), ErrorCode.ILLEGAL_GENERATION)
+        self.assertEqual(self.refusal(bench, joined.member_id, -1), ErrorCode.ILLEGAL_GENERATION)
+        self.assertEqual(self.refusal(bench, "stranger", 1), ErrorCode.UNKNOWN_MEMBER_ID)
+        self.assertEqual(self.refusal(bench, "", 1), ErrorCode.UNKNOWN_MEMBER_ID)
+        self.assertEqual(self.refusal(bench, joined.member_id, 1, "one"), ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def test_during_a_rebalance(self) -> None:
+        """While members join, the former generation may still commit; between joining and assignment nobody may."""
+        bench = Bench()
+        joined = bench.stable(1)[0]
+        bench.join()
+        self.assertIs(self.refusal(bench, joined.member_id, 1), None)
+        again = bench.join(joined.member_id).result
+        self.assertEqual(self.refusal(bench, joined.member_id, again.generation), ErrorCode.REBALANCE_IN_PROGRESS)
+        self.assertEqual(self.refusal(bench, joined.member_id, 1), ErrorCode.ILLEGAL_GENERATION)
+
+    def test_a_member_of_an_empty_group(self) -> None:
+        """A generation that is over."""
+        self.assertEqual(self.refusal(Bench(), "a", 3), ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def test_anybody_may_fetch(self) -> None:
+        """Member and epoch of OffsetFetch 9 are for consumer groups."""
+        bench = Bench()
+        bench.stable(1)
+        bench.group.check_fetch("stranger", 77)
+
+
+class ViewTests(SynchronousTestCase):
+    def test_it_is_a_group(self) -> None:
+        """The coordinator needs no more than this of any group."""
+        group: Group = Bench().group
+        self.assertEqual((group.group_id, group.group_type, group.protocol_type), ("g", GroupType.CLASSIC, ""))
+        self.assertEqual((group.state_name, group.size, group.is_empty, group.is_dead), ("Empty", 0, True, True))
+        self.assertEqual((group.tombstones(), group.empty_since_ms, group.deadline), ([], None, None))
+
+    def test_description(self) -> None:
+        """What was agreed on is shown while it is in force; who is there always."""
+        bench = Bench()
+        joined = bench.stable(1)[0]
+        described = bench.group.describe()
+        self.assertEqual(
+            (described.state.value, described.protocol_type, described.protocol), ("Stable", "consumer", "range")
+        )
+        member = ClassicMemberDescription(
+            joined.member_id, None, "app", "/127.0.0.1", RANGE[0][1], joined.member_id.encode()
+        )
+        self.assertEqual(described.members, (member,))
+        bench.join()
+        described = bench.group.describe()
+        self.assertEqual(
+            (described.protocol, described.members[0].metadata, described.members[0].assignment), ("", b"", b"")
+        )
+        self.assertEqual(len(described.members), 2)
+
+    def test_deletion(self) -> None:
+        """Only of groups without members; what was never stored needs no tombstone."""
+        bench = Bench()
+        bench.group.check_deletable()
+        joined = bench.stable(1)[0]
+        self.assertEqual(self.assertRaises(ApiError, bench.group.check_deletable).code, ErrorCode.NON_EMPTY_GROUP)
+        bench.leave(joined.member_id)
+        bench.group.check_deletable()
+        self.assertFalse(bench.group.is_dead, "it is in the log")
+        self.assertEqual(bench.group.tombstones(), [(GroupMetadataKey(group="g"), None)])
+
+    def test_subscriptions(self) -> None:
+        """Topics of all members; any topic while it cannot be known; none of an empty group."""
+        bench = Bench()
+        joined = bench.stable(1)[0]
+        asked = bench.group.is_subscribed_to
+        self.assertEqual((asked("orders"), asked("other")), (True, False))
+        bench.join(joined.member_id, protocols=(("range", subscription("other")),))
+        self.assertEqual((asked("orders"), asked("other")), (False, True))
+        bench.join()
+        self.assertEqual((asked("orders"), asked("other"), asked("third")), (True, True, True))
+        bench.leave(*bench.members)
+        self.assertEqual(bench.state, "Empty")
+        self.assertFalse(asked("other"))
+
+    def test_groups_of_other_types_may_read_anything(self) -> None:
+        """What their members say is not known."""
+        bench = Bench()
+        bench.stable(1, protocol_type="connect")
+        self.assertTrue(bench.group.is_subscribed_to("orders"))
+
+    def test_unreadable_subscriptions(self) -> None:
+        """So are those of consumers that say what we do not understand."""
+        bench = Bench()
+        bench.stable(1, protocols=(("range", b"?"),))
+        self.assertTrue(bench.group.is_subscribed_to("orders"))
+
+
+class RestoreTests(SynchronousTestCase):
+    def test_a_stable_group_goes_on(self) -> None:
+        """On another broker: the same members, generation, leader and assignments; nobody rejoins."""
+        bench = Bench()
+        leader, follower = bench.stable(2)
+        key, value = bench.group.change()
+        encoded = encode_change((key, value))
+        self.assertEqual(decode_change(*encoded), (key, value), "the record holds all of it")
+        bench.advance(8)
+        bench.restart()
+        bench.advance(9)
+        self.assertEqual([bench.beat(one) for one in (leader, follower)], [ErrorCode.NONE] * 2)
+        self.assertEqual(bench.sync(follower).result.assignment, follower.member_id.encode())
+        self.assertTrue(bench.group.is_subscribed_to("orders"))
+        self.assertTrue(bench.join(leader.member_id).waits)
+
+    def test_its_members_must_be_heard_of(self) -> None:
+        """Sessions start afresh."""
+        bench = Bench()
+        bench.stable(2)
+        bench.restart()
+        bench.advance(10)
+        self.assertEqual(bench.state, "Empty")
+
+    def test_an_empty_group(self) -> None:
+        """It remembers since when."""
+        bench = Bench()
+        bench.leave(bench.stable(1)[0].member_id)
+        since = bench.now_ms()
+        bench.advance(100)
+        bench.restart()
+        self.assertEqual((bench.state, bench.group.empty_since_ms), ("Empty", since))
+        self.assertEqual(bench.join().result.generation, 3)
+
+    def test_too_many_members(self) -> None:
+        """The limit was lowered meanwhile: all rejoin, as far as there is room."""
+        bench = Bench()
+        joined = bench.stable(3)
+        bench.set(max_size=2)
+        bench.restart()
+        self.assertEqual(bench.state, "PreparingRebalance")
+        errors = [bench.join(one.member_id).results for one in joined]
+        self.assertEqual(errors[2][0].error, ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+    def test_a_strange_record(self) -> None:
+        """Whoever wrote it: no leader, no protocol, names twice, times below zero. The group ends as any does."""
+        bench = Bench()
+        member = GroupMemberMetadata(
+            member_id="a",
+            group_instance_id="i",
+            client_id="",
+            client_host="",
+            rebalance_timeout=-1,
+            session_timeout=-5,
+            subscription=b"",
+            assignment=b"",
+        )
+        value = GroupMetadataValue(
+            protocol_type="consumer",
+            generation=-3,
+            protocol=None,
+            leader="nobody",
+            current_state_timestamp=-1,
+            members=[member, member, member],
+        )
+        bench.log.append((GroupMetadataKey(group="g"), value))
+        bench.restart()
+        self.assertEqual(bench.members, ["a"])
+        encode_change(bench.group.change())
+        bench.advance(10)
+        self.assertEqual(bench.state, "Empty")

@@ -1,0 +1,422 @@
+"""Tests of :mod:`logbus.coordination.consumer.consumer_group`: what each heartbeat is answered."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+from unittest.mock import patch
+
+from attrs import evolve
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.coordination.consumer.consumer_group import ConsumerGroupSettings
+from logbus.coordination.consumer.consumer_group_member import AWAY, LEFT, MemberPosition, MemberState
+from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS
+from logbus.coordination.consumer.regular_expressions import MAX_EXPRESSION_LENGTH, compile_expression
+from logbus.coordination.group_records import decode_change
+from logbus.errors import ApiError, ErrorCode
+from logbus.wire.messages.group_log import ConsumerGroupRegularExpressionKey
+from tests.coordination.consumer.kit import Client, Cluster, Log
+
+
+class GroupCase(SynchronousTestCase):
+    """A topic ``t`` of four partitions, and a group."""
+
+    def setUp(self) -> None:
+        self.cluster = Cluster()
+        self.t = self.cluster.create("t", 4)
+        self.log = Log(
+            self.cluster, ConsumerGroupSettings(session_timeout_ms=45_000, heartbeat_interval_ms=5000, max_size=3)
+        )
+        self.now = 0.0
+
+    def join(self, member_id: str, **given: Any) -> Client:
+        """A member that has joined."""
+        client = Client(member_id, **{"topics": ("t",), **given})
+        client.receive(self.now, self.log.heartbeat(self.now, client.beat()))
+        return client
+
+    def beat(self, client: Client) -> None:
+        """One more heartbeat of a member."""
+        client.receive(self.now, self.log.heartbeat(self.now, client.beat()))
+
+    def settle(self, *clients: Client) -> None:
+        """Heartbeats until nothing changes any more."""
+        for _ in range(4):
+            for client in clients:
+                client.obey()
+                self.beat(client)
+
+    def refused(self, code: ErrorCode, beat: ConsumerHeartbeat) -> ApiError:
+        """A heartbeat that is answered with an error, and changes nothing."""
+        records = list(self.log.records)
+        with self.assertRaises(ApiError) as caught:
+            self.log.heartbeat(self.now, beat)
+        self.assertEqual(caught.exception.code, code, caught.exception)
+        self.assertEqual(self.log.records, records)
+        self.assertEqual(vars_of(self.log.replayed().ledger), vars_of(self.log.group.ledger))
+        return caught.exception
+
+
+def vars_of(ledger: Any) -> dict[str, Any]:
+    """What a ledger says."""
+    return {name: getattr(ledger, name) for name in ("epoch", "target_epoch", "members", "positions", "targets")}
+
+
+class HeartbeatTests(GroupCase):
+    """Members that do what they should."""
+
+    def test_alone(self) -> None:
+        """The first member has all at once, and is told how often to come."""
+        result = self.log.heartbeat(0, Client("a", topics=("t",)).beat())
+        self.assertEqual((result.member_id, result.epoch, result.heartbeat_interval_ms), ("a", 1, 5000))
+        self.assertEqual(result.assignment, {self.t: frozenset(range(4))})
+        self.assertEqual(self.log.group.state_name, "Stable")
+
+    def test_nothing_changes_nothing(self) -> None:
+        """A heartbeat in a group where all stands still changes nothing, and says nothing again."""
+        client = self.join("a")
+        self.beat(client)
+        result, changes = self.log.group.heartbeat(1.0, client.beat())
+        self.assertEqual((changes, result.assignment), ([], None))
+
+    def test_member_without_an_id(self) -> None:
+        """Version 0 lets members have their ids made."""
+        beat = evolve(Client("", topics=("t",)).beat(), requires_member_id=False)
+        self.assertEqual(self.log.heartbeat(0, beat).member_id, "made-1")
+
+    def test_two_share_step_by_step(self) -> None:
+        """What one is to have the other gives up first, and it is not given before."""
+        a = self.join("a")
+        b = self.join("b")
+        self.assertEqual((b.epoch, b.told), (2, NO_PARTITIONS))
+        self.assertEqual(self.log.group.ledger.position("b").state, MemberState.UNRELEASED_PARTITIONS)
+        self.assertEqual(self.log.group.state_name, "Reconciling")
+        self.beat(a)
+        self.assertEqual((a.epoch, a.told), (1, {self.t: frozenset({0, 1})}))
+        self.assertEqual(self.log.group.ledger.position("a").state, MemberState.UNREVOKED_PARTITIONS)
+        self.beat(b)
+        self.assertEqual(b.told, NO_PARTITIONS, "still held by a")
+        a.obey()
+        self.beat(a)
+        self.assertEqual((a.epoch, a.told), (2, {self.t: frozenset({0, 1})}))
+        self.beat(b)
+        self.assertEqual(b.told, {self.t: frozenset({2, 3})})
+        self.assertEqual(self.log.group.state_name, "Stable")
+
+    def test_full_request_is_told_all(self) -> None:
+        """Who says all about itself is told all it has."""
+        client = self.join("a")
+        client.full = True
+        result = self.log.heartbeat(1.0, client.beat())
+        self.assertEqual(result.assignment, client.owned)
+
+    def test_missed_answer(self) -> None:
+        """The epoch before is taken from who says what it owns, and owns nothing else than it should."""
+        a = self.join("a")
+        self.cluster.grow("t")
+        stale = a.beat()
+        self.assertEqual(self.log.heartbeat(1, stale).epoch, 2)
+        self.refused(ErrorCode.FENCED_MEMBER_EPOCH, evolve(stale, owned=None))
+        self.refused(ErrorCode.FENCED_MEMBER_EPOCH, evolve(stale, owned={b"?" * 16: frozenset({0})}))
+        again = self.log.heartbeat(1, evolve(stale, owned=a.owned))
+        self.assertEqual((again.epoch, again.assignment), (2, {self.t: frozenset(range(5))}))
+
+    def test_lost_join(self) -> None:
+        """A join whose answer was lost is made again, and changes nothing."""
+        client = Client("a", topics=("t",))
+        first = self.log.heartbeat(0, client.beat())
+        records = len(self.log.records)
+        self.assertEqual(self.log.heartbeat(0, client.beat()), first)
+        self.assertEqual(len(self.log.records), records)
+
+    def test_joining_anew_gives_everything_up(self) -> None:
+        """A member that was fenced joins under its own id, and what it held is free."""
+        a, b = self.join("a"), self.join("b")
+        self.settle(a, b)
+        a.abandon()
+        self.beat(a)
+        self.assertEqual(a.epoch, 2)
+        self.assertEqual(self.log.group.state_name, "Stable")
+
+    def test_leaving(self) -> None:
+        """Who leaves makes room; an empty group stays, and its epoch does, too."""
+        a, b = self.join("a"), self.join("b")
+        self.settle(a, b)
+        self.assertEqual(self.log.heartbeat(1, ConsumerHeartbeat("a", LEFT)).epoch, LEFT)
+        self.assertEqual(self.log.group.state_name, "Assigning")
+        self.beat(b)
+        self.assertEqual(b.told, {self.t: frozenset(range(4))})
+        self.log.heartbeat(1, ConsumerHeartbeat("b", LEFT))
+        self.assertEqual((self.log.group.state_name, self.log.group.is_dead), ("Empty", False))
+        self.assertEqual(self.log.replayed().state_name, "Empty")
+
+    def test_assignor_of_the_most(self) -> None:
+        """The group uses what most members want, ``uniform`` if nobody says."""
+        self.assertEqual(self.log.group.describe().assignor, "uniform")
+        self.join("a", assignor="range")
+        self.assertEqual(self.log.group.describe().assignor, "range")
+
+    def test_failed_append(self) -> None:
+        """What could not be written has not happened."""
+        self.join("a")
+        before = vars_of(self.log.group.ledger)
+        self.log.broken = True
+        self.assertRaises(ApiError, self.log.heartbeat, 1, Client("b", topics=("t",)).beat())
+        self.assertEqual(vars_of(self.log.group.ledger), before)
+
+
+class RefusalTests(GroupCase):
+    """Members that do what they should not."""
+
+    def test_wrong_requests(self) -> None:
+        """What makes no sense is INVALID_REQUEST, and says what would."""
+        joining = Client("a", topics=("t",)).beat()
+        for wrong in (
+            evolve(joining, member_id=""),
+            evolve(joining, rebalance_timeout_ms=-1),
+            evolve(joining, owned=None),
+            evolve(joining, owned={self.t: frozenset({0})}),
+            evolve(joining, topics=()),
+            evolve(joining, instance_id=" "),
+            evolve(joining, rack_id=""),
+            evolve(joining, epoch=-3),
+            ConsumerHeartbeat("", 1),
+            ConsumerHeartbeat("a", AWAY),
+        ):
+            self.assertTrue(self.refused(ErrorCode.INVALID_REQUEST, wrong).message)
+
+    def test_unknown_assignor(self) -> None:
+        """The error says which there are."""
+        error = self.refused(ErrorCode.UNSUPPORTED_ASSIGNOR, Client("a", topics=("t",), assignor="sticky").beat())
+        self.assertIn("range, uniform", error.message)
+
+    def test_epochs(self) -> None:
+        """A member in another epoch must start anew; so must one that is none."""
+        self.join("a")
+        self.refused(ErrorCode.FENCED_MEMBER_EPOCH, ConsumerHeartbeat("a", 7))
+        self.refused(ErrorCode.UNKNOWN_MEMBER_ID, ConsumerHeartbeat("b", 1))
+        self.refused(ErrorCode.UNKNOWN_MEMBER_ID, ConsumerHeartbeat("b", LEFT))
+        self.refused(ErrorCode.UNKNOWN_MEMBER_ID, ConsumerHeartbeat("a", 1, instance_id="i"))
+
+    def test_full_group(self) -> None:
+        """One more than ``group.consumer.max.size`` is refused; those within go on."""
+        clients = [self.join(name) for name in "abc"]
+        self.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, Client("d", topics=("t",)).beat())
+        self.settle(*clients)
+
+    def test_commits(self) -> None:
+        """Only the epoch a member is in commits; tools only while nobody is there."""
+        group = self.log.group
+        group.check_commit("", None, -1, 9)
+        self.join("a")
+        group.check_commit("a", None, 1, 9)
+        for code, asked in (
+            (ErrorCode.STALE_MEMBER_EPOCH, ("a", None, 0, 9)),
+            (ErrorCode.STALE_MEMBER_EPOCH, ("a", None, 2, 9)),
+            (ErrorCode.UNKNOWN_MEMBER_ID, ("b", None, 1, 9)),
+            (ErrorCode.UNKNOWN_MEMBER_ID, ("", None, -1, 9)),
+            (ErrorCode.UNSUPPORTED_VERSION, ("a", None, 1, 8)),
+        ):
+            with self.assertRaises(ApiError) as caught:
+                group.check_commit(*asked)
+            self.assertEqual(caught.exception.code, code, asked)
+        group.check_fetch(None, -1)
+        group.check_fetch("a", 1)
+        self.assertRaises(ApiError, group.check_fetch, "a", 0)
+        self.assertRaises(ApiError, group.check_deletable)
+
+    def test_state_of_a_later_release(self) -> None:
+        """A member in a state that is not known here gives up everything, and goes on."""
+        a = self.join("a")
+        ledger = self.log.group.ledger
+        ledger.set_position("a", MemberPosition(1, 1, MemberState.UNKNOWN, a.owned))
+        with self.assertRaises(ApiError) as caught:
+            self.log.heartbeat(1, a.beat())
+        self.assertEqual(caught.exception.code, ErrorCode.FENCED_MEMBER_EPOCH)
+        a.abandon()
+        self.beat(a)
+        self.assertEqual(a.told, {self.t: frozenset(range(4))})
+        self.assertEqual(ledger.position("a").state, MemberState.STABLE)
+
+
+class StaticTests(GroupCase):
+    """Members with an instance id (KIP-345)."""
+
+    def test_coming_back(self) -> None:
+        """Who was away for less than a session has at once what it had, and the others do not notice."""
+        a, b = self.join("a", instance_id="i"), self.join("b")
+        self.settle(a, b)
+        self.log.heartbeat(1, evolve(ConsumerHeartbeat("a", AWAY), instance_id="i"))
+        self.assertEqual(self.log.group.state_name, "Reconciling")
+        back = self.join("c", instance_id="i")
+        self.assertEqual((back.epoch, back.told), (2, a.owned))
+        self.beat(b)
+        self.assertEqual(b.epoch, 2)
+        self.refused(ErrorCode.FENCED_INSTANCE_ID, evolve(a.beat(), instance_id="i"))
+
+    def test_not_coming_back(self) -> None:
+        """When the session ends, the others get what was kept."""
+        a, b = self.join("a", instance_id="i"), self.join("b")
+        self.settle(a, b)
+        self.log.heartbeat(0, evolve(ConsumerHeartbeat("a", AWAY), instance_id="i"))
+        self.now = 30.0
+        self.beat(b)
+        self.log.group.expire(50.0)
+        self.beat(b)
+        self.assertEqual(b.told, {self.t: frozenset(range(4))})
+
+    def test_in_use(self) -> None:
+        """An instance id is not taken over from a member that is there; its own member may join again."""
+        self.join("a", instance_id="i")
+        self.refused(ErrorCode.UNRELEASED_INSTANCE_ID, Client("b", "i", topics=("t",)).beat())
+        self.assertEqual(self.join("a", instance_id="i").epoch, 1)
+
+
+class TimeTests(GroupCase):
+    """Members that are late."""
+
+    def test_silence(self) -> None:
+        """Who is not heard of for a session is removed."""
+        self.join("a")
+        self.now = 10.0
+        b = self.join("b")
+        self.log.group.expire(46.0)
+        self.assertEqual(set(self.log.group.ledger.members), {"b"})
+        self.now = 46.0
+        self.beat(b)
+        self.assertEqual(b.told, {self.t: frozenset(range(4))})
+
+    def test_no_revocation(self) -> None:
+        """Who does not give up what it should within its rebalance timeout is removed, though it is heard of."""
+        a = self.join("a", rebalance_timeout_ms=20_000)
+        b = self.join("b")
+        self.beat(a)
+        for self.now in (10.0, 19.0):
+            self.beat(a)
+            self.beat(b)
+            self.log.group.expire(self.now)
+        self.assertIn("a", self.log.group.ledger.members)
+        self.now = 20.0
+        self.log.group.expire(self.now)
+        self.refused(ErrorCode.UNKNOWN_MEMBER_ID, a.beat())
+        self.beat(b)
+        self.assertEqual(b.told, {self.t: frozenset(range(4))})
+
+    def test_removal_that_cannot_be_written(self) -> None:
+        """It is tried again, and not all the time."""
+        self.join("a")
+        self.log.broken = True
+        self.log.group.expire(100.0)
+        self.assertIn("a", self.log.group.ledger.members)
+        self.assertGreater(self.log.group.deadline or 0, 100.0)
+        self.log.broken = False
+        self.log.group.expire(102.0)
+        self.assertTrue(self.log.group.is_empty)
+
+    def test_restart(self) -> None:
+        """Who reads the records back gives everybody a whole session."""
+        self.join("a")
+        self.log.restart(1000.0)
+        self.assertEqual(self.log.group.deadline, 1045.0)
+        self.log.group.expire(1044.0)
+        self.assertFalse(self.log.group.is_empty)
+
+
+class TopicTests(GroupCase):
+    """Topics that come, grow and go."""
+
+    def test_growth(self) -> None:
+        """New partitions are given out at the next heartbeats."""
+        a = self.join("a")
+        self.cluster.grow("t", 2)
+        self.beat(a)
+        self.assertEqual((a.epoch, a.told), (2, {self.t: frozenset(range(6))}))
+
+    def test_others_do_not_matter(self) -> None:
+        """Topics nobody wants change nothing."""
+        a = self.join("a")
+        self.cluster.create("other")
+        self.assertEqual(self.log.group.heartbeat(0, evolve(a.beat(), owned=None))[1], [])
+
+    def test_made_anew(self) -> None:
+        """A topic that is deleted and made again is another one."""
+        a = self.join("a")
+        self.cluster.delete("t")
+        again = self.cluster.create("t", 1)
+        self.beat(a)
+        a.obey()
+        self.beat(a)
+        self.assertEqual(a.told, {again: frozenset({0})})
+
+    def test_growth_while_nobody_looked(self) -> None:
+        """What has changed while a broker took over is noticed, from the records alone."""
+        a = self.join("a")
+        self.cluster.grow("t")
+        self.log.restart(1.0)
+        self.beat(a)
+        self.assertEqual(a.told, {self.t: frozenset(range(5))})
+
+    def test_wanted_before_it_is_there(self) -> None:
+        """A topic may be subscribed to before it is made."""
+        a = self.join("a", topics=("later",))
+        self.assertEqual((a.told, self.log.group.is_subscribed_to("later")), (NO_PARTITIONS, True))
+        later = self.cluster.create("later")
+        self.beat(a)
+        self.assertEqual(a.told, {later: frozenset({0})})
+
+
+class ExpressionTests(GroupCase):
+    """Members subscribed to regular expressions."""
+
+    def test_topics_that_match(self) -> None:
+        """It gets every topic that matches wholly, those that come later, too."""
+        self.cluster.create("t2")
+        a = self.join("a", topics=(), regex="t|x.*")
+        self.assertEqual(set(a.told), {self.t})
+        x = self.cluster.create("xyz", 1)
+        self.beat(a)
+        self.assertEqual(set(a.told), {self.t, x})
+        self.assertTrue(self.log.group.is_subscribed_to("xyz"))
+        self.assertFalse(self.log.group.is_subscribed_to("t2"))
+
+    def test_resolved_once(self) -> None:
+        """Members with the same expression cost one look at the topics, and one record."""
+        with patch(
+            "logbus.coordination.consumer.target_assignment.matching_names", return_value=frozenset({"t"})
+        ) as matching:
+            clients = [self.join(name, topics=(), regex="t") for name in "abc"]
+            self.settle(*clients)
+        self.assertEqual(matching.call_count, 2, "at the first join, and at the first look at this version of topics")
+        kinds = [type(decode_change(key, value)[0]) for key, value in self.log.records]
+        self.assertEqual(kinds.count(ConsumerGroupRegularExpressionKey), 1)
+
+    def test_no_longer_used(self) -> None:
+        """An expression goes with the last member that uses it."""
+        self.join("a", topics=(), regex="t")
+        self.join("b")
+        self.log.heartbeat(0, ConsumerHeartbeat("a", 1, topics=("t",), regex=""))
+        self.assertEqual(self.log.group.ledger.expressions, {})
+        self.assertEqual(self.log.replayed().ledger.expressions, {})
+
+    def test_what_does_not_compile(self) -> None:
+        """Broken expressions, and those that cannot be matched in linear time, are refused with the reason."""
+        for wrong in ("(", "*", r"(a)\1", "a(?=b)", "((a{100}){100}){100}", "a" * (MAX_EXPRESSION_LENGTH + 1)):
+            beat = Client("a", topics=(), regex=wrong).beat()
+            self.assertIn("regular expression", self.refused(ErrorCode.INVALID_REGULAR_EXPRESSION, beat).message)
+
+    def test_hostile(self) -> None:
+        """An expression that takes other engines ages takes this one no time."""
+        self.assertFalse(compile_expression("(a*)*(a*)*(a*)*b")("a" * 200))
+
+    def test_engine_missing(self) -> None:
+        """Without the engine the error says what to install; expressions read back stand for what they stood for."""
+        a = self.join("a", topics=(), regex="t")
+        compile_expression.cache_clear()
+        with patch.dict(sys.modules, {"re2": None}):
+            error = self.refused(ErrorCode.INVALID_REGULAR_EXPRESSION, Client("b", topics=(), regex="t").beat())
+            self.assertIn("pip install google-re2", error.message)
+            self.log.restart(0)
+            self.beat(a)
+        self.assertEqual(a.told, {self.t: frozenset(range(4))})

@@ -1,0 +1,238 @@
+"""A group and its members, whatever happens: the promises of KIP-848."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from logbus.coordination.consumer.consumer_group import ConsumerGroupSettings
+from logbus.coordination.consumer.consumer_group_member import AWAY, LEFT
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, count, pairs, union
+from logbus.coordination.consumer.recorded_state import RecordedState
+from logbus.errors import ApiError, ErrorCode
+from tests.coordination.consumer.kit import Client, Cluster, Log, overlap
+
+NAMES = ["a", "b", "c"]
+SESSION_S = 45.0
+START_ANEW = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
+
+wishes = st.tuples(st.sets(st.sampled_from(NAMES)).map(sorted), st.sampled_from(["", "a|b", "[bc]", ".*"])).filter(any)
+
+
+def everything(ledger: RecordedState) -> dict[str, Any]:
+    """What a ledger says."""
+    return {
+        name: getattr(ledger, name)
+        for name in ("epoch", "target_epoch", "members", "positions", "targets", "expressions", "instances", "owners")
+    }
+
+
+class GroupMachine(RuleBasedStateMachine):
+    """
+    Members join, stay, miss answers, are told late, vanish, come back, change their minds; topics come, grow and go;
+    the broker cannot write for a while, or starts again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.cluster.create("a", 3)
+        self.log = Log(self.cluster, ConsumerGroupSettings(session_timeout_ms=int(SESSION_S * 1000), max_size=6))
+        self.clients: list[Client] = []
+        self.now = 0.0
+        self.made = 0
+
+    def client(self, data: st.DataObject) -> Client:
+        """Any client."""
+        return data.draw(st.sampled_from(self.clients))
+
+    def beat(self, client: Client, *, answered: bool = True) -> None:
+        """A heartbeat, and what the client makes of the answer, if it comes."""
+        try:
+            result = self.log.heartbeat(self.now, client.beat())
+        except ApiError as e:
+            if answered and e.code in START_ANEW:
+                client.abandon()
+            elif answered and client.epoch == 0:
+                assert e.code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED) or self.log.broken
+            else:
+                assert self.log.broken or not answered, e
+                client.full = True
+            return
+        if answered:
+            client.receive(self.now, result)
+        else:
+            client.full = True
+
+    # Members.
+
+    @rule(wish=wishes, static=st.sampled_from([None, None, "i", "j"]), assignor=st.sampled_from([None, "range"]))
+    @precondition(lambda self: len(self.clients) < 8)
+    def appear(self, wish: tuple[list[str], str], static: str | None, assignor: str | None) -> None:
+        """A consumer starts."""
+        if static is not None and any(client.instance_id == static for client in self.clients):
+            return
+        self.made += 1
+        topics, regex = wish
+        self.clients.append(Client(f"m{self.made}", static, tuple(topics), regex, assignor))
+
+    @rule(data=st.data(), times=st.integers(1, 3))
+    @precondition(lambda self: self.clients)
+    def stay(self, data: st.DataObject, times: int) -> None:
+        """A member sends heartbeats."""
+        client = self.client(data)
+        for _ in range(times):
+            self.beat(client)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.clients)
+    def obey(self, data: st.DataObject) -> None:
+        """A member gives up what it was told to give up."""
+        self.client(data).obey()
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.clients)
+    def lose_answer(self, data: st.DataObject) -> None:
+        """A heartbeat arrives, and the answer does not."""
+        self.beat(self.client(data), answered=False)
+
+    @rule(data=st.data(), wish=wishes)
+    @precondition(lambda self: self.clients)
+    def change_mind(self, data: st.DataObject, wish: tuple[list[str], str]) -> None:
+        """A member subscribes to something else."""
+        client = self.client(data)
+        client.topics, client.regex = tuple(wish[0]), wish[1]
+        client.full = True
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.clients)
+    def leave(self, data: st.DataObject) -> None:
+        """A member gives up all and says goodbye; a static one comes back later."""
+        client = self.client(data)
+        client.owned = client.told = NO_PARTITIONS
+        if client.epoch:
+            client.epoch = LEFT if client.instance_id is None else AWAY
+            self.beat(client, answered=False)
+        self.clients.remove(client)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.clients)
+    def vanish(self, data: st.DataObject) -> None:
+        """A process dies."""
+        self.clients.remove(self.client(data))
+
+    # Time, topics, and the broker.
+
+    @rule(seconds=st.sampled_from([1.0, 20.0, 50.0, 100.0]))
+    def wait(self, seconds: float) -> None:
+        """Time goes by; who was not heard of for a session knows that it has lost all, and so does the group."""
+        self.now += seconds
+        for client in self.clients:
+            if client.epoch > 0 and client.heard + SESSION_S <= self.now:
+                client.abandon()
+        deadline = self.log.group.deadline
+        if deadline is not None and deadline <= self.now:
+            members = set(self.log.group.ledger.members)
+            self.log.group.expire(self.now)
+            # Who was late in giving up was removed without being asked, and finds out at the next heartbeat. A client
+            # that takes longer than its rebalance timeout may not go on reading: here it stops at once.
+            for client in self.clients:
+                if client.member_id in members - set(self.log.group.ledger.members):
+                    client.owned = client.told = NO_PARTITIONS
+                    client.full = True
+
+    @rule(name=st.sampled_from(NAMES), size=st.integers(1, 4))
+    def make_topic(self, name: str, size: int) -> None:
+        """A topic comes, or grows."""
+        if name in self.cluster.topics:
+            self.cluster.grow(name)
+        else:
+            self.cluster.create(name, size)
+
+    @rule(name=st.sampled_from(NAMES))
+    def delete_topic(self, name: str) -> None:
+        """A topic goes."""
+        if name in self.cluster.topics:
+            self.cluster.delete(name)
+
+    @rule()
+    def restart(self) -> None:
+        """Another broker takes over: it knows what this one knew."""
+        before = everything(self.log.group.ledger)
+        self.log.restart(self.now)
+        assert everything(self.log.group.ledger) == before
+
+    @rule()
+    def break_log(self) -> None:
+        """Nothing can be appended; then it can again."""
+        self.log.broken = not self.log.broken
+
+    # What always holds.
+
+    @invariant()
+    def one_owner(self) -> None:
+        """No partition is read by two."""
+        assert not overlap(self.clients), overlap(self.clients)
+
+    @invariant()
+    def books_are_right(self) -> None:
+        """The group counts each partition as held by at most one member, and has no member without an expiry."""
+        ledger = self.log.group.ledger
+        held = [(p, member_id) for member_id, position in ledger.positions.items() for p in pairs(position.held)]
+        assert dict(held) == ledger.owners
+        assert len(held) == len(ledger.owners)
+        assert set(ledger.positions) <= set(ledger.members)
+        assert not ledger.members or self.log.group.deadline is not None
+
+    @invariant()
+    def targets_are_complete(self) -> None:
+        """Targets name no partition twice."""
+        targets = [p for target in self.log.group.ledger.targets.values() for p in pairs(target)]
+        assert len(targets) == len(set(targets))
+
+    @invariant()
+    def only_the_current_epoch_commits(self) -> None:
+        """A commit is taken from the epoch a member is in, from no other, and from nobody else."""
+        group = self.log.group
+        for client in self.clients:
+            for epoch in range(-1, (group.ledger.epoch or 0) + 2):
+                member = group.ledger.members.get(client.member_id)
+                right = member is not None and epoch == group.ledger.position(client.member_id).epoch
+                right = right or (epoch < 0 and group.is_empty)
+                try:
+                    group.check_commit(client.member_id, client.instance_id, epoch, 9)
+                except ApiError as e:
+                    assert not right, e
+                    assert e.code in (*START_ANEW, ErrorCode.STALE_MEMBER_EPOCH)
+                else:
+                    assert right, (client, epoch)
+
+    def teardown(self) -> None:
+        """When all behave, everybody soon has its target, and the targets are all there is."""
+        self.log.broken = False
+        self.wait(100.0)
+        for _ in range(12):
+            for client in self.clients:
+                client.obey()
+                self.beat(client)
+                self.one_owner()
+            self.now += 5.0
+        group = self.log.group
+        members = [client for client in self.clients if client.epoch > 0]
+        assert {client.member_id for client in members} == set(group.ledger.members)
+        assert len(members) == min(len(self.clients), 6)
+        if not members:
+            assert group.state_name in ("Empty", "Dead")
+            return
+        assert group.state_name == "Stable", group.state_name
+        owned = NO_PARTITIONS
+        for client in members:
+            assert client.owned == group.ledger.targets[client.member_id]
+            owned = union(owned, client.owned)
+        assert owned == self.cluster.every_partition(group.targets.names)
+        assert len(group.ledger.owners) == count(owned)
+
+
+GroupTests = GroupMachine.TestCase

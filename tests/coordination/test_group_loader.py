@@ -1,0 +1,152 @@
+"""What comes back after a restart: shards, while they load and when there is damage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.logger import LogLevel, globalLogPublisher
+
+from logbus.coordination.coordinator_partition import partition_for
+from logbus.coordination.group_coordinator import OFFSETS_TOPIC
+from logbus.coordination.group_shard import GroupShard
+from logbus.errors import ErrorCode
+from logbus.model import TopicPartition
+from logbus.wire.messages.groups import ListGroupsRequest
+from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.handlers.group_kit import GroupCase, commit, fetch_committed
+
+
+class LoadingTests(GroupCase):
+    """A broker that starts on what another one left."""
+
+    def complaints(self) -> list[str]:
+        """What is logged as an error from now on."""
+        said: list[str] = []
+
+        def observe(event: dict[str, object]) -> None:
+            if event["log_level"] in (LogLevel.error, LogLevel.critical):
+                said.append(str(event["log_format"]).format(**event))
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
+        return said
+
+    def shard(self, group: str) -> GroupShard:
+        return self.server.broker.group_coordinator.shards[partition_for(group, 4)]
+
+    def append(self, group: str, *records: tuple[bytes, bytes | None]) -> None:
+        """Write records as they are into the partition of a group."""
+        self.shard(group).log.append(records, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def test_while_it_loads(self) -> None:
+        """Requests for groups of the partition are to be tried again; other partitions are served."""
+        member = self.member(group="g")
+        self.group_of(member)
+        self.server.create("wide", 700)
+        for _ in range(3):
+            commit(self.client, {("wide", number): number for number in range(700)}, "h" * 3)
+            member.commit(5)
+        self.assertNotEqual(partition_for("hhh", 4), partition_for("g", 4))
+        self.restart()
+        member.client = self.server.connect()
+        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name) for name in ("hhh", "g")])
+        codes = [group.error_code for group in self.client.ask(asked, 9).groups]
+        self.assertEqual(codes, [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0])
+        for _ in range(10):
+            self.client.turn()
+        self.assertEqual(len(fetch_committed(self.client, "hhh")), 700)
+        self.assertEqual(fetch_committed(self.client, "g"), {("t", 0): 5})
+        self.assertEqual(member.heartbeat(), 0)
+
+    def test_loading_is_answered(self) -> None:
+        """COORDINATOR_LOAD_IN_PROGRESS for whoever asks; a heartbeat is well, so that nobody joins again for it."""
+        member = self.member()
+        self.group_of(member)
+        member.commit(5)
+        shard = self.shard("g")
+        shard.loading = True
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self.assertEqual(member.heartbeat(), 0)
+        self.assertEqual(member.commit(6), code)
+        member.send_join()
+        self.assertEqual(member.joined().error_code, code)
+        response = self.client.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), 9)
+        self.assertEqual(response.groups[0].error_code, code)
+        self.assertEqual(self.describe().error_code, code)
+        listed = self.client.ask(ListGroupsRequest(), 5)
+        self.assertEqual((listed.error_code, listed.groups), (code, []))
+        elsewhere = next(name for name in "abcdefgh" if partition_for(name, 4) != partition_for("g", 4))
+        self.assertEqual(commit(self.client, {("t", 0): 1}, elsewhere), {("t", 0): 0})
+        self.assertEqual([group.group_id for group in self.client.ask(ListGroupsRequest(), 5).groups], [elsewhere])
+        shard.loading = False
+
+    def test_damaged_records(self) -> None:
+        """Each is passed over with a line in the log that names the place; the rest is there."""
+        member = self.member()
+        self.group_of(member)
+        self.assertEqual(member.commit(5), 0)
+        self.append("g", (b"\0\x01\0\x01", b"\0\x03"), (b"\0\x02\0\x01g", b"\0\x03garbage"))
+        self.assertEqual(member.commit(6, 1), 0)
+        said = self.complaints()
+        self.restart()
+        member.client = self.server.connect()
+        self.assertEqual(fetch_committed(self.client), {("t", 0): 5, ("t", 1): 6})
+        self.assertEqual(member.heartbeat(), 0)
+        damage = [line for line in said if "damage at offset" in line]
+        self.assertEqual(len(damage), 2, said)
+        self.assertIn(f"{OFFSETS_TOPIC}-{partition_for('g', 4)}", damage[0])
+        self.assertEqual(self.server.broker.group_coordinator.metrics.damaged, 2)
+
+    def test_what_a_newer_broker_wrote(self) -> None:
+        """Records of kinds that are not known are no damage."""
+        commit(self.client, {("t", 0): 5})
+        self.append("g", (b"\0\x63new", b"\0\0new"))
+        said = self.complaints()
+        self.restart()
+        self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
+        self.assertEqual(said, [])
+
+    def test_the_leadership_goes_while_it_loads(self) -> None:
+        """The loading is called off, and another one begins with the next leadership."""
+        commit(self.client, {("t", 0): 5})
+        coordinator = self.server.broker.group_coordinator
+        name = TopicPartition(OFFSETS_TOPIC, partition_for("g", 4))
+        for _ in range(600):
+            self.append("g", (b"\0\x63filler", None))
+        coordinator.leads_no_more(name)
+        coordinator.leads(name, 8)
+        first = coordinator.shards[name.partition]
+        self.assertTrue(first.loading)
+        coordinator.leads_no_more(name)
+        coordinator.leads(name, 9)
+        self.client.turn()
+        second = coordinator.shards[name.partition]
+        self.assertIsNot(second, first)
+        self.assertEqual((first.loading, second.loading, second.epoch), (True, False, 9))
+        self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
+        self.assertEqual(first.groups, {})
+
+    def test_a_topic_goes_while_it_loads(self) -> None:
+        """Its offsets are forgotten as soon as they are known, before anybody can commit for another of its name."""
+        self.server.create("u")
+        commit(self.client, {("t", 0): 5, ("u", 0): 6})
+        coordinator = self.server.broker.group_coordinator
+        name = TopicPartition(OFFSETS_TOPIC, partition_for("g", 4))
+        for _ in range(600):
+            self.append("g", (b"\0\x63filler", None))
+        coordinator.leads_no_more(name)
+        coordinator.leads(name, 8)
+        self.assertTrue(coordinator.shards[name.partition].loading)
+        self.server.broker.upkeep.forget_topics(["u"])
+        for _ in range(5):
+            self.client.turn()
+        self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
+
+    def test_loads_are_counted(self) -> None:
+        """How many, and how long they took."""
+        metrics = self.server.broker.group_coordinator.metrics
+        self.assertEqual(metrics.loads, 4)
+        self.assertEqual(self.shard_numbers(), [0, 1, 2, 3])
+
+    def shard_numbers(self) -> Sequence[int]:
+        return sorted(self.server.broker.group_coordinator.shards)

@@ -1,0 +1,84 @@
+"""How the topics that brokers keep state in are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
+from logbus.cluster.controller.topic_plan import NewTopic
+from logbus.config import ConfigView
+from logbus.coordination.group_coordinator import OFFSETS_TOPIC
+from logbus.coordination.internal_topics import InternalTopics
+from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
+from logbus.errors import ApiError, ErrorCode
+
+
+class Topics:
+    """Topic administration that takes its time."""
+
+    def __init__(self) -> None:
+        self.asked: list[NewTopic] = []
+        self.answer: Deferred[list[Any]] = Deferred()
+
+    def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int) -> Deferred[list[Any]]:
+        self.asked += topics
+        self.answer = Deferred()
+        return self.answer
+
+
+class InternalTopicsTests(SynchronousTestCase):
+    """Made once, for everybody who needs them."""
+
+    def setUp(self) -> None:
+        self.topics: Any = Topics()
+        self.metadata = ClusterMetadata("c")
+        self.internal = InternalTopics(self.metadata, self.topics, ConfigView.load())
+
+    def test_several_wait_for_one(self) -> None:
+        """Who asks while the topic is being made waits for it, too; who gave up is not waited for."""
+        first, second, third = (self.internal.ensure(OFFSETS_TOPIC) for _ in range(3))
+        second.addErrback(lambda _: None)
+        second.cancel()
+        self.assertEqual(len(self.topics.asked), 1)
+        self.assertNoResult(first)
+        self.topics.answer.callback([None])
+        self.successResultOf(first)
+        self.successResultOf(third)
+
+    def test_somebody_else_was_faster(self) -> None:
+        """A topic that is there already is as good as one that was made."""
+        waiting = self.internal.ensure(OFFSETS_TOPIC)
+        self.topics.answer.callback([ApiError(ErrorCode.TOPIC_ALREADY_EXISTS)])
+        self.successResultOf(waiting)
+
+    def test_refusals(self) -> None:
+        """Of the topic, of the request and unforeseen ones: all say to try again, and the next one tries."""
+        for refusal in (ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no space"), ValueError("a bug")):
+            waiting = self.internal.ensure(OFFSETS_TOPIC)
+            self.topics.answer.errback(refusal)
+            error = self.failureResultOf(waiting, ApiError).value
+            self.assertEqual(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+        waiting = self.internal.ensure(OFFSETS_TOPIC)
+        self.topics.answer.callback([ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "too many")])
+        self.assertIn("too many", self.failureResultOf(waiting, ApiError).getErrorMessage())
+        self.assertEqual(len(self.topics.asked), 3)
+
+    def test_plans(self) -> None:
+        """Replicas as configured, but no more than there are brokers; other topics are made by default."""
+        alone = self.internal.plan(TRANSACTIONS_TOPIC)
+        self.assertEqual((alone.replication_factor, alone.configs["min.insync.replicas"]), (1, "1"))
+        self.assertEqual(self.internal.plan(OFFSETS_TOPIC).replication_factor, 1)
+        with self.metadata.changing() as metadata:
+            metadata.set_brokers({number: BrokerImage(number, {}) for number in range(5)})
+        plan = self.internal.plan(OFFSETS_TOPIC)
+        self.assertEqual((plan.num_partitions, plan.replication_factor), (50, 3))
+        self.assertEqual(plan.configs["cleanup.policy"], "compact")
+        plan = self.internal.plan(TRANSACTIONS_TOPIC)
+        self.assertEqual((plan.num_partitions, plan.replication_factor), (50, 3))
+        self.assertEqual(plan.configs["min.insync.replicas"], "2")
+        self.assertEqual(self.internal.plan("orders"), NewTopic("orders"))

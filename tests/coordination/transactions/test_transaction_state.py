@@ -1,0 +1,57 @@
+"""The table of states of a transactional id."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.coordination.transactions.state_machine import ENDING, IDLE
+from logbus.coordination.transactions.transaction_records import STATUS
+from logbus.coordination.transactions.transaction_state import (
+    MOVES,
+    IllegalTransactionMove,
+    TransactionEvent,
+    TransactionState,
+    next_state,
+)
+
+
+class TableTests(SynchronousTestCase):
+    """What can happen, and what cannot."""
+
+    @given(st.sampled_from(TransactionState), st.sampled_from(TransactionEvent))
+    def test_every_pair(self, state: TransactionState, event: TransactionEvent) -> None:
+        """A move leads where the table says; any other is a mistake that says what it is."""
+        if event in MOVES[state]:
+            self.assertIs(next_state(state, event), MOVES[state][event])
+        else:
+            error = self.assertRaises(IllegalTransactionMove, next_state, state, event)
+            self.assertIn(state.value, str(error))
+
+    def test_every_state_is_reached(self) -> None:
+        """From Empty, each state is some moves away; from each but Dead, Dead is."""
+
+        def reach(start: TransactionState) -> set[TransactionState]:
+            found, left = {start}, [start]
+            while left:
+                for after in MOVES[left.pop()].values():
+                    if after not in found:
+                        found.add(after)
+                        left.append(after)
+            return found
+
+        self.assertEqual(reach(TransactionState.EMPTY), set(TransactionState))
+        for state in TransactionState:
+            self.assertIn(TransactionState.DEAD, reach(state))
+
+    def test_a_decision_stands(self) -> None:
+        """What was decided to commit ends committed, what was decided to abort ends aborted, and in no other way."""
+        self.assertEqual(set(MOVES[TransactionState.PREPARE_COMMIT].values()), {TransactionState.COMPLETE_COMMIT})
+        self.assertEqual(set(MOVES[TransactionState.PREPARE_ABORT].values()), {TransactionState.COMPLETE_ABORT})
+
+    def test_what_is_written(self) -> None:
+        """Records say all states but two, which nothing is ever left in."""
+        transient = {TransactionState.PREPARE_EPOCH_FENCE, TransactionState.DEAD}
+        self.assertEqual(set(STATUS), set(TransactionState) - transient)
+        self.assertEqual(IDLE | ENDING | {TransactionState.ONGOING}, set(STATUS))

@@ -1,0 +1,418 @@
+"""Produce requests served together: nobody can tell, but by the time it takes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.config import TopicConfig
+from logbus.errors import ErrorCode
+from logbus.model import TopicPartition
+from logbus.records.file_slice import joined
+from logbus.storage.istorage import IOPool
+from logbus.wire.connection import ClientConnection
+from logbus.wire.messages.metadata import MetadataRequest
+from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
+from logbus.wire.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.handlers.kit import NOW_MS, HandlerCase, MemoryBroker, a_batch, content, fetch_request, produce_request
+
+PLAIN: dict[str, str] = {}
+CONFIGS = (
+    PLAIN,
+    PLAIN,
+    {"index_interval_bytes": "100"},
+    {"segment_bytes": "1024", "index_interval_bytes": "1"},
+    {"segment_index_bytes": "36", "index_interval_bytes": "1"},
+    {"segment_ms": "1000", "max_message_bytes": "200"},
+    {"message_timestamp_type": "LogAppendTime"},
+    {"message_timestamp_after_max_ms": "500"},
+    {"compression_type": "lz4"},
+    {"cleanup_policy": "compact"},
+    {"flush_messages": "3"},
+    {"flush_before_ack": "true"},
+    {"min_insync_replicas": "2"},
+)
+
+good = st.builds(
+    lambda size, count, time: a_batch(*[b"v" * size] * count, timestamp=NOW_MS + time),
+    st.integers(0, 150),
+    st.integers(1, 3),
+    st.integers(-1500, 1500),
+)
+idempotent = st.builds(
+    lambda id, sequence: a_batch(producer_id=id, producer_epoch=0, base_sequence=sequence),
+    st.integers(1, 2),
+    st.integers(0, 3),
+)
+
+
+def sequence(
+    id: int, epoch: int, start: int, counts: list[int], mishaps: list[tuple[int, str]], transactional: bool = False
+) -> list[bytes]:
+    """What a producer sends: one sequence, with a batch that comes twice, is missing or is not its own now and then."""
+    batches = []
+    for i, count in enumerate(counts):
+        said = {"producer_id": id, "producer_epoch": epoch, "base_sequence": start, "transactional": transactional}
+        start = (start + count) % 2**31
+        for what in [what for at, what in mishaps if at == i]:
+            said |= {
+                "other": {"producer_id": 3 - id},
+                "epoch": {"producer_epoch": epoch + 1},
+                "older": {"producer_epoch": max(epoch - 1, 0)},
+                "open": {"transactional": not transactional},
+                "plain": {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1},
+                "begin": {"base_sequence": 0},
+            }.get(what, {})
+            if what in ("again", "gap"):
+                batches += batches[-1:] if what == "again" else []
+                start = (start + (what == "gap")) % 2**31
+        batches.append(a_batch(*[b"v"] * count, timestamp=NOW_MS + i, **said))
+    return batches
+
+
+acks = st.sampled_from([1, -1])
+producers = st.builds(
+    sequence,
+    st.integers(1, 2),
+    st.sampled_from([0, 0, 0, 1, 2]),
+    st.sampled_from([0, 0, 0, 3, 2**31 - 3]),
+    st.lists(st.integers(1, 3), min_size=2, max_size=12),
+    st.lists(
+        st.tuples(
+            st.integers(0, 11), st.sampled_from(["again", "gap", "other", "epoch", "older", "open", "plain", "begin"])
+        ),
+        max_size=2,
+    ),
+)
+
+
+def transactions(epochs: list[int], sent: list[bytes], version: int, asked: int) -> list[tuple[list[Any], int, int]]:
+    """What a producer sends, and then the ends of its transaction, as its coordinator would say them."""
+    requests = [produce_request(data, acks=asked, transactional_id="id") for data in sent]
+    marks = [
+        WritableTxnMarker(
+            producer_id=1,
+            producer_epoch=epoch,
+            transaction_result=True,
+            coordinator_epoch=0,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+        )
+        for epoch in epochs
+    ]
+    return [(requests, version, asked), ([WriteTxnMarkersRequest(markers=marks)] if marks else [], 1, asked)]
+
+
+transacting = st.builds(
+    transactions,
+    st.lists(st.sampled_from([0, 0, 1]), max_size=1),
+    st.builds(
+        sequence,
+        st.just(1),
+        st.sampled_from([0, 0, 0, 1]),
+        st.sampled_from([0, 0, 0, 3]),
+        st.lists(st.integers(1, 3), min_size=2, max_size=8),
+        st.lists(st.tuples(st.integers(0, 8), st.sampled_from(["again", "gap", "other", "epoch", "open"])), max_size=1),
+        st.just(True),
+    ),
+    st.sampled_from([5, 9, 11, 12, 13]),
+    acks,
+)
+odd = st.one_of(
+    st.none(),
+    st.sampled_from([b"", b"nonsense", a_batch()[:-1], a_batch() + a_batch(), a_batch(key=None)]),
+    st.just(a_batch(timestamp=-1)),
+    st.builds(lambda data, at: data[:at] + b"\xff" + data[at + 1 :], good, st.integers(0, 67)),
+)
+batches = st.one_of(good, good, good, idempotent, odd)
+
+
+def frame(message: Any, version: int, client_id: str | None, correlation_id: int) -> bytes:
+    wire = ClientConnection(client_id)
+    wire._next_id = correlation_id
+    return joined(wire.request(message, version)[1])
+
+
+def several(data: list[bytes | None]) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=index, records=records) for index, records in enumerate(data)]
+    return ProduceRequest(acks=1, timeout_ms=10, topic_data=[TopicProduceData(name="t", partition_data=partitions)])
+
+
+messages = st.one_of(
+    st.builds(
+        produce_request, batches, st.sampled_from(["t", "t", "t", "unknown", "__consumer_offsets"]), st.integers(0, 1)
+    ),
+    st.builds(produce_request, batches, acks=st.sampled_from([1, 1, -1, 0, 2])),
+    st.builds(produce_request, good, transactional_id=st.just("id")),
+    st.builds(several, st.lists(batches, max_size=2)),
+    st.just(MetadataRequest(topics=[])),
+)
+# Much of the same, then something else.
+versions = st.sampled_from([3, 5, 7, 8, 9, 9, 11, 12, 13])
+stretches = st.lists(
+    st.one_of(
+        st.tuples(st.lists(good, min_size=3, max_size=8), versions, acks),
+        st.tuples(producers, versions, acks),
+        st.tuples(producers, versions, acks),
+        st.tuples(st.lists(batches, min_size=2, max_size=8), versions, acks),
+        st.tuples(st.lists(messages, min_size=1, max_size=2), st.sampled_from([7, 9]), acks),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@cache
+def topic_id() -> bytes:
+    """The id that the first topic has in a broker of the tests."""
+    server = MemoryBroker().start()
+    try:
+        server.create("t", 2)
+        return server.topic_id()
+    finally:
+        server.close()
+
+
+def stream(drawn: list[tuple[list[Any], int, int]], clients: list[str | None]) -> bytes:
+    frames = []
+    for i, (items, version, asked) in enumerate(drawn):
+        for item in items:
+            message = produce_request(item, acks=asked) if item is None or isinstance(item, bytes) else item
+            if version >= 13 and isinstance(message, ProduceRequest):
+                message.topic_data[0].topic_id = topic_id()
+            frames.append(frame(message, version, clients[i % len(clients)], len(frames) * 1000))
+    return b"".join(frames)
+
+
+class Yes:
+    """A coordinator for whom every partition takes part; it takes its time when it is asked first."""
+
+    def __init__(self, clock: Any) -> None:
+        self.clock = clock
+        self.asked = 0
+
+    def add_or_verify(self, *given: Any) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        self.asked += 1
+        self.clock.callLater(0.01 if self.asked == 1 else 0, answer.callback, dict.fromkeys(given[3], ErrorCode.NONE))
+        return answer
+
+
+def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool) -> tuple[Any, ...]:
+    """What a broker answers, and everything that is left behind."""
+    server = MemoryBroker().start()
+    try:
+        server.create("t", 2, **config)
+        gate: Any = server.broker.produce_handlers.gate
+        gate._participation = Yes(server.reactor)
+        if not together:
+            server.plugin.factories["kafka"].runs = None
+        client = server.connect()
+        client.protocol.context.broker = 1  # Who writes markers must be one.
+        last = 0
+        for cut in [*sorted(cut % (len(data) + 1) for cut in cuts), len(data)]:
+            client.feed(data[last:cut])
+            client.turn()
+            last = cut
+        for _ in range(5):
+            client.turn(0.1)
+        broker = server.broker
+        left: list[Any] = []
+        for index in (0, 1):
+            replica = broker.replicas.get("t", index)
+            log = replica.log
+            left.append((replica.high_watermark, log.log_end_offset, log.producers.end_offset, list(log.producers)))
+            for segment in log.segments:
+                left.append((segment.base_offset, segment.log.get().pread(segment.log.get().size(), 0)))
+                left.append((segment.size, segment.max_timestamp, segment.max_timestamp_offset, segment.indexed_size))
+                left.append([segment.offsets.entry(i) for i in range(segment.offsets.count)])
+                left.append((segment.times.count, segment.times.last, segment.first_timestamp))
+        counts = broker.produce_handlers
+        left.append((counts.records, counts.batches, counts.bytes_written, counts.refused, broker.router.counts))
+        metrics = broker.net_metrics
+        left.append((metrics.requests, metrics.bytes_in, metrics.broken_frames, metrics.failures))
+        return client.transport.value(), client.closed, client.protocol.requests, left
+    finally:
+        server.close()
+
+
+class TogetherTests(SynchronousTestCase):
+    @settings(deadline=None)
+    @given(
+        stretches,
+        st.lists(st.sampled_from(["one", "one", "other", None, "ä"]), min_size=1, max_size=3),
+        st.lists(st.integers(0, 5000), max_size=4),
+        st.sampled_from(CONFIGS),
+    )
+    def test_as_one_by_one(
+        self,
+        drawn: list[tuple[list[Any], int, int]],
+        clients: list[str | None],
+        cuts: list[int],
+        config: dict[str, str],
+    ) -> None:
+        """
+        However requests are mixed and cut up, answers, logs, indexes and counters are those of one by one.
+        """
+        data = stream(drawn, clients)
+        together, alone = (served(data, cuts, config, way) for way in (True, False))
+        self.assertEqual(together, alone)
+
+    @settings(deadline=None)
+    @given(st.lists(st.tuples(producers, st.sampled_from([9, 13]), acks), min_size=1, max_size=4))
+    def test_sequences_as_one_by_one(self, drawn: list[tuple[list[Any], int, int]]) -> None:
+        """
+        The same, with what idempotent producers send all found in one read.
+        """
+        data = stream([([a_batch()], 9, 1), *drawn], ["one"])
+        together, alone = (served(data, [], PLAIN, way) for way in (True, False))
+        self.assertEqual(together, alone)
+
+    @settings(deadline=None)
+    @given(st.lists(transacting, min_size=1, max_size=4), st.lists(st.integers(0, 5000), max_size=3))
+    def test_transactions_as_one_by_one(self, drawn: list[list[Any]], cuts: list[int]) -> None:
+        """
+        The same, with producers that have transactions, which end now and then, and one that is not asked to wait.
+        """
+        data = stream([([a_batch()], 9, 1), *[stretch for each in drawn for stretch in each]], ["one"])
+        together, alone = (served(data, cuts, PLAIN, way) for way in (True, False))
+        self.assertEqual(together, alone)
+
+
+class Runs(HandlerCase):
+    """What is served at once."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.client.produce(a_batch(b"first"))
+        self.writes = 0
+        self.disk.faults = self.step
+
+    def step(self, op: str, path: str) -> None:
+        self.writes += op == "write" and path.endswith(".log")
+
+    def feed(self, *data: bytes, acks: int = 1) -> list[tuple[int, int]]:
+        """Send so many requests at once; what they are answered."""
+        requests = (joined(self.client.wire.request(produce_request(records, acks=acks), 9)[1]) for records in data)
+        self.client.feed(b"".join(requests))
+        return self.answers()
+
+    def answers(self) -> list[tuple[int, int]]:
+        """What has been answered since the last time."""
+        answers = [answer.responses[0].partition_responses[0] for answer in self.client.answers()]
+        return [(answer.error_code, answer.base_offset) for answer in answers]
+
+    def test_one_write(self) -> None:
+        """Five requests found in one read are one write, and who waits for records is woken."""
+        reader = self.server.connect()
+        reader.send(fetch_request([("t", 0, 1)], max_wait_ms=1000, min_bytes=5 * len(a_batch(b"1"))), 12)
+        data = [a_batch(b"%d" % number) for number in range(5)]
+        self.assertEqual(self.feed(*data), [(0, offset) for offset in range(1, 6)])
+        self.assertEqual(self.writes, 1)
+        reader.turn()
+        (answer,) = reader.answers()
+        records = content(answer.responses[0].partitions[0])
+        self.assertEqual(len(records), sum(map(len, data)))
+
+    def test_of_a_transaction(self) -> None:
+        """What goes on with a transaction is one write, too, once its first batch is there."""
+        gate: Any = self.server.broker.produce_handlers.gate
+        gate._participation = Yes(self.server.reactor)
+        for start, writes in ((0, 5), (5, 1)):
+            data = (
+                a_batch(producer_id=7, producer_epoch=0, base_sequence=start + n, transactional=True) for n in range(5)
+            )
+            requests = (produce_request(each, transactional_id="id") for each in data)
+            self.writes = 0
+            self.client.feed(b"".join(joined(self.client.wire.request(request, 12)[1]) for request in requests))
+            self.client.turn(0.02)
+            self.assertEqual(self.answers(), [(0, 1 + start + n) for n in range(5)])
+            self.assertEqual(self.writes, writes)
+
+    def test_one_is_wrong(self) -> None:
+        """A batch that is refused is so alone."""
+        corrupt = a_batch(b"x")[:-1] + b"!"
+        self.assertEqual(self.feed(a_batch(), corrupt, a_batch()), [(0, 1), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 2)])
+        self.assertEqual((self.writes, self.server.broker.produce_handlers.refused), (2, 1))
+
+    def test_a_partition_that_goes(self) -> None:
+        """Requests for a partition that is not here any more are each told so, though their words are known."""
+        self.server.now(self.server.broker.replicas.remove([TopicPartition("t", 0)]))
+        self.assertEqual(self.feed(a_batch(), a_batch()), 2 * [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)])
+
+    def synced(self) -> list[tuple[int, int]]:
+        """Let the disk go on; what is answered then."""
+        self.disk.held.clear()
+        self.disk.release(IOPool.SYNC)
+        for _ in range(3):
+            self.client.turn()
+        return self.answers()
+
+    def test_behind_one_that_waits(self) -> None:
+        """While an earlier answer is not ready, those behind it are written, and answered in their turn."""
+        self.server.broker.replicas.get("t", 1).log.configure(TopicConfig(flush_before_ack=True))
+        self.disk.held.add(IOPool.SYNC)
+        self.client.send(produce_request(a_batch(b"waits"), partition=1, acks=-1), 9)
+        self.writes = 0
+        self.assertEqual(self.feed(a_batch(), a_batch()), [])
+        self.assertEqual(self.writes, 1)
+        self.assertEqual(self.synced(), [(0, 0), (0, 1), (0, 2)])
+
+    def all_in_sync(self, **config: Any) -> None:
+        """Ask for all replicas from now on, in words that are known."""
+        self.server.broker.replicas.get("t", 0).log.configure(TopicConfig(**config))
+        self.feed(a_batch(), acks=-1)
+        for _ in range(3):
+            self.client.turn()
+        self.client.answers()
+        self.writes = 0
+
+    def test_all_in_sync_at_once(self) -> None:
+        """With no other replica, and no sync to wait for, acks=all is answered at once, after one write."""
+        self.all_in_sync()
+        self.assertEqual(self.feed(*4 * [a_batch()], acks=-1), [(0, offset) for offset in range(2, 6)])
+        self.assertEqual(self.writes, 1)
+
+    def test_all_in_sync(self) -> None:
+        """They wait for one sync, together, and what comes meanwhile waits for the next."""
+        self.all_in_sync(flush_before_ack=True)
+        self.disk.held.add(IOPool.SYNC)
+        self.assertEqual(self.feed(*4 * [a_batch()], acks=-1), [])
+        self.assertEqual(self.feed(*2 * [a_batch()], acks=-1), [])
+        self.assertEqual(self.server.broker.net_metrics.requests_pending, 6)
+        self.assertEqual(self.writes, 2)
+        self.assertEqual(self.synced(), [(0, offset) for offset in range(2, 8)])
+        self.assertEqual(self.server.broker.net_metrics.requests_pending, 0)
+
+    def test_all_in_sync_and_one_is_wrong(self) -> None:
+        """The others are written, and wait."""
+        self.all_in_sync(flush_before_ack=True)
+        self.disk.held.add(IOPool.SYNC)
+        corrupt = a_batch(b"x")[:-1] + b"!"
+        self.assertEqual(self.feed(a_batch(), corrupt, a_batch(), acks=-1), [])
+        self.assertEqual(self.synced(), [(0, 2), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 3)])
+
+    def test_never_durable(self) -> None:
+        """When their time is up, each is told so."""
+        self.all_in_sync(flush_before_ack=True)
+        self.disk.held.add(IOPool.SYNC)
+        self.assertEqual(self.feed(a_batch(), a_batch(), acks=-1), [])
+        self.client.turn(1.1)
+        self.assertEqual(self.answers(), 2 * [(ErrorCode.REQUEST_TIMED_OUT, -1)])
+        self.synced()
+
+    def test_the_client_goes_away(self) -> None:
+        """What it wrote stays, and nothing is said of it to anybody."""
+        self.all_in_sync(flush_before_ack=True)
+        self.disk.held.add(IOPool.SYNC)
+        self.feed(a_batch(), a_batch(), acks=-1)
+        self.client.protocol.connectionLost(Failure(ConnectionDone()))
+        self.assertEqual(self.server.broker.net_metrics.requests_pending, 0)
+        self.assertEqual(self.synced(), [])
+        self.assertEqual(self.server.broker.replicas.get("t", 0).log.log_end_offset, 4)

@@ -1,0 +1,262 @@
+"""What other brokers ask of a broker, and what somebody gets who only says that it is one."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.cluster.metadata_update import MetadataUpdate
+from logbus.cluster.metadata_update_codec import update_request
+from logbus.cluster.plugin_calls import MAX_BODY_BYTES
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.inter_broker import shield_from_cancellation
+from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode, Registration
+from logbus.model import Endpoint
+from logbus.records.file_slice import joined
+from logbus.wire.messages.api_versions import ApiVersionsRequest
+from logbus.wire.messages.cluster import AskPluginRequest, ForwardRequest, IntroduceRequest, ShutDownRequest
+from logbus.wire.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from logbus.wire.schema import decode, encode
+from tests.handlers.kit import Client, HandlerCase
+from tests.hostile.inter_broker_requests import broker_requests
+
+INCARNATION = UUID(int=77)
+
+
+class PeerCase(HandlerCase):
+    """Broker 0, which is the controller, and broker 1, which is only registered."""
+
+    # The controller that some tests pretend to be would not answer.
+    config = {"controlled.shutdown.enable": "false"}
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.store = self.server.ensemble.client()
+        self.now(self.store.open())
+        registration = Registration(1, {"kafka": Endpoint("kafka", "192.0.2.1", 9092)}, INCARNATION, 0)
+        self.now(self.store.create(BrokerIdZnode.path(1), BrokerIdZnode.encode(registration), ephemeral=True))
+
+    def now(self, answer: Any) -> Any:
+        return self.server.now(answer)
+
+    def introduction(self, **changes: Any) -> IntroduceRequest:
+        """As broker 1 would say it."""
+        given: dict[str, Any] = {
+            "cluster_id": self.server.broker.cluster_id,
+            "broker_id": 1,
+            "broker_epoch": 1,
+            "incarnation": INCARNATION.bytes,
+            "receiver_id": 0,
+            "feature_level": 1,
+        }
+        return IntroduceRequest(**{**given, **changes})
+
+    def introduced(self) -> Client:
+        """A connection of broker 1."""
+        answer = self.client.ask(self.introduction(), 0)
+        self.assertEqual((answer.error_code, answer.feature_level), (0, FEATURE_LEVEL))
+        return self.client
+
+
+class IntroductionTests(PeerCase):
+    """Who is let in."""
+
+    def test_not_advertised(self) -> None:
+        """Clients are not told that brokers talk to each other."""
+        answer = self.client.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
+        self.assertEqual([one.api_key for one in answer.api_keys if one.api_key >= 1000], [])
+
+    def test_nobody(self) -> None:
+        """Without an introduction nothing is served; the log says so in one line."""
+        for request in broker_requests()[1:]:
+            client = self.server.connect()
+            self.server.reactor.advance(2)
+            with capturedLogs() as log:
+                answer = client.ask(request, 0)
+            self.assertEqual(answer.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, request)
+            self.assertEqual(len([one for one in log if "no broker" in str(one.get("sentence"))]), 1, request)
+        self.assertEqual(sorted(self.server.broker.metadata.topics), ["t"])
+
+    def test_forged(self) -> None:
+        """Who cannot prove it, means another broker or cluster, or says that it is us, is refused, and told why."""
+        for changes, code, words in (
+            (
+                {"incarnation": bytes(16)},
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                "not registered with that incarnation",
+            ),
+            ({"broker_id": 2}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not registered with that incarnation"),
+            ({"broker_id": -1}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not registered with that incarnation"),
+            ({"broker_id": 0}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "itself"),
+            ({"receiver_id": 5}, ErrorCode.BROKER_NOT_AVAILABLE, "this is broker 0, not 5"),
+            ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID, "not another"),
+        ):
+            client = self.server.connect()
+            self.server.reactor.advance(2)
+            with capturedLogs() as log:
+                answer = client.ask(self.introduction(**changes), 0)
+            self.assertEqual(answer.error_code, code)
+            self.assertIn(words, answer.error_message)
+            self.assertEqual(len([one for one in log if words in str(one.get("sentence"))]), 1)
+            refused = client.ask(ShutDownRequest(broker_epoch=1), 0)
+            self.assertEqual(refused.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def test_cannot_be_checked(self) -> None:
+        """Nobody new is let in while the metadata store is away; it is said to be for now."""
+        self.server.broker.store.suspend()
+        answer = self.client.ask(self.introduction(incarnation=bytes(16)), 0)
+        self.assertEqual(answer.error_code, ErrorCode.BROKER_NOT_AVAILABLE)
+        self.assertIn("metadata store", answer.error_message)
+
+    def test_known(self) -> None:
+        """A broker that was announced is let in although the store is away."""
+        self.server.broker.store.suspend()
+        self.introduced()
+
+
+class AnnounceTests(PeerCase):
+    """From another broker that says it is the controller."""
+
+    def test_in_another_name(self) -> None:
+        """A broker announces in its own name only."""
+        request = update_request(MetadataUpdate(0, 99, 99, full=True))
+        answer = self.introduced().ask(request, 0)
+        self.assertEqual(answer.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        self.assertIn("t", self.server.broker.metadata.topics)
+
+    def test_of_the_past(self) -> None:
+        """One that was replaced is told so."""
+        answer = self.introduced().ask(update_request(MetadataUpdate(1, 0, 99, full=True)), 0)
+        self.assertEqual(answer.error_code, ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.assertIn("t", self.server.broker.metadata.topics)
+
+    def test_applied(self) -> None:
+        """The epoch is remembered on disk before anything is done."""
+        answer = self.introduced().ask(update_request(MetadataUpdate(1, 7, 99, full=True)), 0)
+        self.assertEqual((answer.error_code, answer.failed), (0, []))
+        self.assertEqual(self.server.broker.metadata.topics, {})
+        self.assertEqual(self.disk.read("controller-epoch"), b"7\n")
+
+    @settings(max_examples=30)
+    @given(st.data())
+    def test_damaged(self, data: Any) -> None:
+        """A body that cannot be read ends the connection, and changes nothing."""
+        request = update_request(MetadataUpdate(1, 7, 99, full=True))
+        request.body = request.body[: data.draw(st.integers(0, len(request.body) - 1))] + data.draw(
+            st.sampled_from([b"", b"\xff\xff\xff\xff\x0f"])
+        )
+        client = self.server.connect()
+        client.ask(self.introduction(), 0)
+        client.send(request, 0)
+        for _ in range(5):
+            client.turn()
+        self.assertTrue(client.closed)
+        self.assertIn("t", self.server.broker.metadata.topics)
+
+
+class ForwardTests(PeerCase):
+    """Requests of clients, from the broker that they came to."""
+
+    def forwarded(self, message: Any, version: int, **changes: Any) -> Any:
+        """Forward it."""
+        request = ForwardRequest(
+            api_key=19,
+            api_version=version,
+            principal="User:x",
+            client_id="c",
+            host="h",
+            body=joined(encode(message, version)),
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return self.introduced().ask(request, 0)
+
+    def test_served(self) -> None:
+        """The answer is what the client is to get, in its version."""
+        for version in (2, 5, 7):
+            answer = self.forwarded(CreateTopicsRequest(topics=[]), version)
+            self.assertEqual(answer.error_code, 0)
+            self.assertEqual(decode(CreateTopicsResponse, version, answer.body)[0].topics, [])
+
+    def test_others_are_not(self) -> None:
+        """Only what needs the controller is forwarded: not what one broker may do and a client not."""
+        for key in (0, 1, 3, 1000, 1005, 9999, 45 + 1000):
+            answer = self.forwarded(CreateTopicsRequest(topics=[]), 7, api_key=key)
+            self.assertEqual(answer.error_code, ErrorCode.INVALID_REQUEST)
+
+    def test_damaged(self) -> None:
+        """What cannot be read ends the connection, as everywhere."""
+        for changes in ({"body": b"\xff"}, {"api_version": 99}):
+            client = self.client = self.server.connect()
+            self.introduced()
+            request = ForwardRequest(api_key=19, api_version=7, principal="User:x", host="h", body=b"\x01\0\0\0\0\0\0")
+            for name, value in changes.items():
+                setattr(request, name, value)
+            client.send(request, 0)
+            client.turn()
+            self.assertTrue(client.closed, changes)
+
+
+class PluginCallTests(PeerCase):
+    """What a plugin on another broker asks its like here."""
+
+    def asked(self, plugin: str, body: bytes = b"") -> Any:
+        """Ask it."""
+        return self.introduced().ask(AskPluginRequest(plugin=plugin, body=body), 0)
+
+    def test_answered(self) -> None:
+        """The plugin gets the bytes, and its own go back."""
+        self.server.broker.answer_plugin("echo", lambda body: succeed(body * 2))
+        self.assertEqual(self.asked("echo", b"ab").body, b"abab")
+
+    def test_nobody_of_that_name(self) -> None:
+        """A plugin that is not there is an error that names it."""
+        answer = self.asked("nobody")
+        self.assertEqual(answer.error_code, ErrorCode.UNSUPPORTED_VERSION)
+        self.assertIn("'nobody'", answer.error_message)
+
+    def test_refusals_and_mistakes(self) -> None:
+        """What a plugin refuses is told; what it fails with is for the log. The connection lives."""
+        refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here")
+        self.server.broker.answer_plugin("strict", lambda body: fail(refusal))
+        self.server.broker.answer_plugin("broken", lambda body: fail(KeyError("hunter2")))
+        answer = self.asked("strict")
+        self.assertEqual((answer.error_code, answer.error_message), (ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here"))
+        answer = self.asked("broken")
+        self.assertEqual((answer.error_code, answer.error_message), (ErrorCode.UNKNOWN_SERVER_ERROR, None))
+        self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+
+    def test_too_much(self) -> None:
+        """An answer that is too long is refused, not sent."""
+        self.server.broker.answer_plugin("long", lambda body: succeed(bytes(MAX_BODY_BYTES + 1)))
+        self.assertEqual(self.asked("long").error_code, ErrorCode.MESSAGE_TOO_LARGE)
+
+    def test_one_of_a_name(self) -> None:
+        """Two plugins of one name are a mistake that is told at once."""
+        self.server.broker.answer_plugin("one", succeed)
+        self.assertRaises(ValueError, self.server.broker.answer_plugin, "one", succeed)
+
+
+class ShieldTests(SynchronousTestCase):
+    """Work that goes on when nobody waits for it any more."""
+
+    def test_shielded(self) -> None:
+        """Cancelling the waiting leaves the work alone; its result, or failure, goes nowhere then."""
+        for ends in ("callback", "errback"):
+            cancelled: list[object] = []
+            work: Deferred[Any] = Deferred(cancelled.append)
+            waiting = shield_from_cancellation(work)
+            waiting.addErrback(lambda _: None)
+            waiting.cancel()
+            self.assertEqual(cancelled, [])
+            getattr(work, ends)(ValueError("x"))
+        done: Deferred[int] = Deferred()
+        waiting = shield_from_cancellation(done)
+        done.callback(5)
+        self.assertEqual(self.successResultOf(waiting), 5)

@@ -1,0 +1,56 @@
+"""What brokers ask each other, from somebody who is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logbus.cluster.images import BrokerImage
+from logbus.cluster.metadata_update import MetadataUpdate
+from logbus.cluster.metadata_update_codec import update_request
+from logbus.wire.messages.cluster import (
+    AlterPartitionsRequest,
+    AskPluginRequest,
+    ForwardRequest,
+    IntroduceRequest,
+    PartitionNumbers,
+    ReportedLogEnd,
+    ReportedLogEnds,
+    ReportedReplica,
+    ReportFailedRequest,
+    ReportLogEndsRequest,
+    ReportReplicasRequest,
+    ShutDownRequest,
+    WantedIsr,
+)
+
+
+def broker_requests() -> list[Any]:
+    """One of each API between brokers."""
+    return [
+        IntroduceRequest(
+            cluster_id="c", broker_id=1, broker_epoch=1, incarnation=bytes(16), receiver_id=0, feature_level=1
+        ),
+        update_request(MetadataUpdate(1, 2**31 - 1, 2**63 - 1, brokers={1: BrokerImage(1, {})}, full=True)),
+        AlterPartitionsRequest(
+            broker_epoch=1,
+            changes=[WantedIsr(topic="t", partition=0, leader_epoch=0, version=0, isr=[1], broker_epochs=[1])],
+        ),
+        ShutDownRequest(broker_epoch=1),
+        ReportFailedRequest(broker_epoch=1, failed=[PartitionNumbers(topic="t", partitions=[0, 1])]),
+        ForwardRequest(api_key=20, api_version=6, principal="User:x", host="h", body=b"\x01\0\0\0\0\0"),
+        AskPluginRequest(plugin="registry", body=b"{}"),
+        ReportReplicasRequest(
+            broker_epoch=1,
+            replicas=[
+                ReportedReplica(topic="t", partition=0, replica=0, leader_epoch=0, complete=False, reason="damaged")
+            ],
+        ),
+        ReportLogEndsRequest(
+            broker_epoch=1,
+            topics=[
+                ReportedLogEnds(
+                    topic="t", partitions=[ReportedLogEnd(partition=0, leader_epoch=0, last_epoch=0, end_offset=9)]
+                )
+            ],
+        ),
+    ]

@@ -1,0 +1,309 @@
+"""The store in one SQLite file: conformance, durability, refusals."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.metastore.embedded_store import EmbeddedStore
+from logbus.metastore.imetastore import Create, EventKind, SessionState, Set, StoreUnusable, WatchedEvent
+from logbus.testing.broker import close_reactor, private_reactor
+from tests.metastore.conformance import StoreConformance
+
+
+@define(eq=False)
+class CallerThread:
+    """A thread pool, and a reactor, that run what they are given at once or, when held, on command."""
+
+    held: bool = False
+    stopped: bool = False
+    work: list[Callable[[], None]] = field(factory=list)
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def stop(self) -> None:
+        """Note it."""
+        self.stopped = True
+
+    def callInThreadWithCallback(
+        self, onResult: Callable[[bool, Any], object] | None, func: Callable[..., Any], *args: Any, **kw: Any
+    ) -> None:
+        def run() -> None:
+            assert onResult is not None
+            try:
+                result = func(*args, **kw)
+            except Exception:
+                onResult(False, Failure())
+            else:
+                onResult(True, result)
+
+        self.work.append(run)
+        if not self.held:
+            self.run()
+
+    def run(self) -> None:
+        """Do what was held back."""
+        work, self.work = self.work, []
+        for one in work:
+            one()
+
+    def callFromThread(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        f(*args, **kwargs)
+
+
+def scratch(case: SynchronousTestCase) -> Path:
+    """A directory of the test's own, gone with it."""
+    directory = tempfile.mkdtemp()
+    case.addCleanup(shutil.rmtree, directory)
+    return Path(directory)
+
+
+def make(path: str | Path, thread: CallerThread | None = None) -> EmbeddedStore:
+    """A store on this thread."""
+    thread = thread or CallerThread()
+    return EmbeddedStore(Path(path), thread, lambda: 1_000.0, thread)  # type: ignore[arg-type]
+
+
+class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
+    """A store in a fresh directory."""
+
+    store: EmbeddedStore
+
+    def make_store(self) -> EmbeddedStore:
+        directory = scratch(self)
+        self.path = directory / "metadata.db"
+        self.thread = CallerThread()
+        return self.open_again()
+
+    def tearDown(self) -> None:
+        self.thread.held = False
+        self.successResultOf(self.store.close())
+
+    def open_again(self) -> EmbeddedStore:
+        """Another life of the store."""
+        store = make(self.path, self.thread)
+        self.successResultOf(store.open())
+        return store
+
+    def power_cut(self) -> None:
+        """Give up the store without closing it."""
+        self.store._database.close()
+        self.store = self.open_again()
+
+    def test_another_life(self) -> None:
+        """Persistent nodes, versions and the zxid are there again; ephemerals are not, and the session is new."""
+        self.done(self.store.create("/a", b"x"))
+        self.done(self.store.set("/a", b"y"))
+        self.done(self.store.create("/a/n", sequence=True))
+        self.done(self.store.create("/a/e", ephemeral=True))
+        before = self.done(self.store.get("/a"))
+        session = self.store.session_id
+        zxid = self.done(self.store.exists("/a/e")).czxid
+        self.power_cut()
+        data, stat = self.done(self.store.get("/a"))
+        self.assertEqual((data, stat), (before[0], before[1]._replace(num_children=1)))
+        self.assertEqual(self.done(self.store.children("/a")), ["n0000000000"])
+        self.assertGreater(self.store.session_id, session)
+        self.assertEqual(self.done(self.store.create("/a/n", sequence=True)), "/a/n0000000002")
+        self.assertGreater(self.done(self.store.exists("/a/n0000000002")).czxid, zxid)
+
+    def test_ids_grow_over_lives_without_a_change(self) -> None:
+        """Two lives never give the same zxid, even when the first deleted all that it made."""
+        self.done(self.store.create("/a"))
+        first = self.done(self.store.exists("/a")).czxid
+        self.done(self.store.delete("/a"))
+        self.power_cut()
+        self.done(self.store.create("/a"))
+        self.assertGreater(self.done(self.store.exists("/a")).czxid, first)
+
+    def test_closing_leaves_one_file(self) -> None:
+        """The write-ahead log is folded into the file."""
+        self.done(self.store.create("/a"))
+        self.done(self.store.close())
+        self.assertEqual(os.listdir(self.path.parent), ["metadata.db"])
+
+    def test_nothing_is_answered_before_it_is_durable(self) -> None:
+        """A change, its watch, and reads behind it wait for the disk; what comes meanwhile shares the next commit."""
+        self.done(self.store.create("/a"))
+        self.done(self.store.get("/a", self.heard.append))
+        self.thread.held = True
+        first = self.store.set("/a", b"1")
+        read = self.store.get("/a")
+        more = [self.store.set("/a", b"2"), self.store.create("/b")]
+        self.assertNoResult(first)
+        self.assertNoResult(read)
+        self.assertEqual(self.heard, [])
+        self.thread.run()
+        self.assertEqual(self.successResultOf(first).version, 1)
+        self.assertEqual(self.successResultOf(read)[0], b"1")
+        self.assertEqual(self.heard, [WatchedEvent(EventKind.CHANGED, "/a")])
+        self.assertNoResult(more[0])
+        self.assertEqual(len(self.thread.work), 1)
+        self.thread.run()
+        self.assertEqual(self.successResultOf(more[1]), "/b")
+
+    def test_a_full_disk_fails_the_change_only(self) -> None:
+        """What found no room is taken back; later changes succeed."""
+        self.done(self.store.create("/a"))
+        connection = self.store._database._connection
+        assert connection is not None
+        [pages] = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+        self.failureResultOf(self.store.multi([Set("/a", bytes(100_000)), Create("/b")]), StoreUnusable)
+        self.assertEqual(self.done(self.store.children("/")), ["a"])
+        self.assertEqual(self.done(self.store.get("/a"))[0], b"")
+        self.done(self.store.set("/a", b"1"))
+        self.power_cut()
+        self.assertEqual(self.done(self.store.get("/a"))[0], b"1")
+
+    def test_a_failed_write_is_the_end(self) -> None:
+        """After any other failure nothing is acknowledged any more, and listeners hear that the session is over."""
+        states: list[SessionState] = []
+        self.store.subscribe(states.append)
+        self.done(self.store.create("/a"))
+        self.store._database.close()
+        failure = self.failureResultOf(self.store.set("/a", b"1"), StoreUnusable)
+        self.assertIn(str(self.path), str(failure.value))
+        self.assertEqual(states, [SessionState.CLOSED])
+        self.failureResultOf(self.store.get("/a"), StoreUnusable)
+        self.done(self.store.close())
+        self.assertEqual(states, [SessionState.CLOSED])
+        self.assertTrue(self.thread.stopped)
+
+    def test_many_partition_states_in_one_transaction(self) -> None:
+        """
+        Ten thousand nodes are written in far less than a second, and read again.
+
+        Time of this process counts: what else the machine does meanwhile says nothing.
+        """
+        self.done(self.store.create("/t"))
+        state = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'
+        begin = time.process_time()
+        self.done(self.store.multi([Create(f"/t/{number}", state) for number in range(10_000)]))
+        self.done(self.store.multi([Set(f"/t/{number}", state, 0) for number in range(10_000)]))
+        took = time.process_time() - begin
+        self.assertLess(took, 5.0, "seconds for twice 10,000 nodes; half a second is usual")
+        self.power_cut()
+        self.assertEqual(self.done(self.store.exists("/t")).num_children, 10_000)
+
+
+class RefusalTests(SynchronousTestCase):
+    """Files that are not opened."""
+
+    def setUp(self) -> None:
+        directory = scratch(self)
+        self.path = directory / "metadata.db"
+
+    def refused(self, *words: str) -> None:
+        """Opening fails with a sentence that names the file and ``words``, and leaves the file as it is."""
+        before = self.path.read_bytes() if self.path.is_file() else None
+        failure = self.failureResultOf(make(self.path).open(), StoreUnusable)
+        for word in (str(self.path), *words):
+            self.assertIn(word, str(failure.value))
+        if before is not None:
+            self.assertEqual(self.path.read_bytes(), before)
+
+    def made(self) -> None:
+        """A proper file with some content."""
+        store = make(self.path)
+        self.successResultOf(store.open())
+        self.successResultOf(store.multi([Create("/a"), *(Create(f"/a/{n}", bytes(500)) for n in range(100))]))
+        self.successResultOf(store.close())
+
+    def test_not_a_database(self) -> None:
+        """A file of something else is refused."""
+        self.path.write_bytes(b"not a database at all, but long enough to look like one" * 100)
+        self.refused("damaged")
+
+    def test_another_database(self) -> None:
+        """An SQLite file of something else is refused."""
+        connection = sqlite3.connect(self.path)
+        connection.execute("CREATE TABLE t (x)")
+        connection.commit()
+        connection.close()
+        self.refused("not a metadata store")
+
+    def test_a_newer_version(self) -> None:
+        """A file of a newer release is refused, with both versions."""
+        self.made()
+        connection = sqlite3.connect(self.path)
+        connection.execute("PRAGMA user_version = 7")
+        connection.close()
+        self.refused("schema version 7", "knows 1")
+
+    def test_a_damaged_page(self) -> None:
+        """A file with overwritten pages is refused."""
+        self.made()
+        content = bytearray(self.path.read_bytes())
+        content[8192:12288] = os.urandom(4096)
+        self.path.write_bytes(content)
+        self.refused("damaged")
+
+    def test_a_truncated_file(self) -> None:
+        """A file that lost its end is refused."""
+        self.made()
+        self.path.write_bytes(self.path.read_bytes()[:20_000])
+        self.refused("damaged")
+
+    def test_an_empty_file(self) -> None:
+        """An empty file is a new store: nothing was ever acknowledged from it."""
+        self.path.touch()
+        self.made()
+
+    def test_a_cut_between_file_and_schema(self) -> None:
+        """A file in which only the journal mode was set is a new store, too."""
+        connection = sqlite3.connect(self.path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.close()
+        self.assertGreater(self.path.stat().st_size, 0)
+        self.made()
+
+    def test_two_processes(self) -> None:
+        """A file that is open is refused to others, and its holder goes on."""
+        first = make(self.path)
+        self.successResultOf(first.open())
+        self.refused("another process")
+        self.successResultOf(first.create("/a"))
+        self.successResultOf(first.close())
+
+    def test_no_directory(self) -> None:
+        """A directory that is absent is named."""
+        self.path = self.path / "none" / "metadata.db"
+        self.refused("cannot be opened")
+
+
+class ThreadTests(SynchronousTestCase):
+    """With a real thread and a real reactor, which is this test's own."""
+
+    def test_a_life(self) -> None:
+        """It opens, writes in its thread, closes, and leaves no thread behind."""
+        reactor = private_reactor()
+        store = EmbeddedStore(scratch(self) / "metadata.db", reactor, time.time)
+        read: list[bytes] = []
+
+        async def live() -> None:
+            await store.open()
+            await store.create("/a", b"x")
+            read.append((await store.get("/a"))[0])
+            await store.close()
+
+        outcome: Deferred[None] = Deferred()
+        reactor.callWhenRunning(lambda: Deferred.fromCoroutine(live()).addBoth(outcome.callback))
+        outcome.addBoth(lambda result: (reactor.stop(), result)[1])
+        reactor.run(installSignalHandlers=False)
+        close_reactor(reactor)
+        self.assertIsNone(self.successResultOf(outcome))
+        self.assertEqual(read, [b"x"])
+        self.assertEqual(store.thread.workers, 0)  # type: ignore[attr-defined]

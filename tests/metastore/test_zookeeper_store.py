@@ -1,0 +1,76 @@
+"""The store on ZooKeeper, where a test can say what ZooKeeper answers. With a real one: ``tests/zookeeper``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.metastore import kazoo_session
+from logbus.metastore.connect_string import ConnectString
+from logbus.metastore.imetastore import Op, SessionState, StoreUnusable
+from logbus.metastore.zookeeper_store import ZooKeeperStore
+from tests.hostile.log_capture import logged
+
+
+@define
+class FakeLink:
+    """
+    A link that is connected at once.
+
+    :ivar answer: to each transaction.
+    """
+
+    answer: Any
+    below: str = ""
+    complaint: str = ""
+    asked: list[Sequence[Op]] = field(factory=list)
+
+    def start(self) -> None:
+        """The test says when it is connected."""
+
+    def enter_chroot(self, chroot: str) -> None:
+        self.below = chroot
+
+    def multi(self, ops: Sequence[Op], answer: Callable[[Any], None]) -> None:
+        self.asked.append(ops)
+        answer(self.answer)
+
+
+class Reactor(Clock):
+    """A clock whose threads are one."""
+
+    def callFromThread(self, call: Callable[..., object], *args: object) -> None:
+        call(*args)
+
+
+class ChrootTests(SynchronousTestCase):
+    """ZooKeeper is there, and does not let the chroot be made."""
+
+    def setUp(self) -> None:
+        self.clock = Reactor()
+        self.link = FakeLink(StoreUnusable("refused"))
+        self.patch(kazoo_session, "KazooSession", lambda *_: self.link)
+        self.store = ZooKeeperStore(ConnectString.parse("zk:1/logbus"), self.clock)
+        self.opening = self.store.open()
+
+    def test_at_the_start(self) -> None:
+        """Whoever opens the store is told."""
+        self.store.linked(self.link, 7)
+        self.failureResultOf(self.opening, StoreUnusable)
+
+    def test_later(self) -> None:
+        """A link that was made anew says so in the log, and tries again until it is let in."""
+        self.store.linked(self.link, 7)
+        self.failureResultOf(self.opening, StoreUnusable)
+        with logged() as lines:
+            self.store.linked(self.link, 7)
+            self.clock.advance(self.store.complain_seconds)
+        self.assertEqual(len([line for line in lines if "does not let us in: refused" in line]), 2)
+        self.link.answer = ["/logbus"]
+        self.clock.advance(self.store.complain_seconds)
+        self.assertEqual((self.store.state, self.link.below), (SessionState.CONNECTED, "/logbus"))
+        self.assertEqual(self.clock.getDelayedCalls(), [])

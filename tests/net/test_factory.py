@@ -1,0 +1,187 @@
+"""The connections of one listener."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.net.connection_limits import ConnectionLimits
+from logbus.net.protocol import KafkaServerProtocol
+from tests.net.fakes import Client, Handler, Server, fetch, metadata, produce, taken
+
+
+class SweepTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.server = Server(limits=ConnectionLimits(idle_seconds=60, frame_seconds=30))
+        self.server.factory.doStart()
+        self.client = Client()
+
+    def advance(self, seconds: float) -> None:
+        for _ in range(int(seconds)):
+            self.server.clock.advance(1)
+
+    def test_an_idle_connection_is_closed(self) -> None:
+        """
+        A connection on which nothing moves is closed in time; one that asks now and then is not.
+        """
+        (_, idle), (busy, transport) = self.server.connect(), self.server.connect()
+        for _ in range(7):
+            self.advance(10)
+            busy.dataReceived(self.client.ask(metadata()))
+        self.assertTrue(idle.disconnected)
+        self.assertFalse(transport.disconnected)
+        self.assertEqual(self.server.factory.metrics.connections_expired, 1)
+
+    def test_an_unfinished_frame_closes_its_connection(self) -> None:
+        """
+        A frame has its time from its beginning to its end, though bytes trickle in.
+        """
+        protocol, transport = self.server.connect()
+        self.advance(25)
+        request = self.client.ask(produce(1, bytes(100)))
+        for at in range(25):
+            protocol.dataReceived(request[at : at + 1])
+            self.advance(1)
+        self.assertFalse(transport.disconnected)
+        self.advance(15)
+        self.assertTrue(transport.disconnected)
+
+    def test_requests_in_between_renew_the_time(self) -> None:
+        """
+        A client that is always in the middle of some frame, but completes them, lives.
+        """
+        protocol, transport = self.server.connect()
+        request = self.client.ask(produce(1))
+        protocol.dataReceived(request[:10])
+        for _ in range(12):
+            self.advance(10)
+            following = self.client.ask(produce(1))
+            protocol.dataReceived(request[10:] + following[:10])
+            request = following
+        self.assertFalse(transport.disconnected)
+
+    def test_a_frame_we_do_not_read_on_is_not_its_fault(self) -> None:
+        """
+        Behind a long poll an unfinished frame waits as long as the poll does, and the connection is not idle.
+        """
+        self.server.handler.held = {1}
+        protocol, transport = self.server.connect()
+        protocol.dataReceived(self.client.ask(fetch(1)) + self.client.ask(produce(2))[:-1])
+        self.advance(120)
+        self.assertFalse(transport.disconnected)
+        self.server.handler.release(1)
+        self.advance(40)
+        self.assertTrue(transport.disconnected)
+
+    def test_a_peer_that_does_not_take_the_last_answers(self) -> None:
+        """
+        A connection that is to be closed does not wait for ever for its peer to read.
+        """
+        protocol, transport = self.server.connect()
+        carrier: Any = transport.producer
+        carrier.pauseProducing()
+        protocol.dataReceived(self.client.ask(metadata()) + b"\xff\xff\xff\xff")
+        self.assertFalse(transport.disconnected)
+        self.advance(45)
+        self.assertTrue(transport.disconnected)
+
+    def test_many_connections_are_looked_at_in_parts(self) -> None:
+        """
+        A sweep looks at a fifth of the connections a second, at each of them every five seconds.
+        """
+        seen: list[int] = []
+        for _ in range(50):
+            protocol, _ = self.server.connect()
+            number = protocol.context.connection_id
+            protocol.check = lambda now, number=number: seen.append(number)  # type: ignore[misc,assignment]
+        self.advance(1)
+        self.assertEqual(len(seen), 10)
+        self.advance(4)
+        self.assertEqual(len(set(seen)), 50)
+
+    def test_the_sweep_ends_with_the_last_connection(self) -> None:
+        """
+        After the port is closed connections are looked after until none is left; then nothing is on the clock.
+        """
+        protocol, transport = self.server.connect()
+        self.server.factory.doStop()
+        self.advance(70)
+        self.assertTrue(transport.disconnected)
+        protocol.connectionLost(Failure(ConnectionLost()))
+        self.assertEqual(self.server.clock.getDelayedCalls(), [])
+
+
+class AdmissionTests(SynchronousTestCase):
+    def test_refused_and_counted(self) -> None:
+        """
+        One connection too many from an address is refused; others are not.
+        """
+        server = Server(limits=ConnectionLimits(max_connections_per_ip=1))
+        protocol, _ = server.connect("10.0.0.1")
+        refused, transport = server.factory.buildProtocol(IPv4Address("TCP", "10.0.0.1", 1)), StringTransport()
+        refused.makeConnection(transport)
+        self.assertTrue(transport.disconnected)
+        server.connect("10.0.0.2")
+        metrics = server.factory.metrics
+        self.assertEqual((metrics.connections_refused, metrics.connections_open), (1, 2))
+        protocol.connectionLost(Failure(ConnectionDone()))
+        server.connect("10.0.0.1")
+        self.assertEqual((metrics.connections_open, metrics.connections_accepted), (2, 3))
+
+
+class DrainTests(SynchronousTestCase):
+    def connect(self, server: Server) -> tuple[KafkaServerProtocol, StringTransport]:
+        protocol, transport = server.connect()
+        close = transport.loseConnection
+
+        def lose() -> None:
+            close()
+            protocol.connectionLost(Failure(ConnectionDone()))
+
+        transport.loseConnection = lose  # type: ignore[method-assign]
+        transport.abortConnection = lose  # type: ignore[method-assign]
+        return protocol, transport
+
+    def test_nothing_to_drain(self) -> None:
+        """
+        Without connections the drain is over at once.
+        """
+        self.assertIsNone(self.successResultOf(Server().factory.drain()))
+
+    def test_what_was_begun_is_finished(self) -> None:
+        """
+        Requests in flight are answered, later ones are not begun, and the drain ends with the last connection.
+        """
+        server = Server(Handler(held={1, 2}))
+        client = Client()
+        (busy, transport), (_, idle), (polling, _) = (self.connect(server) for _ in range(3))
+        busy.dataReceived(client.ask(produce(1)))
+        polling.dataReceived(Client().ask(fetch(2)))
+        drained = server.factory.drain()
+        self.assertTrue(idle.disconnecting)
+        busy.dataReceived(client.ask(produce(3)))
+        self.assertNoResult(drained)
+        server.handler.release(2)
+        server.handler.release(1)
+        self.successResultOf(drained)
+        self.assertEqual(client.tags(taken(transport)), [1])
+        self.assertEqual(server.handler.seen, [(0, 1), (1, 2)])
+        self.assertEqual(server.clock.getDelayedCalls(), [])
+
+    def test_grace_ends(self) -> None:
+        """
+        What is not finished in time is cut off.
+        """
+        server = Server(Handler(held={1}))
+        protocol, _ = self.connect(server)
+        protocol.dataReceived(Client().ask(produce(1)))
+        drained = server.factory.drain(grace=5)
+        server.clock.advance(4.9)
+        self.assertNoResult(drained)
+        server.clock.advance(0.2)
+        self.successResultOf(drained)

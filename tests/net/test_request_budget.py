@@ -1,0 +1,314 @@
+"""Memory for requests."""
+
+from __future__ import annotations
+
+from attrs import define, field
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.net.request_budget import PATIENCE, SLOWEST, RequestBudget
+
+
+@define(eq=False)
+class Connection:
+    """A holder that notes what it was granted, and may have something to spare."""
+
+    budget: RequestBudget
+    host: str = "10.0.0.1"
+    spare: bool = False
+    granted: list[int] = field(factory=list)
+    received: tuple[int, int] | None = (0, 0)
+    evicted: str = ""
+
+    def memory_granted(self, size: int) -> None:
+        self.granted.append(size)
+
+    def give_back_memory(self) -> None:
+        if self.spare:
+            self.budget.release(self)
+
+    def progress(self) -> tuple[int, int] | None:
+        return self.received
+
+    def evict(self, why: str) -> None:
+        self.evicted = why
+
+    def holds(self, size: int, missing: int = 0) -> bool:
+        """Reserve ``size`` bytes for a frame that lacks at least as many; whether they were granted at once."""
+        before = len(self.granted)
+        self.budget.reserve(self, size, max(size, missing))
+        return len(self.granted) > before
+
+
+class ShareTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.budget = RequestBudget(1000)
+
+    def connection(self, host: str = "10.0.0.1", **more: bool) -> Connection:
+        return Connection(self.budget, host, **more)
+
+    def test_what_is_free_is_granted_at_once(self) -> None:
+        """
+        Reservations add up.
+        """
+        one, two = self.connection(), self.connection()
+        self.assertTrue(one.holds(300))
+        self.assertTrue(two.holds(200))
+        self.assertEqual((self.budget.used, self.budget.metrics.request_memory), (500, 500))
+
+    def test_the_share_of_a_connection_shrinks(self) -> None:
+        """
+        Each may hold what is free after it: greedy ones leave room for the next, and small ones never wait.
+        """
+        sizes = []
+        for number in range(8):
+            greedy = self.connection(f"10.0.1.{number}")
+            size = 1
+            while self.budget.try_reserve(greedy, 1):
+                size += 1
+            sizes.append(size)
+        self.assertEqual(sizes[:3], [501, 251, 126])
+        self.assertTrue(self.connection("10.0.0.9").holds(2))
+
+    def test_small_frames_do_not_wait_behind_large_ones(self) -> None:
+        """
+        Any number of connections that wait with large frames do not hold up a small one.
+        """
+        waiting = [self.connection(f"10.0.1.{number}") for number in range(20)]
+        for each in waiting:
+            self.budget.try_reserve(each, 40)
+        for each in waiting:
+            each.holds(900)
+        self.assertTrue(self.budget.short)
+        self.assertEqual(sum(each.granted == [900] for each in waiting), 1)
+        for _ in range(3):
+            self.assertTrue(self.connection("10.0.0.9").holds(20))
+
+    def test_an_address_leaves_room_for_others(self) -> None:
+        """
+        All connections of one address together hold three quarters at most; another's still fit.
+        """
+        crowd = [self.connection() for _ in range(100)]
+        for _ in range(10):
+            for each in crowd:
+                self.budget.try_reserve(each, 1)
+        self.assertLessEqual(self.budget.used, 750)
+        self.assertTrue(self.connection("10.0.0.2").holds(100))
+
+    def test_the_connections_of_an_address_leave_room_for_each_other(self) -> None:
+        """
+        Greedy ones behind one address do not take all of its share: whoever shares it with them is served.
+        """
+        for _ in range(8):
+            greedy = self.connection()
+            while self.budget.try_reserve(greedy, 1):
+                pass
+        self.assertTrue(self.connection().holds(2))
+
+    def test_sockets_without_an_address_have_no_share_in_common(self) -> None:
+        """
+        UNIX sockets count one by one.
+        """
+        crowd = [self.connection("") for _ in range(300)]
+        for _ in range(3):
+            for each in crowd:
+                self.budget.try_reserve(each, 1)
+        self.assertGreater(self.budget.used, 850)
+
+    def test_those_that_lack_least_are_served_first(self) -> None:
+        """
+        Whose frame lacks less does not wait for whose frame lacks more, whoever came first.
+        """
+        privileged, one, two, large, small = (self.connection(f"10.0.0.{number}") for number in range(5))
+        self.assertTrue(privileged.holds(2000))
+        self.assertTrue(one.holds(400))
+        self.assertTrue(two.holds(200))
+        self.assertFalse(large.holds(350))
+        self.assertFalse(small.holds(250))
+        self.budget.release(two)
+        self.assertEqual((small.granted, large.granted), ([250], []))
+        self.budget.release(one)
+        self.assertEqual(large.granted, [350])
+
+    def test_one_at_a_time_goes_beyond_its_share(self) -> None:
+        """
+        A frame larger than the whole budget gets through, and one after the other do.
+        """
+        one, two = self.connection("10.0.0.1"), self.connection("10.0.0.2")
+        for _ in range(6):
+            self.assertTrue(one.holds(400))
+        self.assertFalse(two.holds(800))
+        self.budget.release(one)
+        self.assertEqual(two.granted, [800])
+        for _ in range(6):
+            self.assertTrue(two.holds(400))
+
+    def test_frames_that_lack_little_do_not_wait_for_a_large_one(self) -> None:
+        """
+        While a large frame has memory from beyond the total, and as long as it likes, small ones are completed.
+        """
+        large = self.connection("10.0.1.1")
+        self.assertTrue(large.holds(450))
+        self.assertTrue(large.holds(100, missing=5000))
+        crowd = [self.connection(f"10.0.0.{number}") for number in range(20)]
+        for each in crowd:
+            self.budget.charge(each, 50)
+        self.assertEqual([each.holds(30) for each in crowd], [True, True] + [False] * 18)
+        self.budget.release(crowd[0])
+        self.assertEqual(crowd[2].granted, [30])
+
+    def test_the_privilege_ends_with_the_frame(self) -> None:
+        """
+        One that has its frame and keeps its memory, for the next, lets another go beyond its share.
+        """
+        one, two = self.connection("10.0.0.1"), self.connection("10.0.0.2")
+        self.assertTrue(one.holds(600))
+        self.assertFalse(two.holds(600))
+        self.budget.release(one, 0)
+        self.assertEqual((two.granted, self.budget.used), ([600], 1200))
+
+    def test_half_frames_do_not_hold_each_other_up(self) -> None:
+        """
+        When all memory belongs to frames that need more of it, they are completed one after the other.
+        """
+        crowd = [self.connection(f"10.0.0.{number}") for number in range(50)]
+        for each in crowd:
+            self.budget.reserve(each, 15, 515)
+        for each in crowd:
+            self.budget.reserve(each, 500, 500)
+        for _ in range(50):
+            for each in crowd:
+                if len(each.granted) == 2:
+                    self.budget.release(each)
+        self.assertEqual([len(each.granted) for each in crowd], [2] * 50)
+        self.assertEqual((self.budget.used, self.budget.short), (0, False))
+
+    def test_what_is_kept_without_need_is_called_in(self) -> None:
+        """
+        A connection that keeps memory for its next frame gives it back when another needs it now.
+        """
+        crowd = [self.connection(f"10.0.1.{number}", spare=True) for number in range(10)]
+        for each in crowd:
+            self.budget.try_reserve(each, 90)
+        other = self.connection()
+        self.assertTrue(other.holds(300))
+        self.assertEqual((self.budget.used, self.budget.short), (300, False))
+
+    def test_what_was_received_already_is_counted(self) -> None:
+        """
+        Bytes that came without asking count, even beyond the total; their holder waits until it is within its share.
+        """
+        one, two = self.connection("10.0.0.1"), self.connection("10.0.0.2")
+        self.budget.charge(one, 700)
+        self.assertTrue(one.holds(0, missing=900))
+        self.budget.charge(two, 400)
+        self.assertEqual(self.budget.used, 1100)
+        self.assertFalse(two.holds(0, missing=500))
+        self.budget.release(one)
+        self.assertEqual(two.granted, [0])
+
+    def test_a_connection_that_is_gone_wants_nothing(self) -> None:
+        """
+        Forgetting frees what was held and lets those behind come forward.
+        """
+        one, two, three = (self.connection(f"10.0.0.{number}") for number in range(3))
+        one.holds(500)
+        one.holds(400)
+        two.holds(300)
+        three.holds(400)
+        self.budget.forget(two)
+        self.assertEqual((two.granted, three.granted), ([], []))
+        self.budget.forget(one)
+        self.assertEqual((two.granted, three.granted, self.budget.used), ([], [400], 400))
+
+    @settings(max_examples=200)
+    @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 150), st.sampled_from("rfkc")), max_size=60))
+    def test_everyone_is_served_in_the_end(self, steps: list[tuple[int, int, str]]) -> None:
+        """
+        Whatever happens, the sums are right, and when all that hold something release it, everyone who waited has got
+        it.
+        """
+        budget = RequestBudget(100)
+        connections = [Connection(budget, f"10.0.0.{number % 3}") for number in range(5)]
+        asked = [0] * 5
+        for index, size, what in steps:
+            connection = connections[index]
+            is_waiting = len(connection.granted) < asked[index]
+            if what == "r" and not is_waiting:
+                asked[index] += 1
+                budget.reserve(connection, size, size)
+            elif what == "f":
+                budget.forget(connection)
+                connection.granted.clear()
+                asked[index] = 0
+            elif what == "c":
+                budget.charge(connection, size)
+            elif not is_waiting:
+                budget.release(connection)
+            self.assertEqual(budget.used, sum(budget._held.values()))
+            self.assertEqual(budget.used, sum(budget._by_host.values()) + budget._used_beyond)
+        for _ in range(10):
+            for index, connection in enumerate(connections):
+                if len(connection.granted) == asked[index]:
+                    budget.release(connection)
+        self.assertEqual([len(connection.granted) for connection in connections], asked)
+        self.assertEqual((budget.used, budget.short), (0, False))
+
+
+class SlowTests(SynchronousTestCase):
+    """Frames that hardly move, while others wait for their memory."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.budget = RequestBudget(10 << 20, clock=self.clock)
+        self.still, self.moving, self.waiting = (Connection(self.budget, f"10.0.0.{number}") for number in range(3))
+        self.still.holds(5 << 20)
+        self.moving.holds(2 << 20)
+        self.still.holds(4 << 20)
+
+    def seconds(self, count: int) -> None:
+        for _ in range(count):
+            self.clock.advance(1)
+            frames, size = self.moving.received or (0, 0)
+            self.moving.received = (frames, size + SLOWEST)
+
+    def test_the_slow_are_closed_while_others_wait(self) -> None:
+        """
+        A frame that brings nothing for some seconds is closed, and its memory goes to those who wait.
+        """
+        self.assertFalse(self.waiting.holds(4 << 20))
+        self.seconds(PATIENCE)
+        self.assertEqual((self.still.evicted, self.waiting.granted), ("", []))
+        self.seconds(2)
+        self.assertIn("queued.max.request.bytes", self.still.evicted)
+        self.assertEqual((self.moving.evicted, self.waiting.granted), ("", [4 << 20]))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_frames_that_follow_each_other_are_progress(self) -> None:
+        """
+        One that completes frame after frame is not slow, however little is there of the next.
+        """
+        self.waiting.holds(4 << 20)
+        for number in range(10):
+            self.still.received = (number, 3)
+            self.clock.advance(1)
+        self.assertEqual(self.still.evicted, "")
+
+    def test_those_that_wait_for_us_are_not_slow(self) -> None:
+        """
+        A connection whose answers are what is missing is left alone.
+        """
+        self.moving.received = None
+        self.waiting.holds(4 << 20)
+        for _ in range(10):
+            self.clock.advance(1)
+        self.assertEqual(self.moving.evicted, "")
+        self.assertNotEqual(self.still.evicted, "")
+
+    def test_nobody_is_closed_while_nobody_waits(self) -> None:
+        """
+        Without a shortage there is no hurry, and no timer.
+        """
+        self.assertEqual(self.clock.getDelayedCalls(), [])

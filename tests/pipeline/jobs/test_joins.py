@@ -1,0 +1,173 @@
+"""Joins on a real Spark, from a real broker: of two streams by key and time, and of a stream and a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.joins import JoinOptions, TableTopic, run
+from logbus.pipeline.jobs.outputs import ToTable
+from logbus.pipeline.jobs.streaming_query import QuerySettings
+from logbus.pipeline.payloads.payload import JsonPayload
+from logbus.testing import Broker
+from tests.pipeline.query_fixtures import Seen, event, in_table, put, stream, to_topic, topics, written
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VIEW = "user STRING, page STRING, at TIMESTAMP"
+BUY = "who STRING, price INT, at TIMESTAMP"
+
+
+def fill(broker: Broker, views: str, buys: str) -> None:
+    """Events before, within and after the times that count; the last ones let the others be done."""
+    topics(broker, views, buys)
+    put(broker, views, [event("01:00", user=user, page="/tea") for user in ("ann", "ben", "cid", None)])
+    put(
+        broker,
+        buys,
+        [
+            event("01:30", who="ann", price=1),
+            event("02:00", who="ann", price=2),
+            event("02:00:01", who="ann", price=3),
+            event("00:55", who="ben", price=4),
+            event("00:54:59", who="ben", price=5),
+            event("01:00", who="dan", price=6),
+            event("01:00", who=None, price=7),
+            b"no JSON",
+        ],
+    )
+    put(broker, views, [event("09:00", user="end"), b"[]"])
+    put(broker, buys, [event("09:00", who="other end")])
+
+
+def streams(broker: Broker, views: str, buys: str, checkpoint: Path, **more: Any) -> JoinOptions:
+    """What was bought from five minutes before a view until an hour after."""
+    given: dict[str, Any] = {
+        "left": stream(broker, views, VIEW),
+        "right": stream(broker, buys, BUY),
+        "on": {"upper(user)": "upper(who)"},
+        "select": {"user": "l.user", "price": "r.price"},
+        "before": "5 minutes",
+        "after": "1 hour",
+        "running": QuerySettings(str(checkpoint), max_late_share=1),
+    }
+    return JoinOptions(**{**given, **more})
+
+
+def bought(user: str, price: int | None) -> dict[str, Any]:
+    """A row."""
+    return {"user": user, "price": price}
+
+
+FOUND = [bought("ann", 1), bought("ann", 2), bought("ben", 4)]
+
+
+def test_two_streams(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """What belongs together by key and time, wherever it was read first."""
+    fill(broker, "views", "buys")
+    table = tmp_path / "table"
+    asked = streams(broker, "views", "buys", tmp_path / "checkpoint", outputs=[ToTable(str(table))])
+    report = run(spark, asked)
+    assert (report.rows_in, report.rows_out, report.unreadable, report.late) == (15, 3, 2, 0)
+    assert in_table(spark, table) == sorted(FOUND, key=repr)
+    # A partner for the last view comes in the next run; one for the first comes too late.
+    put(broker, "buys", [event("09:10", who="end", price=8), event("01:10", who="cid", price=9)])
+    report = run(spark, asked)
+    assert (report.rows_in, report.rows_out, report.late) == (2, 1, 1)
+    assert in_table(spark, table) == sorted([*FOUND, bought("end", 8)], key=repr)
+    # The events' times may be what is equal, and be selected from both sides.
+    seen = Seen({})
+    times = {"mine": "l.event_time", "theirs": "r.event_time"}
+    on = {"event_time": "event_time"}
+    run(spark, streams(broker, "views", "buys", tmp_path / "times", on=on, select=times, outputs=[seen]))
+    found = [tuple(each.strftime("%H:%M") for each in row) for rows in seen.batches.values() for row in rows]
+    assert sorted(found) == [*[("01:00", "01:00")] * 8, ("09:00", "09:00")]
+
+
+def test_what_has_no_partner(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """It is there once it can have none any more."""
+    fill(broker, "left-views", "left-buys")
+    topics(broker, "joined")
+    asked = streams(
+        broker, "left-views", "left-buys", tmp_path, outputs=[to_topic(broker, "joined", "user")], kind="left"
+    )
+    run(spark, asked)
+    alone = [bought("cid", None), {"user": None, "price": None}]
+    assert written(broker, "joined") == sorted([*FOUND, *alone], key=repr)
+    with pytest.raises(OptionError, match="another query: its kind is 'left', and now it is 'inner'"):
+        run(spark, streams(broker, "left-views", "left-buys", tmp_path, outputs=asked.outputs))
+
+
+def test_a_table_that_changes(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Each batch is joined with what the table is then: its newest values, without what was deleted."""
+    topics(broker, "logins", "users")
+
+    def name(user: str, name: str | None) -> tuple[str, bytes | None]:
+        return user, None if name is None else f'{{"id": "{user}", "name": "{name}"}}'.encode()
+
+    def logins(*users: str) -> None:
+        put(broker, "logins", [event("01:00", user=user) for user in users])
+
+    put(broker, "users", [name("a", "old"), name("b", "Ben"), name("a", "Ann"), name("c", "Cid"), ("d", b"no JSON")])
+    put(broker, "users", [b'{"id": "e", "name": "no key"}'])
+    logins("a", "b", "c", "d", "e")
+    watch = JobControl()
+
+    class Steps(Seen):
+        """Changes the table when a batch is done."""
+
+        def write(self, rows: DataFrame, query: str, number: int) -> None:
+            super().write(rows, query, number)
+            if number == 0:
+                put(broker, "users", [name("b", None), name("c", "Cyd"), name("d", "Dan")])
+                logins("a", "b", "c", "d")
+            if sum(map(len, self.batches.values())) == 9:
+                watch.stop()
+
+    def join(seen: Seen, every: float | None = None, **more: Any) -> JoinOptions:
+        source = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "users"}
+        given: dict[str, Any] = {
+            "left": stream(broker, "logins", "user STRING, at TIMESTAMP"),
+            "right": TableTopic(source=source, payload=JsonPayload(schema="id STRING, name STRING")),
+            "on": {"user": "id"},
+            "select": {"user": "l.user", "name": "r.name"},
+            "kind": "left",
+            "running": QuerySettings(str(tmp_path), every),
+        }
+        return JoinOptions(outputs=[seen], **{**given, **more})
+
+    seen = Steps({})
+    report = run(spark, join(seen, every=0.1), watch)
+    assert (report.stopped, report.rows_in, report.rows_out) == (True, 9, 9)
+    assert seen.batches.pop(0) == [("a", "Ann"), ("b", "Ben"), ("c", "Cid"), ("d", None), ("e", None)]
+    # Mostly one batch, but who knows when the broker gets them.
+    later = sorted((row for rows in seen.batches.values() for row in rows), key=repr)
+    assert [name for _, name in later] == ["Ann", None, "Cyd", "Dan"]
+    # Nothing waits for the table, so what is selected may change.
+    logins("c", "x")
+    after = Seen({})
+    run(spark, join(after, kind="inner", select={"who": "r.name"}))
+    assert list(after.batches.values()) == [[("Cyd",)]]
+
+
+def test_what_is_wrong_is_said_at_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Expressions, before the query begins."""
+    topics(broker, "one", "two")
+    source = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "two"}
+    table = TableTopic(source=source, payload=JsonPayload(schema=BUY))
+
+    def refused(words: str, **more: Any) -> None:
+        for right in ({}, {"right": table}):
+            with pytest.raises(OptionError, match=f"the join cannot be computed: .*{words}"):
+                run(spark, streams(broker, "one", "two", tmp_path, outputs=[Seen({})], **right, **more))
+
+    refused("`name` cannot be resolved", on={"name": "who"})
+    refused("`l`.`price` cannot be resolved", select={"price": "l.price"})
+    refused("`at` is ambiguous", select={"at": "at"})
+    refused("PARSE_SYNTAX_ERROR", on={"user": "who ="})
+    assert not list(tmp_path.iterdir())

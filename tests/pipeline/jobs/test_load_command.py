@@ -1,0 +1,152 @@
+"""``logbus pipeline load`` and ``compact``: what is asked, what is reported, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from logbus.pipeline.jobs import load as loads
+from logbus.testing import Broker
+from tests.pipeline.load_fixtures import BASE, fill, held, make
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_load(
+    spark: SparkSession, broker: Broker, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    """All options of a load, and its report; then a compaction."""
+    topic, report, table = make(broker, 2), tmp_path / "report.json", tmp_path / "table"
+    schema = tmp_path / "schema"
+    schema.write_text("user STRING, at TIMESTAMP")
+    for partition in range(2):
+        fill(broker, topic, [b'{"user": "u", "at": "2024-05-01T12:00:00Z"}', b"odd"] * 4, partition)
+    status, out, _ = command("load", topic, "--table", table, "--dry-run")
+    assert (status, json.loads(out)["offsets"]) == (0, {f"{topic}-0": 8, f"{topic}-1": 8})
+    assert not table.exists()
+    asked = ["load", "--pattern", f"^{topic}$", "--table", table, "--payload", "json", "--schema", f"@{schema}"]
+    asked += ["--event-time", "at", "--into", "event", "--headers", "--batch-offsets", 6, "--late-after", "1.5"]
+    asked += ["--min-partitions", 3, "--report", report, "--kafka", "client.id=load"]
+    status, out, said = command(*asked, "--since", BASE + 1, "--until", BASE + 6)
+    assert status == 0
+    found = json.loads(out)
+    assert found == json.loads(report.read_text())
+    assert {name: found[name] for name in ("batches", "offsets", "records", "quarantined", "late", "stopped")} == {
+        "batches": 2,
+        "offsets": 10,
+        "records": 10,
+        "quarantined": 6,
+        "late": 0,
+        "stopped": False,
+    }
+    # On a busy machine it says how many tasks are done, too.
+    lines = [line for line in said.splitlines() if not line.endswith("tasks are done")]
+    assert lines[0] == "load: starts Spark"
+    assert re.fullmatch("load: Spark 4[0-9.]* runs on local.2.", lines[1])
+    assert (
+        lines[2] == f"load: {topic}: 10 offsets of 2 partitions to read, in 2 batches or more, which the table has not"
+    )
+    assert lines[3].startswith("load: commit 2: ")
+    assert "in quarantine of 2 partitions" in said
+    status, out, said = command(*asked, "--quiet")
+    assert (status, json.loads(out)["records"], said) == (0, 6, "")
+    rows = spark.read.parquet(str(table))
+    assert rows.columns == [*("topic", "partition", "offset", "timestamp", "key", "headers", "event"), "date", "hour"]
+    before = held(spark, table)
+    assert before == [(topic, partition, offset) for partition in range(2) for offset in range(0, 8, 2)]
+    status, out, _ = command("compact", "--table", table, "--min-files", 2, "--target-mb", 1)
+    assert (status, json.loads(out)["files_after"]) == (0, 2)
+    assert held(spark, table) == before
+
+
+def test_stop(broker: Broker, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+    """SIGTERM ends a load that follows, after what is under way; its report says so."""
+    topic = make(broker)
+    fill(broker, topic, [b"x"])
+
+    load_batch = loads._Load.load_batch
+
+    def terminated(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        load_batch(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loads._Load, "load_batch", terminated)
+        status, out, said = command("load", topic, "--table", tmp_path / "t", "--follow", 60)
+    assert (status, json.loads(out)["stopped"], json.loads(out)["records"]) == (0, True, 1)
+    assert "stopping after what is under way" in said
+
+
+def test_refused(broker: Broker, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+    """Wrong options are named, with what would be right, and nothing is begun."""
+    topic, table = make(broker), tmp_path / "t"
+    for more, words in (
+        ([], "say which topics: their names, or --pattern"),
+        ([topic, "--pattern", "x"], "say which topics: their names, or --pattern"),
+        (["nowhere"], "there is no topic 'nowhere', which is to be read"),
+        (["--pattern", "("], "option 'subscribePattern'"),
+        ([topic, "--schema", "a INT"], "--schema, --event-time and --into are for --payload json and avro"),
+        ([topic, "--registry", "http://h"], "--registry and --subject are for --payload avro"),
+        ([topic, "--payload", "json"], "--payload json needs --schema, such as 'user STRING, at TIMESTAMP'"),
+        ([topic, "--payload", "json", "--schema", "a NONSENSE"], "'a NONSENSE' is no schema such as"),
+        ([topic, "--payload", "json", "--schema", "@/nowhere"], "/nowhere: No such file"),
+        ([topic, "--payload", "avro"], "--payload avro needs --registry, such as http://"),
+        (["a", "b", "--payload", "avro", "--registry", "http://h"], "of several topics --payload avro needs --schema"),
+        ([topic, "--payload", "avro", "--registry", "h"], "'h' is no URL of a schema registry, such as http://"),
+        (
+            [topic, "--payload", "avro", "--registry", f"{broker.admin_url}/registry"],
+            f"/registry/subjects/{topic}-value/versions/latest: ",
+        ),
+        ([topic, "--since", "yesterday"], "'yesterday' is neither milliseconds since 1970 nor a date"),
+        ([topic, "--since", "9", "--until", "8"], "option 'endingTimestamp': 8 is before startingTimestamp, 9"),
+        ([topic, "--offsets", "{}"], "option 'startingOffsets'"),
+        ([topic, "--end-offsets", "5"], "option 'endingOffsets'"),
+        ([topic, "--kafka", "auto.offset.reset=latest"], "say where to begin with startingOffsets"),
+        ([topic, "--kafka", "nonsense"], "'nonsense'"),
+        ([topic, "--batch-offsets", 0], "0 is not in the range x>=1"),
+        ([topic, "--follow", 0], "0.0 is not in the range x>0"),
+        ([topic, "--late-after", "1e30"], "late_after is 1e+30; it takes seconds, from 0"),
+    ):
+        status, out, said = command("load", *more, "--table", table)
+        assert (status != 0, out) == (True, ""), more
+        assert words in " ".join(said.split()), said
+        assert "internal error" not in said
+    for url, words in (
+        ("s3a://bucket/t", "s3a"),
+        ("nonsense://host/t", 'No FileSystem for scheme "nonsense"'),
+        (tmp_path, "holds files, but no _logbus/commits: it is not a table of logbus"),
+    ):
+        (tmp_path / "other").touch()
+        for job in (["load", topic], ["compact"]):
+            status, out, said = command(*job, "--table", url)
+            assert (status, out) == (1, ""), said
+            assert words in said
+            assert "internal error" not in said
+    for url, words in (
+        ("s3a://bucket/t", "s3a: store cannot make a file appear only if there is none"),
+        ("hdfs://nohost.invalid:1/t", "hdfs://nohost.invalid:1/t: java.net.UnknownHostException: nohost.invalid"),
+    ):
+        status, out, said = command("load", topic, "--table", url)
+        assert (status, out) == (1, "")
+        assert said.splitlines()[-1].startswith("logbus: ")
+        assert words in said
+    assert not table.exists()
+    status, out, said = command("compact", "--table", table)
+    assert (status, out) == (1, "")
+    assert said.endswith(f"\nlogbus: file://{table} is not a table of logbus: there is no _logbus/commits\n")
+    assert not table.exists(), "a slip of the pen makes no table"
+
+
+def test_no_topic_yet(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+    """A pattern that finds nothing is no error, and is told."""
+    status, out, said = command("load", "--pattern", "^nothing-like-it$", "--table", tmp_path / "t")
+    assert (status, json.loads(out)["records"]) == (0, 0)
+    assert said.endswith("\nload: there is no topic yet whose name matches, and nothing to load\n")

@@ -1,0 +1,424 @@
+"""What is wrong with the options of a query is said before anything runs, with what would be right. No Spark here."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import TestCase
+
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.errors import StreamingQueryException
+
+from logbus.cli.pipeline_job import pipeline
+from logbus.model import TopicPartition
+from logbus.pipeline.errors import OptionError, PipelineError, short_message
+from logbus.pipeline.jobs.durations import MAX_DURATION, duration_micros, readable_duration, spark_duration
+from logbus.pipeline.jobs.event_stream import EventStream
+from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.joins import JoinOptions, TableTopic
+from logbus.pipeline.jobs.outputs import ToTopic
+from logbus.pipeline.jobs.progress import offset_lines, plan_line, report_progress, tasks_done
+from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings, run_writer
+from logbus.pipeline.jobs.windows import SessionWindow, SlidingWindow, TumblingWindow, WindowsOptions
+from logbus.pipeline.payloads.payload import JsonPayload
+
+UNITS = {"second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6, "day": 86400 * 10**6}
+KAFKA = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+SOURCE = {**KAFKA, "subscribe": "views"}
+
+
+class DurationTests(TestCase):
+    """How durations are read."""
+
+    @given(st.lists(st.tuples(st.integers(0, 9999), st.sampled_from(sorted(UNITS)), st.booleans()), min_size=1))
+    def test_parts_are_added(self, parts: list[tuple[int, str, bool]]) -> None:
+        """Several numbers with units, one or many, are one duration; as we spell it, it is the same."""
+        text = " ".join(f"{number} {unit}{'s' if many else ''}" for number, unit, many in parts)
+        wanted = sum(number * UNITS[unit] for number, unit, _ in parts)
+        if wanted <= MAX_DURATION:
+            self.assertEqual(duration_micros("x", text, least=0), wanted)
+            self.assertEqual(duration_micros("x", spark_duration(wanted), least=0), wanted)
+            self.assertEqual(duration_micros("x", readable_duration(wanted), least=0), wanted)
+
+    def test_how_they_are_spelled(self) -> None:
+        """As people would, so that errors can be read."""
+        for text, wanted in (
+            ("90 minutes", "1 hour 30 minutes"),
+            ("0 seconds", "0 seconds"),
+            ("8 days 1 microsecond", "1 week 1 day 1 microsecond"),
+            ("120 seconds", "2 minutes"),
+        ):
+            self.assertEqual(readable_duration(duration_micros("x", text, least=0)), wanted)
+
+    @given(st.text(max_size=20))
+    def test_anything_else_is_refused(self, text: str) -> None:
+        """Whatever is said, it is a duration or an error that names the option."""
+        try:
+            self.assertLessEqual(1, duration_micros("the size", text))
+        except OptionError as e:
+            self.assertTrue(str(e).startswith(f"the size is {text!r}; it "))
+
+    def test_what_spark_would_take_otherwise(self) -> None:
+        """Months, which vary; negative ones; conditions; numbers that Spark cannot hold."""
+        for text in ("1 month", "-1 hours", "1 hour OR TRUE", "hour", "5", "1hour", "٣ hours", "9" * 5000 + " hours"):
+            with self.subTest(text[:20]), self.assertRaisesRegex(OptionError, "takes a duration such as '10 minutes'"):
+                duration_micros("x", text)
+        with self.assertRaisesRegex(OptionError, "it must be longer"):
+            duration_micros("x", "0 seconds")
+        with self.assertRaisesRegex(OptionError, "it must be shorter"):
+            duration_micros("x", "999999999 weeks")
+
+
+class OptionTests(TestCase):
+    """What constructors refuse."""
+
+    def refused(self, words: str, make: Callable[[], Any]) -> None:
+        """It is refused with these words."""
+        with self.assertRaisesRegex(OptionError, re.escape(words)):
+            make()
+
+    def test_streams(self) -> None:
+        """They begin at the first committed record, unless something else is said."""
+        stream = EventStream(source=SOURCE)
+        self.assertEqual(stream.source["startingOffsets"], "earliest")
+        self.assertEqual(stream.source["kafka.isolation.level"], "read_committed")
+        self.assertEqual(stream.topics, "views")
+        other = EventStream(source={**SOURCE, "startingTimestamp": "5", "Kafka.Isolation.Level": "read_uncommitted"})
+        self.assertNotIn("startingOffsets", other.source)
+        self.assertNotIn("kafka.isolation.level", other.source)
+        self.refused("the watermark is 'soon'", lambda: EventStream(source=SOURCE, watermark="soon"))
+        self.refused("endingOffsets", lambda: EventStream(source={**SOURCE, "endingOffsets": "latest"}))
+        self.refused("subscribe", lambda: EventStream(source=KAFKA))
+
+    def test_windows(self) -> None:
+        """Sizes, and names of columns."""
+        self.refused("the size of a window is '1 month'", lambda: TumblingWindow("1 month"))
+        self.refused("the gap of sessions is '0 seconds'; it must be longer", lambda: SessionWindow("0 seconds"))
+        self.refused("the slide of windows is 'x'", lambda: SlidingWindow("1 hour", "x"))
+        self.refused("the slide is at most the size", lambda: SlidingWindow("1 hour", "2 hours"))
+        self.refused("each event is in 3600 of them", lambda: SlidingWindow("1 hour", "1 second"))
+
+        def windows(**more: Any) -> WindowsOptions:
+            given: dict[str, Any] = {
+                "stream": EventStream(source=SOURCE),
+                "window": TumblingWindow("1 hour"),
+                "outputs": [ToTopic({**KAFKA, "topic": "hourly"})],
+                "running": QuerySettings("checkpoint"),
+            }
+            return WindowsOptions(**{**given, **more})
+
+        self.assertEqual(windows(by={"page": "page"}).columns, ["window_start", "window_end", "page", "count"])
+        self.refused("at least one aggregate, such as count(*)", lambda: windows(aggregates={}))
+        self.refused("say what to group by, such as the user", lambda: windows(window=SessionWindow("1 hour")))
+        self.refused(
+            "the column 'Count' is there twice", lambda: windows(by={"count": "page"}, aggregates={"Count": ""})
+        )
+        self.refused("'window_start' is there twice", lambda: windows(by={"window_start": "page"}))
+        same = windows(window=TumblingWindow("60 minutes"), running=QuerySettings("c", every=1))
+        self.assertEqual(same.identity, windows().identity)
+        for more in (
+            {"window": TumblingWindow("61 minutes")},
+            {"by": {"page": "page"}},
+            {"window": SlidingWindow("2 hours", "1 hour")},
+            {"stream": EventStream(source=SOURCE, payload=JsonPayload(schema="at TIMESTAMP", event_time="at"))},
+        ):
+            self.assertNotEqual(windows(**more).identity, windows().identity)
+
+    def test_joins(self) -> None:
+        """Kinds, keys, columns, times; what a table cannot have."""
+
+        def join(**more: Any) -> JoinOptions:
+            given: dict[str, Any] = {
+                "left": EventStream(source=SOURCE),
+                "right": TableTopic(source={**KAFKA, "subscribe": "users"}),
+                "on": {"key": "key"},
+                "select": {"user": "l.key"},
+                "outputs": [],
+                "running": QuerySettings("checkpoint"),
+            }
+            return JoinOptions(**{**given, **more})
+
+        self.refused("the kind of a join is inner or left, not 'right'", lambda: join(kind="right"))
+        self.refused("what must be equal on both sides, such as user=user", lambda: join(on={}))
+        self.refused("which columns the join has, such as user=l.user", lambda: join(select={}))
+        self.refused("the column 'A' is there twice", lambda: join(select={"a": "l.key", "A": "r.key"}))
+        self.refused("before is 'x'", lambda: join(before="x"))
+        self.refused("after is '-1 hours'", lambda: join(after="-1 hours"))
+        for name in ("startingOffsets", "endingTimestamp"):
+            self.refused(
+                f"option '{name}': a table is all of its topic",
+                lambda name=name: TableTopic(source={**SOURCE, name: "1"}),
+            )
+        self.refused("did you mean subscribe", lambda: TableTopic(source={**KAFKA, "subscribed": "users"}))
+        # Nothing waits for a table: its columns may change while a checkpoint lives. Those of streams may not.
+        self.assertEqual(join(select={"a": "l.key"}).identity, join().identity)
+        both = {"right": EventStream(source=SOURCE)}
+        self.assertNotEqual(join(select={"a": "l.key"}, **both).identity, join(**both).identity)
+        self.assertNotEqual(join(after="2 hours", **both).identity, join(**both).identity)
+
+    def test_outputs_and_running(self) -> None:
+        """A topic, tasks, a checkpoint, seconds."""
+        self.refused("an output to a topic needs the option 'topic'", lambda: ToTopic(KAFKA))
+        self.refused("at least one task, not 0", lambda: ToTopic({**KAFKA, "topic": "x"}, tasks=0))
+        self.refused("option 'topics' is not known", lambda: ToTopic({**KAFKA, "topics": "x"}))
+        self.refused("a query needs a checkpoint: a directory of its own", lambda: QuerySettings(""))
+        for every in (-1, float("nan"), float("inf")):
+            self.refused("it takes seconds", lambda every=every: QuerySettings("x", every))
+
+
+class CommandTests(TestCase):
+    """What the commands refuse, before they start Spark."""
+
+    def refused(self, words: str, *arguments: str) -> None:
+        """The command ends with these words, as a wrong use or a wrong option."""
+        done = CliRunner().invoke(pipeline, arguments, env={"JAVA_HOME": "/nowhere"})
+        said = " ".join(f"{done.output} {done.exception}".split())
+        self.assertIn(words, said)
+        self.assertNotIn("JAVA_HOME", said)
+        self.assertNotEqual(done.exit_code, 0)
+
+    def test_windows(self) -> None:
+        """How windows are made, where they go, what is in them."""
+        one = ("windows", "views", "--checkpoint", "c", "--to-topic", "hourly")
+        for wrong in ((), ("--size", "1 hour", "--session", "1 hour"), ("--session", "1 hour", "--slide", "1 hour")):
+            self.refused("say how windows are made: --size, --size with --slide, or --session", *one, *wrong)
+        self.refused("the size of a window is 'x'; it takes a duration", *one, "--size", "x")
+        self.refused("the watermark is 'x'", *one, "--size", "1 hour", "--watermark", "x")
+        self.refused("sessions are of something", *one, "--session", "1 hour")
+        self.refused(
+            "'count' is not NAME=VALUE, such as paid=sum(price)", *one, "--size", "1 hour", "--aggregate", "count"
+        )
+        twice = ("--aggregate", "n=count(*)", "--aggregate", "n=sum(price)")
+        self.refused("--aggregate: 'n' is there twice", *one, "--size", "1 hour", *twice)
+        self.refused("--by: 'n' is of nothing", *one, "--size", "1 hour", "--by", "n=")
+        self.refused("--source: 'x' is not NAME=VALUE, such as maxOffsets", *one, "--size", "1 hour", "--source", "x")
+        self.refused("'endingOffsets'", *one, "--size", "1 hour", "--source", "endingOffsets=latest")
+        self.refused("option 'kafka.acks'", *one, "--size", "1 hour", "--kafka", "acks=0")
+        self.refused("--payload json needs --schema", *one, "--size", "1 hour", "--payload", "json")
+        sized = (*one, "--size", "1 hour")
+        tabled = ("windows", "views", "--checkpoint", "c", "--to-table", "t", "--size", "1 hour")
+        self.refused("2.0 is not in the range 0<=x<=1", *sized, "--max-late-share", "2")
+        self.refused("--partition-by is for --to-table", *sized, "--partition-by", "page")
+        self.refused("--sink and --tasks are for --to-topic", *tabled, "--sink", "includeHeaders=true")
+        self.refused("--sink and --tasks are for --to-topic", *tabled, "--tasks", "2")
+        self.refused("option 'kafka.acks': deliveryGuarantee exactly-once needs", *sized, "--sink", "kafka.acks=1")
+        self.refused("say where the result goes", "windows", "views", "--checkpoint", "c", "--size", "1 hour")
+
+    def test_joins(self) -> None:
+        """Keys, columns, times."""
+        one = ("join", "views", "users", "--checkpoint", "c", "--to-topic", "named", "--on", "key=key")
+        two = (*one, "--select", "user=l.key")
+        self.refused("Missing option '--select'", *one)
+        self.refused("--on: 'key' is there twice", *two, "--on", "key=id")
+        self.refused("--select: 'user' is there twice", *two, "--select", "user=r.id")
+        self.refused("--key name: there is no such --select; there are user", *two, "--key", "name")
+        self.refused("--left-time at needs --left-schema, with a field of this name", *two, "--left-time", "at")
+        self.refused("after is 'soon'", *two, "--after", "soon")
+        self.refused("'right' is not one of 'inner', 'left'", *two, "--kind", "right")
+
+    def test_schemas(self) -> None:
+        """Types that there are not, and names that are taken: with what would be right."""
+        out = ("--checkpoint", "c", "--to-topic", "x")
+        windows = ("windows", "views", *out, "--size", "1 hour", "--payload", "json", "--schema")
+        load = ("load", "views", "--table", "t", "--payload", "json", "--schema")
+        join = ("join", "views", "users", *out, "--on", "key=key", "--select", "a=l.a")
+        for command in (windows, load, (*join, "--left-schema"), (*join, "--right-schema")):
+            self.refused("'a STRNG' is no schema such as 'user STRING, at TIMESTAMP': there is no", *command, "a STRNG")
+            into = "--into" if "--schema" in command else command[-1].replace("schema", "into")
+            for name in ("Key", "offset", "timestamp", "topic"):
+                self.refused(
+                    f"the event's field {name!r} has the name of one of the record's own columns (headers, key, "
+                    f"offset, partition, timestamp, timestampType, topic): put the event into a column of its own, "
+                    f"such as {into} event, where the field is event.{name}",
+                    *(*command, f"a INT, {name} STRING"),
+                )
+        for name in ("hour", "date"):
+            self.refused(
+                f"the event's field {name!r} has the name of a directory (date, hour): put the event into a column of "
+                "its own, such as --into event",
+                *(*load, f"a INT, {name} STRING"),
+            )
+        self.refused("'key' has the name of one of the record's own", *load, "a INT", "--into", "key")
+        self.refused("'hour' has the name of a directory", *load, "a INT", "--into", "hour")
+        self.refused("no field 'at' for the event's time", *load, "a INT", "--event-time", "at")
+        self.refused("'at' is of type string; it must be a timestamp", *load, "at STRING", "--event-time", "at")
+        self.refused("no field 'a.x' for the event's time", *load, "a array<int>", "--event-time", "a.x")
+        self.refused("'Event_Time' is the event's time: say that it is", *windows, "Event_Time TIMESTAMP")
+        self.refused("--right-into x needs --right-schema", *join, "--right-into", "x")
+        # Where there are no directories, the names are free.
+        hours = ("--by", "hour", "--aggregate", "n", "--left-into", "event")
+        self.refused("No such option '--left-into'", *windows, "date DATE, hour INT", *hours)
+        self.refused("'n' is not NAME=VALUE", *windows, "date DATE, hour INT", *hours[:-2])
+
+    def test_files_that_cannot_be_written(self) -> None:
+        """They are refused before the work, and not after it."""
+        one = ("windows", "views", "--checkpoint", "c", "--to-topic", "hourly", "--size", "1 hour")
+        self.refused("'--report': /nowhere/x.json: there is no directory /nowhere", *one, "--report", "/nowhere/x.json")
+        self.refused("'--page': /nowhere/x.html: there is no directory /nowhere", "audit", "--page", "/nowhere/x.html")
+
+    def test_audits_and_mirrors(self) -> None:
+        """Pairs, and settings of the other side."""
+        self.refused("--expect: 'x' is not NAME=VALUE, such as warehouse=orders", "audit", "--expect", "x")
+        self.refused("--table: 'x' is not NAME=VALUE, such as lake=lake/orders", "audit", "--table", "x")
+        twice = ("--table", "lake=a", "--table", "lake=b")
+        self.refused("--table: 'lake' is there twice", "audit", *twice)
+        one = ("mirror-check", "orders", "--mirror", "127.0.0.1:1")
+        self.refused("--mirror-kafka: 'x' is not NAME=VALUE, such as security", *one, "--mirror-kafka", "x")
+        self.refused("--rename: 'x' is not NAME=VALUE, such as orders=here.orders", *one, "--rename", "x")
+
+    def test_loads(self) -> None:
+        """They share what is said of values."""
+        one = ("load", "views", "--table", "lake")
+        self.refused("--schema, --event-time and --into are for --payload json and avro", *one, "--into", "event")
+        self.refused("--registry and --subject are for --payload avro", *one, "--subject", "views-value")
+        self.refused("--payload avro needs --registry", *one, "--payload", "avro")
+        registry = ("--payload", "avro", "--registry", "http://127.0.0.1:8080/registry")
+        self.refused("of several topics --payload avro needs --schema or --subject", *one, "more", *registry)
+
+
+class InterruptTests(TestCase):
+    """Ctrl-C before there is a Spark that could be asked to stop."""
+
+    def test_it_ends_at_once(self) -> None:
+        """By the signal, and without a word of Spark's, which would have a handler of its own in the main thread."""
+        code = (
+            "import os, signal, threading\n"
+            "import logbus.pipeline.session as module\n"
+            "from logbus.cli.pipeline_job import Job\n"
+            "def session(*_, **__):\n"
+            "    assert threading.current_thread() is not threading.main_thread()\n"
+            "    os.kill(os.getpid(), signal.SIGINT)\n"
+            "    threading.Event().wait(60)\n"
+            "module.session = session\n"
+            "Job('x').run(lambda spark, watch: None)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, "x: starts Spark\n"))
+
+
+class StartTests(TestCase):
+    """A query that Spark starts, or does not."""
+
+    def ends(self, *says: str, failures: Sequence[str] = (), watch: JobControl | None = None) -> int:
+        """How often a query is started that ends with these words one after the other, and then as it should."""
+        left = list(says)
+        starts = 0
+
+        class Started:
+            recentProgress = ()
+
+            def awaitTermination(self, seconds: float) -> bool:
+                if left:
+                    raise StreamingQueryException(message=left.pop(0))
+                return True
+
+            def stop(self) -> None:
+                """It has ended."""
+
+        class Writer:
+            def start(self) -> Started:
+                nonlocal starts
+                starts += 1
+                return Started()
+
+        run_writer(cast(Any, Writer()), QueryReport(), watch or JobControl(), failures)
+        return starts
+
+    def test_a_machine_that_is_busy(self) -> None:
+        """Spark gives up soon on a Python process; it is started again, and not for ever."""
+        slow = "[STREAM_FAILED] Python worker failed to connect back."
+        self.assertEqual(self.ends(), 1)
+        self.assertEqual(self.ends(slow, slow), 3)
+        with self.assertRaisesRegex(PipelineError, "failed to connect back"):
+            self.ends(*[slow] * 5)
+
+    def test_other_failures(self) -> None:
+        """They are told at once, as the batch that failed says it."""
+        with self.assertRaisesRegex(PipelineError, "^the first line$"):
+            self.ends("the first line\nand more")
+        with self.assertRaisesRegex(PipelineError, "^batch 3: the disk is full$"):
+            self.ends("[STREAM_FAILED] long words", failures=["batch 3: the disk is full"])
+
+    def test_a_job_that_is_stopped(self) -> None:
+        """Whoever stops it may have ended Spark's processes: what failed of that is told, and is no failure."""
+        told = list[str]()
+        watch = JobControl(told.append)
+        watch.stop()
+        self.assertEqual(self.ends("[STREAM_FAILED] Query x terminated with exception: gone", watch=watch), 1)
+        self.assertEqual(told, ["the batch under way was given up, and is left to the next run: gone"])
+
+
+class ProgressTests(TestCase):
+    """What a job says while it is at work."""
+
+    def test_plans(self) -> None:
+        """How much there is to read, in how many batches."""
+        one, two = TopicPartition("views", 0), TopicPartition("views", 1)
+        self.assertEqual(
+            plan_line("views", {one: 5}, {one: 25, two: 10}, 20, "behind batch 3"),
+            "views: 30 offsets of 2 partitions to read, in 2 batches or more, behind batch 3",
+        )
+        self.assertEqual(plan_line("views", {}, {one: 0}, None, "new"), "views: 0 offsets of 1 partition to read, new")
+
+    def test_offsets_of_a_checkpoint(self) -> None:
+        """As Spark writes them; where it has none for a source, or writes them otherwise, nothing is known."""
+        log = b'v1\n{"batchWatermarkMs":0}\n{"t": {"0": 5}}\n-'
+        self.assertEqual(offset_lines(log, 2), [{"t": {"0": 5}}, None])
+        for odd in (log, b"v2\n{}\nwhat is this", b""):
+            self.assertEqual(offset_lines(odd, 1), [None])
+
+    def test_long_stages(self) -> None:
+        """They are told of while they last, and those that do not last are not."""
+        told = list[str]()
+        stages: list[Any] = []
+        looks = threading.Semaphore(0)
+
+        class Tracker:
+            def getActiveStageIds(self) -> list[int]:
+                looks.release()
+                return [at for at, _ in enumerate(stages)]
+
+            def getStageInfo(self, at: int) -> Any:
+                return stages[at]
+
+        class Context:
+            def statusTracker(self) -> Tracker:
+                return Tracker()
+
+        stage = SimpleNamespace(stageId=7, numCompletedTasks=3, numTasks=8)
+        spark = cast(Any, SimpleNamespace(sparkContext=Context()))
+        self.assertEqual(tasks_done(spark.sparkContext), (set(), ""))
+        stages.append(stage)
+        self.assertEqual(tasks_done(spark.sparkContext), ({7}, "3 of 8 tasks are done"))
+        with report_progress(spark, JobControl(told.append), every=0.001):
+            for _ in range(6):
+                looks.acquire()
+        self.assertEqual(told, ["3 of 8 tasks are done"])
+
+
+class GistTests(TestCase):
+    """What is said of a failure."""
+
+    def test_the_line_that_matters(self) -> None:
+        """Our own error, wherever it is in Spark's; else the first line that says something."""
+        ours = "[FOREACH_BATCH] failed\n  at x\nlogbus.pipeline.errors.LakeError: the table is damaged\n at y"
+        self.assertEqual(short_message(ours), "the table is damaged")
+        self.assertEqual(
+            short_message("\n[PARSE_SYNTAX_ERROR] Syntax error\n\n== SQL =="), "[PARSE_SYNTAX_ERROR] Syntax error"
+        )
+        failed = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [ODD] That is odd."
+        self.assertEqual(short_message(failed), "[ODD] That is odd.")
+        self.assertEqual(short_message("worker:\nlogbus.pipeline.jobs.registry.RegistryFailed: no answer"), "no answer")
+        stack = (
+            "[SOME] Failed: Traceback (most recent call last):\n  File x\n    y()\nAttributeError: no y\n SQLSTATE: 1"
+        )
+        self.assertEqual(short_message(stack), "AttributeError: no y")
+        self.assertEqual(short_message("\n"), "Spark failed without a word")

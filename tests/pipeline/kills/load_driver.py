@@ -1,0 +1,116 @@
+"""
+A driver that loads a topic into a table and follows it, until its input is closed: then it loads what is left, and
+ends. The last thing that it says is ``found``, with rows and different offsets.
+
+It is run as a process of its own, ``python -m tests.pipeline.kills.load_driver '{"bootstrap": ...}'``, so that it can
+be killed; its own steps and its tasks' are points where it can be held (:mod:`.kill_points`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.load import LoadOptions, run
+from logbus.pipeline.lake import table as tables
+from logbus.pipeline.lake.commit_log import Commit
+from logbus.pipeline.lake.file_system import LocalFileSystem
+from logbus.pipeline.payloads.payload import JsonPayload
+from logbus.pipeline.session import session
+from tests.pipeline.kills.held_source import HeldSource
+from tests.pipeline.kills.hold_points import at
+
+BATCH_OFFSETS = 150
+COMPACT = 2
+"""Batches: they make enough files."""
+
+
+def _have_points() -> None:
+    """
+    The points of a commit are named for its kind: ``load-written``, its files are there; ``load-drafted``, and the
+    commit under another name; ``load-made``, and the commit; ``load-file-gone``, an old file is deleted;
+    ``load-file-moved``, a new one is where it belongs; ``load-done``, all are.
+    """
+    commit, settle = tables.Table.commit, tables.Table._settle
+    link, move, delete = os.link, LocalFileSystem.move, LocalFileSystem.delete
+    settling = ""
+
+    def committing(self: Any, kind: Any, *arguments: Any, **content: Any) -> Commit:
+        at(f"{kind.value}-written")
+        return commit(self, kind, *arguments, **content)
+
+    def linking(draft: Path, target: Path) -> None:
+        what = json.loads(draft.read_bytes()).get("kind", "snapshot")
+        at(f"{what}-drafted")
+        link(draft, target)
+        at(f"{what}-made")
+
+    def deleting(self: LocalFileSystem, path: str) -> None:
+        delete(self, path)
+        if path.endswith(".parquet"):
+            at(f"{settling}-file-gone")
+
+    def moving(self: LocalFileSystem, source: str, target: str) -> None:
+        move(self, source, target)
+        at(f"{settling}-file-moved")
+
+    def settled(self: Any, of: Commit) -> None:
+        nonlocal settling
+        settling = of.kind.value
+        settle(self, of)
+        at(f"{settling}-done")
+
+    for owner, name, function in (
+        (tables.Table, "commit", committing),
+        (tables.Table, "_settle", settled),
+        (os, "link", linking),
+        (LocalFileSystem, "move", moving),
+        (LocalFileSystem, "delete", deleting),
+    ):
+        setattr(owner, name, function)
+
+
+def main(asked: dict[str, Any]) -> None:
+    """
+    :param asked: ``bootstrap``, ``topic``, ``table``, ``master``, ``settings`` of Spark.
+    """
+    spark = session("loading", master=asked["master"], settings=asked["settings"])
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(HeldSource)
+    _have_points()
+    tables.SNAPSHOT_EVERY, tables.KEEP = 12, 24  # type: ignore[misc]
+    watch = JobControl()
+
+    def listen() -> None:
+        sys.stdin.read()
+        watch.stop()
+
+    threading.Thread(target=listen, daemon=True).start()
+    source = {"kafka.bootstrap.servers": asked["bootstrap"], "subscribe": asked["topic"]}
+    payload = JsonPayload(schema="number INT")
+
+    def load(batch_offsets: int, follow: float | None, watch: JobControl) -> None:
+        options = LoadOptions(
+            source=source,
+            table=asked["table"],
+            payload=payload,
+            batch_offsets=batch_offsets,
+            compact=COMPACT,
+            follow=follow,
+        )
+        run(spark, options, watch)
+
+    load(BATCH_OFFSETS, 0.05, watch)
+    load(1_000_000, None, JobControl())
+    rows = spark.read.parquet(asked["table"]).select("partition", "offset")
+    print("found", rows.count(), rows.distinct().count(), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,49 @@
+"""Columns as Arrow's: every record is the row that it was."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.model import TopicPartition
+from logbus.pipeline.source.arrow import SCHEMA, SCHEMA_WITH_HEADERS, record_batch
+from logbus.records.batch import encode_batch
+from logbus.records.batch_columns import Columns, extend_from_batches
+from logbus.records.read_committed import CommittedFilter
+from logbus.records.record import Record
+
+NAMES = st.text(st.characters(codec="utf-8"), max_size=5)
+CELLS = st.none() | st.binary(max_size=20)
+HEADERS = st.lists(st.tuples(NAMES, CELLS), max_size=3)
+RECORDS = st.lists(
+    st.builds(Record, st.just(0), st.integers(-1, 10**14), CELLS, CELLS, HEADERS), min_size=1, max_size=9
+)
+
+
+class ArrowTests(SynchronousTestCase):
+    """What Spark is given."""
+
+    @given(RECORDS, st.booleans(), st.booleans())
+    def test_rows_are_records(self, records: list[Record], with_headers: bool, stamped: bool) -> None:
+        """Nulls stay nulls, empty stays empty, milliseconds stay; no headers are null, as for Spark's Kafka source."""
+        data = encode_batch(records, base_offset=5)
+        columns = Columns(with_headers)
+        extend_from_batches(columns, data, CommittedFilter(()), 0, 2**62, max_rows=10**6, max_bytes=10**9)
+        batch = record_batch(TopicPartition("t", 3), columns.take(), stamped)
+        batch.validate(full=True)
+        self.assertTrue(batch.schema.equals(SCHEMA_WITH_HEADERS if with_headers else SCHEMA))
+        found = batch.set_column(5, "timestamp", batch.column("timestamp").cast("int64")).to_pylist()
+        for number, record in enumerate(records):
+            wanted = {
+                "key": record.key,
+                "value": record.value,
+                "topic": "t",
+                "partition": 3,
+                "offset": 5 + number,
+                "timestamp": record.timestamp * 1000,
+                "timestampType": int(stamped),
+            }
+            if with_headers:
+                wanted["headers"] = [{"key": key, "value": value} for key, value in record.headers] or None
+            self.assertEqual(found[number], wanted)

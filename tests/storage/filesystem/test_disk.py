@@ -1,0 +1,287 @@
+"""The real disk: files, lanes, errors of the operating system, the lock."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+import logbus
+from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.storage.filesystem import disk as disk_module
+from logbus.storage.filesystem.disk import Disk, disks_at
+from logbus.storage.istorage import IDisk, IFile, IOPool
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
+from tests.storage.builders import a_log, batch, read_all
+
+
+@implementer(IReactorFromThreads)
+@define
+class Mailbox:
+    """Keeps what threads hand to the reactor until the test takes it."""
+
+    calls: list[Any] = field(factory=list)
+    arrived: threading.Condition = field(factory=threading.Condition)
+
+    def callFromThread(self, callable: Any, *args: Any, **kw: Any) -> None:
+        with self.arrived:
+            self.calls.append((callable, args, kw))
+            self.arrived.notify()
+
+    def callInThread(self, callable: Any, *args: Any, **kw: Any) -> None:
+        raise AssertionError("lanes have threads of their own")
+
+    getThreadPool = suggestThreadPoolSize = callInThread
+
+    def run_until(self, deferred: Deferred[Any]) -> Deferred[Any]:
+        """Do what threads ask for until ``deferred`` fires."""
+        fired: list[None] = []
+        deferred.addBoth(lambda result: (fired.append(None), result)[1])
+        while not fired:
+            with self.arrived:
+                assert self.arrived.wait_for(lambda: self.calls, 10), "nothing came from the threads"
+                callable, args, kw = self.calls.pop(0)
+            callable(*args, **kw)
+        return deferred
+
+
+class DiskTests(SynchronousTestCase):
+    """A directory of the file system."""
+
+    def setUp(self) -> None:
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = directory.name
+        self.reactor = Mailbox()
+        self.disk = Disk(self.root, self.reactor)
+        self.addCleanup(lambda: self.reactor.run_until(self.disk.close()))
+
+    def wait(self, deferred: Deferred[Any]) -> Any:
+        return self.successResultOf(self.reactor.run_until(deferred))
+
+    def test_interfaces(self) -> None:
+        """The real disk and the one in memory are what storage asks for."""
+        for disk in (self.disk, MemoryDisk()):
+            self.assertTrue(verifyObject(IDisk, disk))
+            self.assertTrue(verifyObject(IFile, disk.open("f", create=True)))
+
+    def test_files(self) -> None:
+        """What is written is read; the descriptor closes with the last reference."""
+        self.disk.make_directory("d")
+        file = self.disk.open("d/f", create=True)
+        file.write(0, [b"abc", memoryview(b"def")])
+        file.write(6, [bytearray(b"ghi")])
+        file.sync()
+        self.assertEqual((file.pread(100, 2), file.size(), self.disk.size("d/f")), (b"cdefghi", 9, 9))
+        file.truncate(4)
+        self.disk.rename("d/f", "d/g")
+        self.disk.unlink("d/g")
+        self.assertEqual((file.pread(100, 0), self.disk.names("d"), self.disk.exists("d/g")), (b"abcd", [], False))
+        fd = file.fileno()
+        del file
+        self.assertRaises(OSError, os.fstat, fd)
+        self.disk.remove_tree("d")
+        self.disk.remove_tree("d")
+        self.assertEqual(self.disk.names(""), [])
+        for absent in (self.disk.open, self.disk.size, self.disk.read, self.disk.modified_ns):
+            self.assertRaises(FileNotFoundError, absent, "none")
+        self.disk.unlink("none")
+
+    def test_replace(self) -> None:
+        """A file is replaced whole, and nothing is left beside it."""
+        for data in (b"one", b"two"):
+            self.disk.replace("f", data)
+            self.assertEqual(self.disk.read("f"), data)
+        self.assertEqual(self.disk.names(""), ["f"])
+
+    def test_symbolic_links(self) -> None:
+        """A log file that is a link is not followed."""
+        os.symlink("/etc/passwd", f"{self.root}/f")
+        self.assertRaises(StorageError, self.disk.open, "f")
+
+    def test_lanes(self) -> None:
+        """Each lane runs in order in its own thread; one that is busy does not hold up another."""
+        gate = threading.Event()
+        slow = self.disk.submit(IOPool.BACKGROUND, gate.wait, 10)
+        behind = self.disk.submit(IOPool.BACKGROUND, threading.get_ident)
+        other = self.wait(self.disk.submit(IOPool.READ, threading.get_ident))
+        self.assertNoResult(behind)
+        gate.set()
+        self.assertTrue(self.wait(slow))
+        self.assertEqual(len({self.wait(behind), other, threading.get_ident()}), 3)
+
+    def test_syncs_of_several_logs(self) -> None:
+        """Flushes run at a time, as many as there are threads for them; the next waits for one to end."""
+        together = threading.Barrier(disk_module.SYNCS)
+        waits = [self.disk.submit(IOPool.SYNC, together.wait, 10) for _ in range(disk_module.SYNCS)]
+        self.assertEqual(sorted(self.wait(one) for one in waits), list(range(disk_module.SYNCS)))
+        gate = threading.Event()
+        busy = [self.disk.submit(IOPool.SYNC, gate.wait, 10) for _ in range(disk_module.SYNCS)]
+        behind = self.disk.submit(IOPool.SYNC, gate.is_set)
+        self.wait(self.disk.submit(IOPool.READ, gate.is_set))
+        self.assertNoResult(behind)
+        gate.set()
+        self.assertTrue(self.wait(behind))
+        self.assertEqual([self.wait(one) for one in busy], [True] * disk_module.SYNCS)
+
+    def test_errors_from_lanes(self) -> None:
+        """An operation's error reaches who asked, and the disk stays online if it is not the disk's."""
+        self.failureResultOf(self.reactor.run_until(self.disk.submit(IOPool.READ, int, "x")), ValueError)
+        self.assertIsNone(self.disk.failure)
+
+    def test_short_writes(self) -> None:
+        """A write that the kernel takes in pieces goes on where it stopped."""
+        self.patch(disk_module.os, "pwritev", lambda fd, parts, at: os.pwrite(fd, b"".join(parts)[:3], at))
+        real = os.pwrite
+        self.patch(disk_module.os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:3], at))
+        file = self.disk.open("f", create=True)
+        file.write(0, [b"abcd", b"efghij"])
+        self.assertEqual(file.pread(100, 0), b"abcdefghij")
+
+    def test_file_size_limit(self) -> None:
+        """A log at the process's limit refuses appends, keeps no torn batch, and goes on when the limit is gone."""
+        self.disk.make_directory("orders-0")
+        log = a_log(self.disk)
+        log.append_as_leader(batch(b"a"), 0)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (log.size + 50, hard))
+            error = self.assertRaises(ApiError, log.append_as_leader, batch(b"b"), 0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            signal.signal(signal.SIGXFSZ, before)
+        self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.assertEqual(self.disk.size("orders-0/00000000000000000000.log"), log.size)
+        log.append_as_leader(batch(b"c"), 0)
+        self.assertEqual(read_all(log), [(0, b"a"), (1, b"c")])
+
+    def test_full_device(self) -> None:
+        """ENOSPC is refused, but a truncation that fails after it takes the directory offline."""
+        os.symlink("/dev/full", f"{self.root}/full")
+        self.patch(disk_module, "_FLAGS", os.O_RDWR)
+        file = self.disk.open("full")
+        self.assertRaises(StorageError, file.write, 0, [b"x"])
+        self.assertIn("truncate", str(self.disk.failure))
+
+    def test_told_of_refusals(self) -> None:
+        """Who listens is told of operations refused for want of space: at once, or when a lane's result arrives."""
+
+        def refuse(*args: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        told: list[str] = []
+        self.disk.on_no_space(lambda error: told.append(error.message))
+        file = self.disk.open("f", True)
+        self.patch(disk_module, "write_fully", refuse)
+        self.assertRaises(ApiError, file.write, 0, [b"x"])
+        self.assertEqual(told, [f"no space to append to f: {os.strerror(errno.ENOSPC)}"])
+        self.patch(disk_module.os, "replace", refuse)
+        failed = self.disk.submit(IOPool.BACKGROUND, self.disk.replace, "g", b"x")
+        self.failureResultOf(self.reactor.run_until(failed), ApiError)
+        self.assertEqual(told[1:], [f"no space to write g: {os.strerror(errno.ENOSPC)}"])
+
+    def test_space(self) -> None:
+        """The space of the file system, as this user may have it."""
+        space, found = self.disk.space(), os.statvfs(self.root)
+        assert space is not None
+        self.assertEqual(space.total_bytes, found.f_blocks * found.f_frsize)
+        self.assertTrue(0 < space.usable_bytes <= space.total_bytes)
+        self.patch(disk_module.os, "statvfs", lambda path: os.stat(path + "/missing"))
+        self.assertIsNone(self.disk.space())
+
+    def test_refused_and_closed(self) -> None:
+        """A file whose last write was refused closes with its last reference, without the garbage collector."""
+
+        def refuse(*args: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        file = self.disk.open("f", True)
+        fd = file.fileno()
+        self.patch(disk_module, "write_fully", refuse)
+        gc.disable()
+        self.addCleanup(gc.enable)
+        with contextlib.suppress(ApiError):
+            file.write(0, [b"x"])
+        del file
+        self.assertRaises(OSError, os.fstat, fd)
+
+    def test_too_many_open_files(self) -> None:
+        """Without descriptors an operation is refused with a hint; the directory stays in use."""
+
+        def refuse(*args: object) -> int:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        with self.subTest():
+            self.patch(disk_module.os, "open", refuse)
+            error = self.assertRaises(ApiError, self.disk.open, "f", True)
+            self.assertIn("ulimit -n", error.message)
+            self.assertIsNone(self.disk.failure)
+
+    def test_failed_sync(self) -> None:
+        """A failed fdatasync in a lane takes the directory offline, for all that comes and all that is queued."""
+
+        def fail(fd: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        told: list[StorageError] = []
+        self.disk.on_failure(told.append)
+        file = self.disk.open("f", create=True)
+        self.patch(disk_module.os, "fdatasync", fail)
+        first, second = self.disk.submit(IOPool.SYNC, file.sync), self.disk.submit(IOPool.SYNC, int)
+        self.failureResultOf(self.reactor.run_until(first), StorageError)
+        self.failureResultOf(self.reactor.run_until(second), StorageError)
+        self.failureResultOf(self.disk.submit(IOPool.READ, int), StorageError)
+        self.assertRaises(StorageError, file.write, 0, [b"x"])
+        self.assertRaises(StorageError, self.disk.replace, "g", b"")
+        self.assertEqual(len(told), 1)
+
+    def test_lock(self) -> None:
+        """A second broker on the directory is refused, in this process or another, until the first lets go."""
+        self.disk.lock()
+        other = Disk(self.root, self.reactor)
+        message = str(self.assertRaises(ConfigError, other.lock))
+        self.assertIn(f"process {os.getpid()}", message)
+        script = (
+            "import sys; from logbus.storage.filesystem.disk import Disk; from logbus.errors import ConfigError\n"
+            "try: Disk(sys.argv[1], None).lock()\n"
+            "except ConfigError: sys.exit(7)"
+        )
+        env = {**os.environ, "PYTHONPATH": str(Path(logbus.__file__).parent.parent)}
+        self.assertEqual(subprocess.run([sys.executable, "-c", script, self.root], env=env, check=False).returncode, 7)
+        self.wait(self.disk.close())
+        other.lock()
+        self.wait(other.close())
+
+    def test_threads_end(self) -> None:
+        """Closing ends the lanes' threads, after what was queued."""
+        before = threading.active_count()
+        work = [self.disk.submit(lane, int) for lane in IOPool]
+        self.wait(self.disk.close())
+        for done in work:
+            self.successResultOf(done)
+        self.assertEqual(threading.active_count(), before)
+
+    def test_directories(self) -> None:
+        """Log directories are created; what cannot be one is refused by name."""
+        [disk] = disks_at([f"{self.root}/a/b"], self.reactor)
+        self.assertEqual(disk.root, f"{self.root}/a/b")
+        self.disk.replace("file", b"")
+        message = str(self.assertRaises(ConfigError, disks_at, [f"{self.root}/file"], self.reactor))
+        self.assertIn(f"{self.root}/file", message)

@@ -1,0 +1,325 @@
+"""Cold reads: what is in the page cache, who waits, and how many at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
+
+from logbus.errors import StorageError
+from logbus.storage.filesystem import page_cache as residency_module
+from logbus.storage.filesystem.disk import Disk, File
+from logbus.storage.filesystem.page_cache import STRETCH, PageCache
+from logbus.storage.filesystem.read_ahead import CHUNK, HOT, MAX_CONCURRENT_READS
+from logbus.storage.istorage import IOPool
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk, MemoryFile, broken
+from tests.storage.filesystem.test_disk import Mailbox
+
+SIZE = 6 * CHUNK
+
+
+def cached(fd: int, position: int, length: int = 1) -> bool:
+    """Whether all these bytes are in the page cache."""
+    buffer = bytearray(length)
+    try:
+        return os.preadv(fd, [buffer], position, os.RWF_NOWAIT) == length
+    except BlockingIOError:
+        return False
+
+
+def evict(fd: int, look_at: int = 3 * CHUNK) -> None:
+    """
+    Drop a file from the page cache, and make sure that it is gone.
+
+    :param look_at: where; the look alone has a page read.
+
+    :raises SkipTest: the file system does not let go, or does not tell.
+    """
+    os.fdatasync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        gone = not cached(fd, look_at)
+    except OSError as error:
+        raise SkipTest(f"the file system does not say what is cached: {error}") from error
+    if not gone:
+        raise SkipTest("the file system keeps what it was told to drop")
+
+
+class QueueTests(SynchronousTestCase):
+    """On a disk in memory whose reads are held."""
+
+    def setUp(self) -> None:
+        self.disk = MemoryDisk()
+        self.disk.held.add(IOPool.READ)
+        self.file = self.a_file("log")
+
+    def a_file(self, name: str) -> MemoryFile:
+        file = self.disk.open(name, True)
+        file.write(0, [bytes(SIZE if name == "log" else 1)])
+        self.disk.evict(name)
+        return file
+
+    def want(self, position: int, length: int = CHUNK) -> Deferred[None] | None:
+        return self.file.read_ahead(position, length)
+
+    def test_hot(self) -> None:
+        """
+        Nobody waits for what is there.
+        """
+        file = self.disk.open("hot", True)
+        file.write(0, [bytes(SIZE)])
+        self.assertIsNone(file.read_ahead(0, CHUNK))
+        self.assertEqual(self.disk.release(IOPool.READ), 0)
+
+    def test_cold(self) -> None:
+        """
+        A cold chunk is waited for, and the one behind it is begun with it.
+        """
+        done = self.want(0)
+        assert done is not None
+        self.assertNoResult(done)
+        self.disk.release(IOPool.READ)
+        self.successResultOf(done)
+        self.assertEqual(self.disk.loads, [("log", 0, CHUNK, CHUNK)])
+
+    def test_a_reader_is_kept_ahead_of(self) -> None:
+        """
+        Once one chunk was cold the file is read a chunk ahead of its reader, who waits no more.
+        """
+        self.disk.held.clear()
+        waits = [self.want(position) for position in range(0, SIZE, CHUNK)]
+        self.assertEqual([wait is not None for wait in waits], [True] + 5 * [False])
+        ahead = [(position, length) for _, position, length, _ in self.disk.loads[1:]]
+        self.assertEqual(ahead, [(position, 0) for position in range(2 * CHUNK, SIZE, CHUNK)])
+
+    def test_a_reader_of_little_at_a_time(self) -> None:
+        """
+        However small the pieces are, each chunk is begun once.
+        """
+        self.disk.held.clear()
+        waits = [self.want(position, STRETCH // 2) for position in range(0, SIZE, STRETCH // 2)]
+        self.assertEqual(sum(wait is not None for wait in waits), 1)
+        self.assertEqual(len(self.disk.loads), 6)
+
+    def test_a_few_at_a_time(self) -> None:
+        """
+        No more than a few reads are under way, whoever waits; the others follow in order.
+        """
+        files = [self.a_file(f"log{n}") for n in range(MAX_CONCURRENT_READS + 3)]
+        waits = [file.read_ahead(0, CHUNK) for file in files]
+        self.assertEqual((self.disk.reads.running, len(self.disk.reads)), (MAX_CONCURRENT_READS, 3))
+        self.assertEqual(self.disk.release(IOPool.READ, 1), 1)
+        self.assertEqual((self.disk.reads.running, len(self.disk.reads)), (MAX_CONCURRENT_READS, 2))
+        self.disk.release(IOPool.READ)
+        for wait in waits:
+            assert wait is not None
+            self.successResultOf(wait)
+        self.assertEqual([path for path, *_ in self.disk.loads], [file.path for file in files])
+        self.assertEqual((self.disk.reads.running, len(self.disk.reads)), (0, 0))
+
+    def test_giving_up(self) -> None:
+        """
+        Who gives up is told so, and his read is not begun; one that runs is forgotten when it ends.
+        """
+        waits = [self.a_file(f"log{n}").read_ahead(0, CHUNK) for n in range(MAX_CONCURRENT_READS + 2)]
+        for wait in waits:
+            assert wait is not None
+            wait.cancel()
+            self.failureResultOf(wait, CancelledError)
+        self.assertEqual((self.disk.reads.running, len(self.disk.reads)), (MAX_CONCURRENT_READS, 0))
+        self.disk.release(IOPool.READ)
+        self.assertEqual(len(self.disk.loads), MAX_CONCURRENT_READS)
+        self.assertEqual(self.disk.open_files, 1)
+
+    def test_a_disk_that_fails(self) -> None:
+        """
+        An error takes the directory offline, and all who wait hear of it.
+        """
+        waits = [self.want(0) for _ in range(2000)]
+        self.disk.faults = lambda op, path: broken() if op == "read" else None
+        self.disk.release(IOPool.READ)
+        for wait in waits:
+            assert wait is not None
+            self.failureResultOf(wait, StorageError)
+        self.assertIsNotNone(self.disk.failure)
+
+    def test_an_error_nobody_waits_for(self) -> None:
+        """
+        What fails while it is read ahead for later takes the directory offline, too.
+        """
+        self.want(0)
+        self.disk.release(IOPool.READ)
+        self.disk.faults = lambda op, path: broken() if op == "read" else None
+        self.assertIsNone(self.want(CHUNK))
+        self.disk.release(IOPool.READ)
+        self.assertIsNotNone(self.disk.failure)
+        self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_closing(self) -> None:
+        """
+        When the directory is closed no more reads begin; who waits for one is told, and so is who comes later.
+        """
+        waits = [self.a_file(f"log{n}").read_ahead(0, CHUNK) for n in range(MAX_CONCURRENT_READS + 1)]
+        self.disk.reads.close()
+        for wait in (waits[-1], self.a_file("late").read_ahead(0, CHUNK)):
+            assert wait is not None
+            self.failureResultOf(wait, StorageError)
+        self.disk.release(IOPool.READ)
+        self.assertEqual(len(self.disk.loads), MAX_CONCURRENT_READS)
+
+    def test_nobody_can_say(self) -> None:
+        """
+        Where it cannot be known what is cached, all is read first that was not just read ahead.
+        """
+        self.disk.held.clear()
+        self.patch(MemoryFile, "is_cold", lambda *_: None)
+        waits = [self.want(position) for position in range(0, SIZE, CHUNK)]
+        self.assertEqual([wait is not None for wait in waits], [True] + 5 * [False])
+        self.assertIsNotNone(self.want(0))
+
+
+class RealFileTests(SynchronousTestCase):
+    """A file that was really dropped from the page cache."""
+
+    def setUp(self) -> None:
+        directory = TemporaryDirectory(dir=os.environ.get("TMPDIR"))
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
+        self.mailbox = Mailbox()
+        self.disk = Disk(str(self.root), self.mailbox)
+        self.addCleanup(self.close)
+        self.file = self.disk.open("log", True)
+        self.file.write(0, [os.urandom(SIZE)])
+        self.fd = self.file.fileno()
+
+    def close(self) -> None:
+        self.mailbox.run_until(self.disk.close())
+
+    def reopen(self) -> File:
+        """The file as one finds it who did not write it."""
+        self.file = self.disk.open("log")
+        self.fd = self.file.fileno()
+        return self.file
+
+    def test_what_was_just_written(self) -> None:
+        """
+        The end of a file that is written to is hot without a question; what is further back is asked for.
+        """
+        asked: list[int] = []
+        self.patch(PageCache, "is_cold", lambda self, fd, position, length: asked.append(position))
+        self.file.write(SIZE, [b"more"])
+        self.assertIsNone(self.file.read_ahead(SIZE - HOT, HOT))
+        self.assertEqual(asked, [])
+        self.file.read_ahead(SIZE - HOT - 1, HOT)
+        self.assertEqual(asked[:1], [SIZE - HOT - 1])
+
+    def test_cold_becomes_hot(self) -> None:
+        """
+        A cold chunk is told from a hot one, and is in the page cache, whole, when the wait for it ends.
+        """
+        file = self.reopen()
+        evict(self.fd)
+        done = file.read_ahead(0, CHUNK)
+        assert done is not None
+        self.successResultOf(self.mailbox.run_until(done))
+        self.assertTrue(cached(self.fd, 0, CHUNK))
+        self.assertIsNone(file.read_ahead(0, CHUNK))
+
+    def test_a_hole(self) -> None:
+        """
+        It does not deceive that the beginning of a chunk is there: whoever looked for the batch has just read it.
+        """
+        file = self.reopen()
+        evict(self.fd)
+        # The kernel shall read no more than it is asked for.
+        os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_RANDOM)
+        os.pread(self.fd, 16 * 1024, 0)
+        self.assertTrue(cached(self.fd, 0, 16 * 1024))
+        self.assertTrue(file.is_cold(0, STRETCH))
+
+    def test_asking_does_not_wait(self) -> None:
+        """
+        To ask reads nothing that was not there: the stretch after the first one is as cold as before.
+        """
+        file = self.reopen()
+        evict(self.fd)
+        self.assertTrue(file.is_cold(0, SIZE))
+        self.assertFalse(cached(self.fd, 2 * CHUNK))
+
+    def test_a_file_system_that_does_not_say(self) -> None:
+        """
+        One that knows no reads without waiting is asked once; then all counts as unknown.
+        """
+        calls: list[Any] = []
+
+        def refuse(*args: Any) -> int:
+            calls.append(args)
+            raise OSError(errno.EOPNOTSUPP, "not here")
+
+        self.patch(os, "preadv", refuse)
+        residency = PageCache()
+        self.assertEqual([residency.is_cold(self.fd, 0, CHUNK) for _ in range(3)], [None, None, None])
+        self.assertEqual(len(calls), 1)
+
+    def test_a_platform_that_cannot_ask(self) -> None:
+        """
+        Without RWF_NOWAIT all is unknown, and is read by a thread first.
+        """
+        self.disk.residency.can_tell = False
+        file = self.reopen()
+        done = file.read_ahead(0, CHUNK)
+        assert done is not None
+        self.successResultOf(self.mailbox.run_until(done))
+
+    def test_files_in_memory(self) -> None:
+        """
+        A file of a memory file system is never cold, whatever the file system says.
+        """
+        fd = os.memfd_create("file", os.MFD_ALLOW_SEALING)
+        self.addCleanup(os.close, fd)
+        os.pwrite(fd, bytes(CHUNK), 0)
+        self.assertFalse(PageCache(can_tell=False).is_cold(fd, 0, CHUNK))
+        self.assertFalse(PageCache().is_cold(fd, 0, CHUNK))
+
+    def test_only_sockets_can_be_sent_to(self) -> None:
+        """
+        Where a file cannot be sent to nowhere it is read.
+        """
+
+        def refuse(*args: Any) -> int:
+            raise OSError(errno.ENOTSOCK, "not a socket")
+
+        self.patch(os, "sendfile", refuse)
+        file = self.reopen()
+        evict(self.fd)
+        residency_module.make_resident(self.fd, 0, CHUNK, 0)
+        self.assertTrue(cached(self.fd, 0, CHUNK))
+        del file
+
+    def test_an_error_of_the_device(self) -> None:
+        """
+        A chunk that cannot be read takes the directory offline.
+        """
+
+        def fail(*args: Any) -> int:
+            raise OSError(errno.EIO, "bad sector")
+
+        file = self.reopen()
+        evict(self.fd)
+        self.patch(os, "sendfile", fail)
+        done = file.read_ahead(0, CHUNK)
+        assert done is not None
+        self.failureResultOf(self.mailbox.run_until(done), StorageError)
+        self.assertIn("bad sector", str(self.disk.failure))
+
+    def test_behind_the_end(self) -> None:
+        """
+        There is nothing to wait for behind the end of a file.
+        """
+        self.assertIsNone(self.reopen().read_ahead(SIZE, CHUNK))
+        residency_module.make_resident(self.fd, SIZE, CHUNK, CHUNK)

@@ -1,0 +1,213 @@
+"""Damaged indexes of large segments: made anew a little at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.config.topic_config import TopicConfig
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.storage.istorage import IOPool
+from logbus.storage.log import Log
+from logbus.storage.segments.index_rebuild import SLICE
+from logbus.testing.simulation.environment.memory_disk import Directory, Inode, MemoryDisk, broken
+from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of, offsets_of
+
+CONFIG = TopicConfig(segment_bytes=1_200_000)
+COUNT = 1000
+VALUE = bytes(2000)
+
+
+class ReindexingTests(SynchronousTestCase):
+    """Two segments, the first of more than a megabyte; the read lane works when the test says so."""
+
+    def setUp(self) -> None:
+        self.disk = MemoryDisk()
+        log = self.open()
+        for i in range(COUNT):
+            self.append(log, i)
+        self.assertEqual(len(log.segments), 2)
+        self.bases = [segment.base_offset for segment in log.segments]
+        self.successResultOf(self.manager.close())
+        self.intact = {name: self.file(name).content() for name in self.names() if "index" in name}
+        self.assertEqual(len(self.intact), 4)
+
+    def open(self) -> Log:
+        self.disk = self.disk.after_kill()
+        self.manager = a_manager(self.disk, default_config=CONFIG)
+        self.successResultOf(self.manager.open())
+        return self.successResultOf(self.manager.create(PARTITION))
+
+    def append(self, log: Log, i: int) -> None:
+        log.append_as_leader(batch(VALUE, timestamp=NOW_MS + i), 0)
+
+    def names(self) -> list[str]:
+        directory = self.disk.tree.entries["orders-0"]
+        assert isinstance(directory, Directory)
+        return sorted(directory.entries)
+
+    def file(self, name: str) -> Inode:
+        directory = self.disk.tree.entries["orders-0"]
+        assert isinstance(directory, Directory)
+        inode = directory.entries[name]
+        assert isinstance(inode, Inode)
+        return inode
+
+    def damaged(self, segment: int, kind: str = ".index", damage: Callable[[bytes], bytes] = lambda data: b"") -> Log:
+        """The log after a start, with an index of one segment damaged while nobody looked."""
+        name = f"{self.bases[segment]:020d}{kind}"
+        inode = self.file(name)
+        inode.truncate(0)
+        inode.write(0, damage(self.intact[name]))
+        log = self.open()
+        self.disk.held.add(IOPool.READ)
+        return log
+
+    def finish(self, log: Log, segment: int) -> int:
+        """Let the rebuilding run, and see that it takes no more than a slice at a time; how many it took."""
+        steps = before = 0
+        while (reindexing := log.segments[segment].reindexing) is not None:
+            # The last batch of a slice may reach out of it.
+            self.assertLess(reindexing.position - before, SLICE + 2 * len(VALUE))
+            before = reindexing.position
+            self.assertEqual(self.disk.release(IOPool.READ, 1), 1)
+            steps += 1
+        self.disk.held.clear()
+        return steps
+
+    def refused(self, call: Callable[[], object]) -> None:
+        error = self.assertRaises(ApiError, call)
+        self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.assertIn("being rebuilt", error.message)
+
+    def found(self, log: Log, count: int = COUNT) -> None:
+        for offset in range(0, count, 7):
+            self.assertEqual(offsets_of(data_of(log.read(offset, 1).data)), [offset])
+            self.assertEqual(log.offset_for_timestamp(NOW_MS + offset).offset, offset)  # type: ignore[union-attr]
+
+    def test_an_older_segment(self) -> None:
+        """
+        Who reads there is told to try again; the log's end is written and read as ever; then the indexes are as before.
+        """
+        for kind in (".index", ".timeindex"):
+            with self.subTest(kind=kind):
+                log = self.damaged(0, kind)
+                self.refused(lambda log=log: log.read(10, 1))  # type: ignore[misc]
+                self.refused(lambda log=log: log.offset_for_timestamp(NOW_MS + 10))  # type: ignore[misc]
+                self.append(log, COUNT)
+                self.assertEqual(offsets_of(data_of(log.read(COUNT, 1).data)), [COUNT])
+                self.refused(lambda log=log: log.read(10, 1))  # type: ignore[misc]
+                self.assertGreater(self.finish(log, 0), 1_000_000 // SLICE)
+                self.found(log, COUNT + 1)
+                for name in (f"{0:020d}.index", f"{0:020d}.timeindex"):
+                    self.assertEqual(self.file(name).content(), self.intact[name])
+                self.setUp()
+
+    def test_an_index_that_ends_early(self) -> None:
+        """
+        One that fits but covers half of the segment is noticed without a walk over the rest.
+        """
+        log = self.damaged(0, damage=lambda data: data[: len(data) // 16 * 8])
+        self.refused(lambda: log.read(10, 1))
+        self.finish(log, 0)
+        self.found(log)
+
+    def test_entries_that_point_anywhere(self) -> None:
+        """
+        One that looks right at its end and is wrong in the middle is noticed when it leads astray.
+        """
+        log = self.damaged(0, damage=lambda data: data[:399] + bytes([data[399] ^ 1]) + data[400:])
+        relative = int.from_bytes(self.intact[f"{0:020d}.index"][392:396], "big")
+        self.assertEqual(offsets_of(data_of(log.read(0, 1).data)), [0])
+        self.refused(lambda: log.read(relative + 1, 1))
+        self.finish(log, 0)
+        self.found(log)
+
+    def test_the_segment_to_be_written(self) -> None:
+        """
+        Producers, too, are told to try again; what they send then goes where it belongs.
+        """
+        log = self.damaged(1)
+        self.refused(lambda: self.append(log, COUNT))
+        self.refused(lambda: self.append(log, COUNT))
+        self.assertGreater(self.finish(log, 1), 2)
+        self.append(log, COUNT)
+        self.assertEqual(log.log_end_offset, COUNT + 1)
+        self.found(log, COUNT + 1)
+
+    def test_the_segment_that_is_written(self) -> None:
+        """
+        An index that turns out wrong while the log is written to is replaced under way, with all that came meanwhile.
+        """
+        log = self.damaged(1, damage=lambda data: data[:399] + bytes([data[399] ^ 1]) + data[400:])
+        self.append(log, COUNT)
+        relative = int.from_bytes(self.intact[f"{self.bases[1]:020d}.index"][392:396], "big")
+        self.refused(lambda: log.read(self.bases[1] + relative + 1, 1))
+        for i in range(COUNT + 1, COUNT + 50):
+            self.append(log, i)
+            self.disk.release(IOPool.READ, 1)
+        self.finish(log, 1)
+        self.found(log, COUNT + 50)
+        self.successResultOf(self.manager.close())
+        self.found(self.open(), COUNT + 50)
+
+    def test_a_roll_meanwhile(self) -> None:
+        """
+        It may also become an older segment meanwhile.
+        """
+        log = self.damaged(1, damage=lambda data: data[:399] + bytes([data[399] ^ 1]) + data[400:])
+        self.append(log, COUNT)
+        relative = int.from_bytes(self.intact[f"{self.bases[1]:020d}.index"][392:396], "big")
+        self.refused(lambda: log.read(self.bases[1] + relative + 1, 1))
+        log.roll()
+        self.append(log, COUNT + 1)
+        self.finish(log, 1)
+        self.found(log, COUNT + 2)
+
+    def test_a_segment_that_is_damaged_itself(self) -> None:
+        """
+        What lies before the damage can be read; what lies behind it cannot, and the reason is said.
+        """
+        inode = self.file(f"{0:020d}.log")
+        inode.write(len(inode.content()) // 2, bytes(3000))
+        log = self.damaged(0)
+        self.refused(lambda: log.read(10, 1))
+        self.finish(log, 0)
+        self.found(log, COUNT // 4)
+        self.assertRaises(StorageError, log.read, self.bases[1] - 1, 1)
+
+    def test_deletion_meanwhile(self) -> None:
+        """
+        A segment that is deleted meanwhile gets no index any more.
+        """
+        log = self.damaged(0)
+        self.refused(lambda: log.read(10, 1))
+        self.disk.release(IOPool.READ, 2)
+        self.successResultOf(self.manager.delete(PARTITION))
+        self.disk.release(IOPool.READ)
+        self.assertIsNone(self.disk.failure)
+        self.assertNotIn("orders-0", self.disk.tree.entries)
+        leftover = next(entry for entry in self.disk.tree.entries.values() if isinstance(entry, Directory))
+        self.assertNotIn(f"{0:020d}.index", leftover.entries)
+
+    def test_a_disk_that_fails_meanwhile(self) -> None:
+        """
+        The directory goes offline, and that is what readers hear from then on.
+        """
+        log = self.damaged(0)
+        self.refused(lambda: log.read(10, 1))
+        self.disk.faults = lambda op, path: broken() if op == "read" else None
+        self.disk.release(IOPool.READ, 1)
+        self.disk.faults = lambda op, path: None
+        self.assertIsNotNone(self.disk.failure)
+        self.assertRaises(StorageError, log.read, 10, 1)
+
+    def test_a_crash_meanwhile(self) -> None:
+        """
+        A broker that dies in the middle finds everything in its next life.
+        """
+        log = self.damaged(0)
+        self.refused(lambda: log.read(10, 1))
+        self.disk.release(IOPool.READ, 3)
+        self.found(self.open())

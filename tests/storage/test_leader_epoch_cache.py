@@ -1,0 +1,110 @@
+"""Leader epochs."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.model import OffsetAndEpoch
+from logbus.storage.leader_epoch_cache import LeaderEpochCache
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
+from tests.storage.builders import PARTITION, a_log, a_manager, batch
+
+
+class EpochHistoryTests(SynchronousTestCase):
+    """Which leader wrote which offsets."""
+
+    def setUp(self) -> None:
+        self.epochs = LeaderEpochCache([(2, 0), (5, 10), (6, 30)])
+
+    def test_end_offsets(self) -> None:
+        """The largest epoch at or below the one asked for, and where the next begins."""
+        self.assertEqual(
+            [self.epochs.end_offset_for(epoch, 50) for epoch in (-1, 0, 2, 3, 4, 5, 6, 7)],
+            [
+                OffsetAndEpoch(-1, -1),
+                OffsetAndEpoch(0, 0),
+                OffsetAndEpoch(10, 2),
+                OffsetAndEpoch(10, 2),
+                OffsetAndEpoch(10, 2),
+                OffsetAndEpoch(30, 5),
+                OffsetAndEpoch(50, 6),
+                OffsetAndEpoch(-1, -1),
+            ],
+        )
+        self.assertEqual(LeaderEpochCache().end_offset_for(0, 9), OffsetAndEpoch(-1, -1))
+
+    def test_epoch_at(self) -> None:
+        """The epoch in force at an offset."""
+        self.assertEqual([self.epochs.epoch_at(offset) for offset in (0, 9, 10, 29, 30, 99)], [2, 2, 5, 5, 6, 6])
+        self.assertEqual(LeaderEpochCache([(1, 5)]).epoch_at(4), -1)
+
+    def test_file(self) -> None:
+        """Kafka's text format, there and back; damage is noticed."""
+        data = self.epochs.encode()
+        self.assertEqual(data, b"0\n3\n2 0\n5 10\n6 30\n")
+        self.assertEqual(list(LeaderEpochCache.decode(data)), list(self.epochs))
+        for damaged in (b"", b"1\n0\n", b"0\n4\n2 0\n5 10\n6 30\n", b"0\n1\n2\n", b"\xff", b"0\n1\nx y\n"):
+            self.assertRaises(ValueError, LeaderEpochCache.decode, damaged)
+
+    def test_truncation(self) -> None:
+        """Either end can be cut off; the epoch in force at the new start begins there."""
+        self.epochs.truncate_end(30)
+        self.assertEqual((list(self.epochs), self.epochs.latest), ([(2, 0), (5, 10)], 5))
+        self.epochs.truncate_start(15)
+        self.assertEqual((list(self.epochs), self.epochs.saved), ([(5, 15)], False))
+        self.epochs.truncate_end(0)
+        self.assertEqual((list(self.epochs), self.epochs.latest), ([], -1))
+
+    @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=20))
+    def test_both_increase(self, assigned: list[tuple[int, int]]) -> None:
+        """Whatever is assigned, epochs and starts increase, and the last one assigned counts."""
+        epochs = LeaderEpochCache()
+        for epoch, start in assigned:
+            epochs.assign(epoch, start)
+            self.assertEqual(epochs.latest, epoch)
+            entries = list(epochs)
+            self.assertEqual(entries, sorted(entries))
+            self.assertEqual(len({start for _, start in entries}), len(entries))
+
+    def test_of_a_leader_without_records(self) -> None:
+        """The epoch a replica leads in is known before its first batch, and begins with it."""
+        log = a_log()
+        log.append_as_leader(batch(), 3)
+        log.become_leader(4)
+        self.assertEqual(log.end_offset_for_epoch(4), OffsetAndEpoch(1, 4))
+        self.assertEqual(log.end_offset_for_epoch(3), OffsetAndEpoch(1, 3))
+        self.assertEqual(log.end_offset_for_epoch(5), OffsetAndEpoch(-1, -1))
+        log.append_as_leader(batch(), 4)
+        self.assertEqual(log.end_offset_for_epoch(3), OffsetAndEpoch(1, 3))
+        self.assertEqual(list(log.epochs), [(3, 0), (4, 1)])
+
+
+class DamagedHistoryTests(SynchronousTestCase):
+    """The file is gone, or nonsense."""
+
+    def test_it_is_learnt_again(self) -> None:
+        """From the batches, after a clean stop as after a crash."""
+        for stops in (True, False):
+            for damage in (b"nonsense", None):
+                disk = MemoryDisk()
+                manager = a_manager(disk)
+                self.successResultOf(manager.open())
+                log = self.successResultOf(manager.create(PARTITION))
+                for epoch in (0, 0, 2, 5, 5):
+                    log.append_as_leader(batch(), epoch)
+                self.successResultOf(log.flush())
+                self.successResultOf(manager.directories[0].checkpoint_recovery_points())
+                if stops:
+                    self.successResultOf(manager.close())
+                path = f"{log.directory}/leader-epoch-checkpoint"
+                if damage is None:
+                    disk.unlink(path)
+                else:
+                    disk.replace(path, damage)
+                again = a_manager(disk.after_kill())
+                self.successResultOf(again.open())
+                found = again.get(PARTITION)
+                assert found is not None
+                self.assertEqual(list(found.epochs), [(0, 0), (2, 2), (5, 3)], (stops, damage))

@@ -1,0 +1,271 @@
+"""Several log directories, and logs that come and go."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.config.topic_config import TopicConfig
+from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.model import TopicPartition
+from logbus.storage.istorage import IOPool
+from logbus.storage.log_manager import LogManager
+from logbus.storage.settings import StorageSettings
+from logbus.testing.simulation.environment.inodes import PowerCutOutcome
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
+from tests.storage.builders import PARTITION, a_manager, batch, read_all
+
+ID = uuid.UUID(int=77)
+
+
+def opened(test: SynchronousTestCase, *disks: MemoryDisk, **fields: Any) -> LogManager:
+    manager = a_manager(*disks, **fields)
+    test.successResultOf(manager.open())
+    return manager
+
+
+class ManagerTests(SynchronousTestCase):
+    """Create, delete, open, close."""
+
+    def test_the_emptiest_directory(self) -> None:
+        """Logs are spread over the directories."""
+        disks = [MemoryDisk("/a"), MemoryDisk("/b"), MemoryDisk("/c")]
+        manager = opened(self, *disks)
+        for i in range(7):
+            self.successResultOf(manager.create(TopicPartition("t", i)))
+        self.assertEqual([len(d.logs) for d in manager.directories], [3, 2, 2])
+        self.successResultOf(manager.close())
+        again = opened(self, *(disk.after_kill() for disk in disks))
+        self.assertEqual(sorted(log.partition.partition for log in again), list(range(7)))
+
+    def test_topic_ids(self) -> None:
+        """A log knows its topic's id after any restart, and is not given out as another topic's."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION, ID))
+        self.assertIs(self.successResultOf(manager.create(PARTITION, ID)), log)
+        error = self.failureResultOf(manager.create(PARTITION, uuid.UUID(int=78)), ApiError).value
+        self.assertEqual(error.code, ErrorCode.INCONSISTENT_TOPIC_ID)
+        killed = opened(self, disk.after_kill())
+        self.assertEqual([log.topic_id for log in killed], [ID])
+        self.successResultOf(killed.close())
+        self.assertEqual([log.topic_id for log in opened(self, disk.after_kill())], [ID])
+
+    def test_a_high_watermark_beyond_what_was_recovered(self) -> None:
+        """
+        It is put down lower before the log is used: after another crash it would make committed what was only written
+        in the place of what had been.
+        """
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION, ID))
+        for _ in range(5):
+            log.append_as_leader(batch(b"lost"), 0)
+        self.successResultOf(log.flush())
+        log.append_as_leader(batch(b"unsynced"), 0)
+        log.high_watermark = log.log_end_offset
+        self.successResultOf(manager.directories[0].checkpoint_high_watermarks())
+        recovered = disk.after_power_cut(PowerCutOutcome("lose"))
+        (log,) = opened(self, recovered)
+        self.assertEqual((log.log_end_offset, log.high_watermark), (5, 5))
+        log.append_as_leader(batch(b"written"), 1)
+        (log,) = opened(self, recovered.after_kill())
+        self.assertEqual((log.log_end_offset, log.high_watermark), (6, 5))
+
+    def test_created_by_two(self) -> None:
+        """Who asks while a log is being created gets the same one."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        disk.held.add(IOPool.BACKGROUND)
+        asked = [manager.create(PARTITION, ID), manager.create(PARTITION, ID)]
+        disk.release(IOPool.BACKGROUND)
+        first, second = map(self.successResultOf, asked)
+        self.assertIs(first, second)
+
+    def test_names(self) -> None:
+        """A topic whose name is no directory's is refused."""
+        manager = opened(self, MemoryDisk())
+        for topic in ("../x", "", "a/b", "x" * 250):
+            error = self.failureResultOf(manager.create(TopicPartition(topic, 0)), ApiError).value
+            self.assertEqual(error.code, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    def test_no_space(self) -> None:
+        """Without space a log is not created, and can be when there is space."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        disk.faults = lambda op, path: no_space() if op in ("create", "make") else None
+        self.failureResultOf(manager.create(PARTITION), ApiError)
+        disk.faults = lambda op, path: None
+        self.successResultOf(manager.create(PARTITION))
+
+    def test_delete(self) -> None:
+        """A deleted log is out of sight at once, and its files are gone after a while; its name is free."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION, ID))
+        log.append_as_leader(batch(), 0)
+        slice_ = log.read(0, 1000).data
+        self.successResultOf(manager.delete(PARTITION))
+        self.assertIsNone(manager.get(PARTITION))
+        self.assertRaises(ApiError, log.append_as_leader, batch(), 0)
+        assert slice_ is not None
+        self.assertEqual(len(slice_.read()), len(slice_))
+        [gone] = [name for name in disk.names("") if name.endswith("-delete")]
+        self.assertTrue(gone.startswith("orders-0."))
+        self.assertEqual(self.successResultOf(manager.create(PARTITION)).log_end_offset, 0)
+        manager.clock.advance(61)  # type: ignore[attr-defined]
+        self.assertNotIn(gone, disk.names(""))
+        self.successResultOf(manager.delete(TopicPartition("none", 0)))
+
+    def test_deleted_before_a_restart(self) -> None:
+        """What was to be removed is removed by the next life."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        self.successResultOf(manager.create(PARTITION))
+        self.successResultOf(manager.delete(PARTITION))
+        self.successResultOf(manager.close())
+        again = disk.after_kill()
+        self.assertEqual(len(opened(self, again)), 0)
+        self.assertFalse([name for name in again.names("") if "orders" in name])
+
+    def test_one_directory_fails(self) -> None:
+        """Its logs go offline, somebody is told once, and the others go on; new logs avoid it."""
+        lost: list[Any] = []
+        disks = [MemoryDisk("/a"), MemoryDisk("/b")]
+        manager = opened(self, *disks, directory_failed=lambda logs, why: lost.append((list(logs), why)))
+        logs = [self.successResultOf(manager.create(TopicPartition("t", i))) for i in range(4)]
+        disks[0].faults = lambda op, path: broken() if op == "write" else None
+        self.assertRaises(StorageError, logs[0].append_as_leader, batch(), 0)
+        self.assertRaises(StorageError, logs[2].append_as_leader, batch(), 0)
+        self.assertEqual([logs for logs, _ in lost], [[TopicPartition("t", 0), TopicPartition("t", 2)]])
+        self.assertIn("Input/output error", lost[0][1])
+        logs[1].append_as_leader(batch(), 0)
+        self.assertIsNone(manager.get(TopicPartition("t", 0)))
+        self.assertIs(self.successResultOf(manager.create(TopicPartition("u", 0))).disk, disks[1])
+        self.successResultOf(manager.close())
+        self.assertNotIn(".logbus_cleanshutdown", disks[0].names(""))
+        self.assertIn(".logbus_cleanshutdown", disks[1].names(""))
+
+    def test_a_directory_fails_at_start(self) -> None:
+        """One that cannot be read is left out; when all fail, the start does."""
+        disks = [MemoryDisk("/a"), MemoryDisk("/b")]
+        manager = opened(self, *disks)
+        for i in range(2):
+            log = self.successResultOf(manager.create(TopicPartition("t", i)))
+            log.append_as_leader(batch(), 0)
+        ill, well = (disk.after_kill() for disk in disks)
+        ill.faults = lambda op, path: broken() if op == "read" else None
+        again = opened(self, ill, well)
+        self.assertEqual([log.partition.partition for log in again], [1])
+        alone = disks[0].after_kill()
+        alone.faults = lambda op, path: broken() if op == "read" else None
+        self.failureResultOf(a_manager(alone).open(), StorageError)
+
+    def test_locked(self) -> None:
+        """A directory that another broker holds is refused, and the others are let go."""
+        first, second = MemoryDisk("/a"), MemoryDisk("/b")
+        second.locked = True
+        self.failureResultOf(a_manager(first, second).open(), ConfigError)
+        self.assertFalse(first.locked)
+
+    def test_whose_directory(self) -> None:
+        """A directory is its broker's for ever, and Kafka's are left alone."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        self.assertIsNone(manager.meta)
+        self.successResultOf(manager.claim(3, "abc"))
+        self.successResultOf(manager.close())
+        again = opened(self, disk.after_kill())
+        self.successResultOf(again.claim(3, "abc"))
+        self.assertIn("broker 3", str(self.failureResultOf(again.claim(4, "abc"), ConfigError).value))
+        kafka = MemoryDisk()
+        kafka.replace("meta.properties", b"version=0\nbroker.id=0\ncluster.id=x\n")
+        self.failureResultOf(a_manager(kafka).open(), ConfigError)
+        self.assertEqual(kafka.names(""), ["meta.properties"])
+
+    def test_one_partition_in_two_directories(self) -> None:
+        """Two logs of one partition are an error that names both directories."""
+        disks = [MemoryDisk("/a"), MemoryDisk("/b")]
+        for disk in disks:
+            disk.make_directory("t-0")
+        text = str(self.failureResultOf(a_manager(*disks).open(), ConfigError).value)
+        self.assertTrue("/a" in text and "/b" in text)
+
+    def test_truncate_below_the_recovery_point(self) -> None:
+        """The lower recovery point is on disk before the log is cut; without the manager the log refuses."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION))
+        for _ in range(5):
+            log.append_as_leader(batch(), 0)
+        self.successResultOf(log.durability.write_back_and_wait())
+        self.successResultOf(manager.directories[0].checkpoint_recovery_points())
+        self.assertRaises(ValueError, log.truncate_to, 3)
+        self.successResultOf(manager.truncate({PARTITION: 3}))
+        self.assertEqual(disk.read("recovery-point-offset-checkpoint"), b"0\n1\norders 0 3\n")
+        self.assertEqual((log.log_end_offset, len(read_all(log))), (3, 3))
+        steps = [step for step in disk.done if step[0] in ("replace", "truncate")]
+        at = steps.index(("truncate", "orders-0/00000000000000000000.log"))
+        self.assertEqual(steps[at - 1], ("replace", "recovery-point-offset-checkpoint"))
+
+    def test_truncate_on_a_disk_that_fails(self) -> None:
+        """Who asked is told that the disk failed, as by everything else here."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION))
+        for _ in range(5):
+            log.append_as_leader(batch(), 0)
+        disk.faults = lambda op, path: broken() if op == "sync" else None
+        self.failureResultOf(manager.truncate({PARTITION: 3}), StorageError)
+
+    def test_snapshot_of_the_recovery_point_on_disk(self) -> None:
+        """
+        Write-backs come faster than recovery points are put down; the snapshot that a recovery from the one on disk
+        begins with is kept all the while, so that only what came after it is scanned.
+        """
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION))
+        for turn in range(6):
+            log.append_as_leader(batch(), 0)
+            self.successResultOf(log.durability.write_back_and_wait())
+            if turn == 0:
+                self.successResultOf(manager.directories[0].checkpoint_recovery_points())
+        kept = sorted(name for name in disk.names("orders-0") if name.endswith(".snapshot"))
+        self.assertIn(f"{1:020d}.snapshot", kept)
+        self.assertLessEqual(len(kept), 4)
+
+    def test_delete_records(self) -> None:
+        """The new start is on disk when the answer comes, and survives a kill."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION))
+        for _ in range(5):
+            log.append_as_leader(batch(), 0)
+        self.assertEqual(self.successResultOf(manager.delete_records(PARTITION, 3)), 3)
+        self.failureResultOf(manager.delete_records(PARTITION, 6), ApiError)
+        again = opened(self, disk.after_kill())
+        self.assertEqual([log.log_start_offset for log in again], [3])
+
+    def test_few_files(self) -> None:
+        """A hundred busy logs do not need a hundred descriptors once they are synced."""
+        disk = MemoryDisk()
+        manager = opened(self, disk, settings=StorageSettings(max_open_files=10))
+        logs = [self.successResultOf(manager.create(TopicPartition("t", i))) for i in range(100)]
+        for turn in range(3):
+            for log in logs:
+                log.append_as_leader(batch(b"%d" % turn), 0)
+                self.successResultOf(log.flush())
+        self.assertLessEqual(disk.open_files, 11)
+        for log in logs:
+            self.assertEqual([value for _, value in read_all(log)], [b"0", b"1", b"2"])
+
+    def test_configs_are_swapped(self) -> None:
+        """A log uses its topic's new settings from the next append on."""
+        manager = opened(self, MemoryDisk())
+        log = self.successResultOf(manager.create(PARTITION, None, TopicConfig(max_message_bytes=10)))
+        self.assertRaises(ApiError, log.append_as_leader, batch(), 0)
+        log.configure(TopicConfig())
+        log.append_as_leader(batch(), 0)

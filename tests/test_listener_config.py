@@ -1,0 +1,79 @@
+"""Where a broker listens."""
+
+from __future__ import annotations
+
+from unittest import TestCase
+
+from logbus.config import ConfigView
+from logbus.errors import ConfigError
+from logbus.ilogbus import Listener
+from logbus.listener_config import require_kafka, resolve_listeners
+
+KAFKA = Listener("kafka", "kafka", "tcp:9092:interface=127.0.0.1")
+ADMIN = Listener("admin", "admin", "tcp:8080:interface=127.0.0.1")
+
+
+def resolved(*listen: str, **settings: str) -> list[Listener]:
+    """The listeners of a broker with these ``--listen`` and these settings."""
+    config = ConfigView.load({name.replace("_", "."): text for name, text in settings.items()})
+    return resolve_listeners(listen, (), config)
+
+
+def spelled(listeners: list[Listener]) -> list[str]:
+    return [f"{at.name}={at.protocol}:{at.endpoint}" for at in listeners]
+
+
+class ListenerTests(TestCase):
+    """``--listen``, ``listeners`` and ``admin.listeners``."""
+
+    def test_defaults(self) -> None:
+        """A broker that is told nothing has both default listeners."""
+        self.assertEqual(resolved(), [KAFKA, ADMIN])
+
+    def test_keys(self) -> None:
+        """Each key replaces the default of its own protocol."""
+        self.assertEqual(
+            spelled(resolved(listeners="PLAINTEXT://127.0.0.1:9192")),
+            ["PLAINTEXT=kafka:tcp:9192:interface=127.0.0.1", "admin=admin:tcp:8080:interface=127.0.0.1"],
+        )
+        self.assertEqual(
+            spelled(resolved(admin_listeners="http://[::1]:8081, HTTP://:0")),
+            [
+                "kafka=kafka:tcp:9092:interface=127.0.0.1",
+                r"admin=admin:tcp:8081:interface=\:\:1",
+                "admin-2=admin:tcp:0:interface=",
+            ],
+        )
+        self.assertEqual(resolved(admin_listeners=""), [KAFKA])
+
+    def test_options_and_keys(self) -> None:
+        """A ``--listen`` replaces the key of its own protocol, and leaves the other's."""
+        both = {"listeners": "PLAINTEXT://127.0.0.1:9192", "admin_listeners": "http://127.0.0.1:8081"}
+        self.assertEqual(
+            spelled(resolved("admin:tcp:8090", **both)),
+            ["PLAINTEXT=kafka:tcp:9192:interface=127.0.0.1", "admin=admin:tcp:8090"],
+        )
+        self.assertEqual(
+            spelled(resolved("kafka:tcp:9292", **both)),
+            ["kafka=kafka:tcp:9292", "admin=admin:tcp:8081:interface=127.0.0.1"],
+        )
+        self.assertEqual(
+            [at.name for at in resolved("lines:tcp:1514", **both)],
+            ["PLAINTEXT", "admin", "lines"],
+        )
+
+    def test_options_alone(self) -> None:
+        """``--listen`` without keys replaces both defaults."""
+        self.assertEqual(spelled(resolved("kafka:tcp:9292")), ["kafka=kafka:tcp:9292"])
+        self.assertEqual(spelled(resolved("admin:tcp:8090")), ["admin=admin:tcp:8090"])
+
+    def test_no_kafka(self) -> None:
+        """A broker that nobody could reach is refused."""
+        require_kafka([ADMIN, KAFKA])
+        with self.assertRaisesRegex(ConfigError, "no listener speaks the Kafka protocol: add --listen kafka:tcp:9092"):
+            require_kafka([ADMIN])
+
+    def test_one_name_twice(self) -> None:
+        """Two listeners of one name are refused, wherever they come from."""
+        with self.assertRaisesRegex(ConfigError, "two listeners are named PLAINTEXT"):
+            resolved("PLAINTEXT=lines:tcp:1", listeners="PLAINTEXT://:0")

@@ -1,0 +1,113 @@
+"""Listeners: bound before the broker can answer, opened when it can, and given back whatever happens."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import ServerFactory
+from twisted.internet.testing import MemoryReactor
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import ConfigError
+from logbus.ilogbus import Listener
+from logbus.socket_server import SocketServer
+
+
+class Factory(ServerFactory):
+    """A factory whose connections take a while to finish."""
+
+    def __init__(self) -> None:
+        self.drained: Deferred[None] | None = None
+
+    def drain(self) -> Deferred[None]:
+        self.drained = Deferred()
+        return self.drained
+
+
+@define
+class Plugin:
+    """A protocol that keeps the factories it made."""
+
+    name: str = "lines"
+    summary: str = "lines"
+    made: list[Factory] = field(factory=list)
+
+    def factory(self, broker: Any, listener: Listener) -> Factory:
+        self.made.append(Factory())
+        return self.made[-1]
+
+
+class FullReactor(MemoryReactor):
+    """A reactor on which one port is taken."""
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
+        if port == 4444:
+            raise CannotListenError(interface, port, OSError(98, "Address already in use"))
+        return super().listenTCP(port, factory, backlog, interface)
+
+
+class ListeningTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.plugin = Plugin()
+
+    def listening(self, *listeners: Listener) -> SocketServer:
+        """Listeners of a broker that nobody asks anything."""
+        return SocketServer(FullReactor(), None, {"lines": self.plugin}, listeners)  # type: ignore[arg-type, dict-item]
+
+    def test_advertised(self) -> None:
+        """
+        Clients are told what was said they should be; without a port there, the one that was bound; and of every
+        interface, this machine's name.
+        """
+        bound = self.successResultOf(
+            self.listening(
+                # A memory reactor is always on every interface.
+                Listener("plain", "lines", "tcp:1001"),
+                Listener("named", "lines", "tcp:1002", ("log.example.org", 9092)),
+                Listener("ported", "lines", "tcp:1003:interface=127.0.0.1", ("log.example.org", 0)),
+            ).bind()
+        )
+        self.assertEqual((bound["plain"].host, bound["plain"].port), (socket.gethostname(), 1001))
+        self.assertEqual((bound["named"].host, bound["named"].port), ("log.example.org", 9092))
+        self.assertEqual((bound["ported"].host, bound["ported"].port), ("log.example.org", 1003))
+
+    def test_failures(self) -> None:
+        """
+        A protocol that is not there, an endpoint that is none, a port that is taken: named, with the listener.
+        """
+        for listener, words in (
+            (Listener("x", "absent", "tcp:1"), "listener x: there is no protocol 'absent'; there are: lines"),
+            (Listener("x", "lines", "tcp:port"), "listener x: 'tcp:port' is not a server endpoint"),
+            (Listener("x", "lines", "nonsense"), "listener x: 'nonsense' is not a server endpoint"),
+            (Listener("x", "lines", "tcp:4444"), "listener x (tcp:4444): "),
+        ):
+            with self.subTest(words):
+                listening = self.listening(Listener("good", "lines", "tcp:1001:interface=127.0.0.1"), listener)
+                error = self.failureResultOf(listening.bind(), ConfigError).value
+                self.assertIn(words, str(error))
+
+    def test_drain_waits_for_connections(self) -> None:
+        """
+        Draining asks each factory, then releases those who wait, and is over when all connections are.
+        """
+        listening = self.listening(Listener("a", "lines", "tcp:1001:interface=127.0.0.1"))
+        self.successResultOf(listening.bind())
+        released: list[bool] = []
+        drained = listening.drain(lambda: released.append(self.plugin.made[0].drained is not None))
+        self.assertEqual(released, [True])
+        self.assertNoResult(drained)
+        assert self.plugin.made[0].drained is not None
+        self.plugin.made[0].drained.callback(None)
+        self.successResultOf(drained)
+
+    def test_closed_without_being_bound(self) -> None:
+        """
+        What never opened closes at once.
+        """
+        listening = self.listening()
+        self.successResultOf(listening.close())
+        self.successResultOf(listening.drain(lambda: None))

@@ -1,0 +1,124 @@
+"""The network of a cluster for tests: cut one way, both ways, and mended."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.testing.network_proxy import EVERYBODY, NetworkProxy
+
+SECONDS = 20
+SOON = 0.2
+
+
+class NetworkTests(SynchronousTestCase):
+    """One who dials, and one who answers."""
+
+    def setUp(self) -> None:
+        self.network = NetworkProxy(lambda: {"me": os.getpid()})
+        self.network.start()
+        self.addCleanup(self.network.stop)
+        self.server = self.enterContext(closing(socket.create_server(("127.0.0.1", 0))))
+        self.server.settimeout(SECONDS)
+        self.address = self.network.add("server", self.server.getsockname())
+
+    def dial(self) -> socket.socket:
+        return self.held(socket.create_connection(self.address, SECONDS))
+
+    def held(self, connection: socket.socket) -> socket.socket:
+        self.addCleanup(connection.close)
+        connection.settimeout(SECONDS)
+        return connection
+
+    def pair(self) -> tuple[socket.socket, socket.socket]:
+        mine = self.dial()
+        return mine, self.held(self.server.accept()[0])
+
+    def assertSilent(self, connection: socket.socket) -> None:
+        connection.settimeout(SOON)
+        self.assertRaises(TimeoutError, connection.recv, 1)
+        connection.settimeout(SECONDS)
+
+    def test_carries(self) -> None:
+        """What is said arrives, in both directions, whatever its size; and so does the end."""
+        mine, theirs = self.pair()
+        mine.sendall(b"ping")
+        self.assertEqual(theirs.recv(10), b"ping")
+        sent = os.urandom(3_000_000)
+        got = b""
+        theirs.setblocking(False)
+        left = sent
+        while len(got) < len(sent):
+            try:
+                left = left[theirs.send(left) :] if left else left
+            except BlockingIOError:
+                pass
+            got += mine.recv(1 << 20)
+        self.assertEqual(got, sent)
+        mine.close()
+        theirs.settimeout(SECONDS)
+        self.assertEqual(theirs.recv(1), b"")
+
+    def test_one_way(self) -> None:
+        """What goes against a cut is held until it is mended; the other direction is free."""
+        mine, theirs = self.pair()
+        self.network.cut([("me", "server")])
+        mine.sendall(b"held")
+        theirs.sendall(b"free")
+        self.assertEqual(mine.recv(10), b"free")
+        self.assertSilent(theirs)
+        self.network.mend([("me", "server")])
+        self.assertEqual(theirs.recv(10), b"held")
+
+    def test_somebody_else(self) -> None:
+        """A cut between others changes nothing; one from everybody does."""
+        mine, theirs = self.pair()
+        self.network.cut([("other", "server")])
+        mine.sendall(b"1")
+        self.assertEqual(theirs.recv(1), b"1")
+        self.network.cut([(EVERYBODY, "server")])
+        mine.sendall(b"2")
+        self.assertSilent(theirs)
+        self.network.mend()
+        self.assertEqual(theirs.recv(1), b"2")
+
+    def test_new_connections(self) -> None:
+        """Who dials into a cut waits, and gets through once it is mended."""
+        self.network.cut([("me", "server")])
+        mine = self.dial()
+        mine.sendall(b"late")
+        self.server.settimeout(SOON)
+        self.assertRaises(TimeoutError, self.server.accept)
+        self.server.settimeout(SECONDS)
+        self.network.mend()
+        theirs = self.held(self.server.accept()[0])
+        self.assertEqual(theirs.recv(10), b"late")
+
+    def test_an_end_that_is_not_heard(self) -> None:
+        """Who hangs up behind a cut is believed to be there, until it is mended."""
+        mine, theirs = self.pair()
+        self.network.cut([("me", "server"), ("server", "me")])
+        mine.close()
+        self.assertSilent(theirs)
+        self.network.mend()
+        self.assertEqual(theirs.recv(1), b"")
+
+    def test_what_is_said_first(self) -> None:
+        """Somebody may listen to the first words of who is dialled."""
+        heard: list[bytes] = []
+        listen: Callable[[bytes], Any] = heard.append
+        self.address = self.network.add("server", self.server.getsockname(), "me", listen)
+        mine, theirs = self.pair()
+        theirs.sendall(b"hello")
+        self.assertEqual(mine.recv(10), b"hello")
+        self.assertEqual(heard, [b"hello"])
+
+    def test_nobody_there(self) -> None:
+        """Who dials a node that does not listen is hung up on."""
+        self.server.close()
+        self.assertEqual(self.dial().recv(1), b"")
