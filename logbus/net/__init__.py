@@ -1,22 +1,29 @@
 """
-The Twisted shell of :mod:`logbus.wire`: sockets, time, and limits.
+Connections: sockets, time and limits around :mod:`logbus.wire`, on Twisted (Kafka: SocketServer, NetworkClient).
 
-=================================== ====================================================================
-:mod:`~logbus.net.listening_reactor`         our transport under endpoint strings
-:mod:`~logbus.net.tls`              the deadline of TLS handshakes
-:mod:`~logbus.net.transport`        receives in place, sends from the read callback, ``sendfile``
-:mod:`~logbus.net.reactor`          Twisted's epoll reactor, with a shorter way to our transport
-:mod:`~logbus.net.sendfile`         what is to be sent: on a socket, or through any other transport
-:mod:`~logbus.net.itransport`         what the transport and the connection know of each other
-:mod:`~logbus.net.factory`         the connections of one listener: admission, sweep, drain
-:mod:`~logbus.net.protocol`          one connection: requests to the router, answers in order
-:mod:`~logbus.net.response_order`          answers that wait for one before them
-:mod:`~logbus.net.request_context`          who asks
-:mod:`~logbus.net.request_budget`           memory for large requests, shared by all connections
-:mod:`~logbus.net.connection_limits`           what a peer may do
-:mod:`~logbus.net.metrics`          what is counted
-:mod:`~logbus.net.channel`          one connection to another broker
-=================================== ====================================================================
+Servers:
 
-A request's way: socket → transport → frame buffer → serving → ``wire.connection`` → router → answer → transport.
+* ``listening_reactor``: makes endpoint strings listen with our transport
+* ``factory``: KafkaServerFactory: the connections of one listener: admission, sweep, drain
+* ``protocol``: KafkaServerProtocol: one connection: requests to the router, responses in order
+* ``response_order``: responses that wait for earlier ones
+* ``transport``: receives in place, sends from the read callback, ``sendfile``
+* ``itransport``: the interface between transport and protocol
+* ``sendfile``: send queues of bytes and slices of files
+* ``cold_reads``: waits for cold data before it is sent
+* ``tls``: TLS with a deadline for the handshake
+* ``reactor``: an epoll reactor that calls our transport directly
+* ``request_context``: the peer of a request
+* ``request_budget``: memory of requests, over all connections
+* ``connection_limits``: limits and counts of connections
+* ``time_slices``: slices of reactor time for large requests
+* ``metrics``: counters
+
+Clients, and connections between brokers:
+
+* ``channel``: Channel: requests to one broker
+* ``keepalive``: detects dead peers
+
+A request goes socket → ``transport`` → frame buffer → ``protocol`` → :mod:`logbus.wire.connection` → router → response
+→ ``transport``.
 """

@@ -1,23 +1,28 @@
 """
-Bytes with meaning, shared by the disk, the wire and the clients. Pure: no reactor, no sockets, no names of files.
+Record batches: formats shared by disk, protocol and clients. Pure: no reactor, no sockets, no file names.
 
-::
+* ``batch``: record batches: encode, decode, rewrite; exports most of what users need
+* ``header``: the header of a batch: read, check, patch in place
+* ``record``: the record class and its format
+* ``control_records``: transaction markers
+* ``batch_validation``: checks a produced batch by its header
+* ``read_committed``: hides aborted transactions and markers
+* ``compression``: gzip, snappy, lz4, zstd, with bounded output
+* ``record_stream``: reads a batch piece by piece
+* ``varint``: variable-length integers
+* ``checksum``: CRC-32C
+* ``murmur``: the hash that chooses the partition of a key
+* ``file_slice``: parts of responses: bytes, and slices of files
+* ``batch_columns``: the batches of a fetch response as Arrow columns
 
-    batch.py        record batches: records in, bytes out, and back; the door for most users
-    header.py       the 61 bytes in front of a batch: read, hop, check, patch in place
-    record.py       one record and its bytes
-    control.py      transaction markers
-    validation.py   what a broker demands of a produced batch, told from its header
-    compression.py  gzip, snappy, lz4, zstd, bounded while they run
-    binary.py       numbers of variable length
-    checksum.py     CRC-32C
-    columns.py      the answer to a fetch as Arrow's columns: no object per record
-    columnar.py     records to columns
-    packing.py      columns to records
-    murmur.py       the hash that spreads keys over partitions
-    slices.py       FileSlice and Parts: bytes on their way out, in memory or still in a file
+Python and compiled implementations; ``implementations`` chooses:
+
+* ``kernel``: encodes and decodes records
+* ``gathering``: encodes the records of a growing batch
+* ``columnar``: records to columns
+* ``packing``: columns to records
 
 A producer's records go through ``BatchBuilder`` (record, compression, header). The broker reads the header
-(``validate_produced``), patches offset and epoch into it, and stores the bytes as they came; a fetch gives them out
-as a ``FileSlice``. A consumer goes back through ``iter_batches`` and ``decode_batch``.
+(``validate_produced``), sets offset and epoch in it, and stores the bytes unchanged; a fetch returns them
+as a ``FileSlice``. A consumer uses ``iter_batches`` and ``decode_batch``.
 """

@@ -1,8 +1,8 @@
 """
-Record batches: records in, bytes out, and back.
+Encodes and decodes record batches (Kafka: MemoryRecords, DefaultRecordBatch).
 
 The header is in :mod:`logbus.records.header`, one record's bytes in :mod:`logbus.records.record`, transaction markers
-in :mod:`logbus.records.control_records`; what one needs of them to work with batches is public from here too.
+in :mod:`logbus.records.control_records`; their functions for working with batches are exported here, too.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ R = TypeVar("R")
 
 class BatchBuilder(RecordBuffer):
     """
-    Collects records until a producer sends them, as :class:`~logbus.records.gathering.RecordBuffer` says.
+    Collects a producer's records into a batch; see :class:`~logbus.records.gathering.RecordBuffer`.
 
-    :ivar codec: how the batch is compressed when it is built.
+    :ivar codec: compresses the batch when it is built.
     :ivar level: the codec's level; None is its default.
     """
 
@@ -115,12 +115,12 @@ class BatchBuilder(RecordBuffer):
 
     def append_columns(self, limit: int, data: ColumnData, start: int, stop: int, timestamp: int | None = None) -> int:
         """
-        Add rows from ``start`` on and below ``stop``, as many as leave the batch within ``limit`` bytes, uncompressed;
-        an empty batch takes any first one.
+        Add the rows from ``start`` on and below ``stop`` that keep the batch within ``limit`` bytes, uncompressed; an
+        empty batch takes any first one.
 
-        :param data: as :func:`~logbus.records.packing.encode_columns` has it.
-        :param timestamp: of all rows, in ms since 1970; None is each row's own.
-        :returns: the rows added. Fewer than asked for: the next one has no room.
+        :param data: as for :func:`~logbus.records.packing.encode_columns`.
+        :param timestamp: of all rows, in ms since 1970; None: each row has its own.
+        :returns: the rows added; fewer than asked for if the next one has no room.
         :raises ValueError: the buffers do not hold these rows, or a number is out of range.
         """
         base = self.base_timestamp if self.count else None
@@ -146,7 +146,7 @@ class BatchBuilder(RecordBuffer):
         transactional: bool = False,
     ) -> bytes:
         """
-        The batch as bytes. It may be built again, say after the producer got a new epoch: the records are compressed
+        The batch as bytes. It may be built again, for example with a new producer epoch: the records are compressed
         only once.
 
         :raises ValueError: there are no records.
@@ -185,9 +185,9 @@ def encode_batch(
     log_append_time: int | None = None,
 ) -> bytes:
     """
-    A batch of ``records``, which get the offsets from ``base_offset`` on: their own are not looked at.
+    Encode a batch of ``records``, with offsets from ``base_offset`` on: their own offsets are ignored.
 
-    :param log_append_time: milliseconds since 1970 with which the broker stamps the batch; None keeps the records'.
+    :param log_append_time: set by the broker for the whole batch, ms since 1970; None keeps the records'.
     :raises ValueError: there are no records, or one cannot be encoded.
     """
     if not records:
@@ -251,13 +251,14 @@ def rewrite_batch(
     delete_horizon: int | None = None,
 ) -> bytes:
     """
-    The batch of ``header`` with only ``records`` left in it, as compaction wants it: offsets, the producer's numbers
-    and all other fields stay, so that nobody can tell that offsets were removed but by their absence.
+    The batch of ``header`` with only ``records`` left in it, for compaction: offsets, producer fields and all other
+    fields stay.
 
-    :param records: some of the batch's own, in order; none at all is allowed.
-    :param codec: compress it otherwise; None keeps the codec.
+    :param records: some of the batch's own, in order; may be empty.
+    :param codec: another codec; None keeps the batch's.
     :param level: of the codec; None is its default.
-    :param delete_horizon: set when tombstones and markers may go, in ms since 1970 (KIP-534); None keeps what is set.
+    :param delete_horizon: time at which tombstones and markers may be removed, ms since 1970 (KIP-534); None keeps the
+        batch's.
     :raises ValueError: an offset is not the batch's.
     """
     base_offset, base_timestamp, attributes = header.base_offset, header.base_timestamp, header.attributes
@@ -307,11 +308,11 @@ def decode_batch(
     prefix: tuple[object, ...] = (),
 ) -> list[Any]:
     """
-    Read all records of the batch at ``pos``. The CRC is for the caller to check: see :func:`check_crc`.
+    Decode all records of the batch at ``pos``. The caller checks the CRC: see :func:`check_crc`.
 
-    :param header: the batch's header, if it was read before.
-    :param kind: what to make of each record: a named tuple of its fields, with ``prefix`` before them.
-    :param limit: the most bytes the records may have, decompressed.
+    :param header: the batch's header, if already read.
+    :param kind: the record class: a named tuple of its fields, with ``prefix`` before them.
+    :param limit: upper bound of the records' bytes, decompressed.
     :raises DecodeError: the batch is malformed.
     :raises ApiError: from decompression: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or UNSUPPORTED_COMPRESSION_TYPE.
     """
@@ -340,10 +341,10 @@ def decode_batch(
 
 def iter_records(buf: Buffer, *, verify: bool = True, limit: int = MAX_DECOMPRESSED) -> Iterator[Record]:
     """
-    The users' records of all whole batches in ``buf``, in order; control batches are passed over.
+    The records of all whole batches in ``buf``, in order, without control batches.
 
     :param verify: check each batch's CRC.
-    :param limit: the most bytes the records of one batch may have, decompressed.
+    :param limit: upper bound of the bytes of one batch's records, decompressed.
     :raises DecodeError: a batch is malformed, or its CRC does not match.
     :raises ApiError: from decompression, as in :func:`decode_batch`.
     """
@@ -373,7 +374,7 @@ def _assemble(
     base_sequence: int,
     record_count: int,
 ) -> bytes:
-    """Put the header in front of the records, CRC included."""
+    """Prepend the header to the records, with the CRC."""
     try:
         header = bytearray(
             HEADER.pack(

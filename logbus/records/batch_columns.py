@@ -1,8 +1,8 @@
 """
-The answer to a fetch as columns: its batches walked, checked, decompressed and read, for readers that want no records.
+Decodes the batches of a fetch response to columns: checks and decompresses them, without an object per record.
 
-The columns themselves are in :mod:`logbus.records.columnar`, the way back from them in :mod:`logbus.records.packing`;
-what one needs of them is public from here too.
+The columns are in :mod:`logbus.records.columnar`, the reverse direction in :mod:`logbus.records.packing`; their
+functions for users are exported here, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logbus.records.read_committed import CommittedFilter
 __all__ = ["ColumnData", "Columns", "HeaderData", "extend_from_batches", "partitions_of_keys"]
 
 _LARGEST = COLUMN_LIMIT // NAME_GROWTH
-"""Bytes of a records section that empty columns have room for, headers and all."""
+"""Bytes of a records section that empty columns always have room for, headers included."""
 
 
 def extend_from_batches(
@@ -34,18 +34,18 @@ def extend_from_batches(
     limit: int = MAX_DECOMPRESSED,
 ) -> tuple[int, int]:
     """
-    Add the users' records from the offset ``first`` on and below ``end``, of the whole batches in ``buf`` from ``pos``
-    on. Control batches and those of aborted transactions are passed over.
+    Add the records from the offset ``first`` on and below ``end``, of the whole batches in ``buf`` from ``pos`` on.
+    Control batches and those of aborted transactions are skipped.
 
-    The walk ends at a batch's boundary: where the columns hold as much as they may, at ``end``, where the bytes end,
-    or before a batch that is damaged, unless this is the first: the call that begins there raises.
+    It stops between batches: when the columns are full, at ``end``, at the end of the bytes, or before a damaged batch,
+    unless that is the first: a call that begins there raises.
 
-    :param hidden: of this answer: it sees each batch in order, from the first call for ``buf`` to the last.
+    :param hidden: of this response: it must see each batch in order, from the first call for ``buf`` to the last.
     :param max_rows: no further batch is begun once the columns hold so many.
     :param max_bytes: no further batch is begun once the columns hold so many.
-    :param limit: the most bytes the records of one batch may have, decompressed.
-    :returns: the position after the last batch that was walked, and the offset to read on from; this is ``end`` once
-        there can be no more rows below it.
+    :param limit: upper bound of the bytes of one batch's records, decompressed.
+    :returns: the position after the last batch read, and the offset to continue from; this is ``end`` once there can be
+        no more rows below it.
     :raises DecodeError: a batch is malformed, or its CRC does not match.
     :raises ApiError: from decompression: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or UNSUPPORTED_COMPRESSION_TYPE.
     """
@@ -86,7 +86,7 @@ def extend_from_batches(
 
 
 def _records_section(buf: Buffer, pos: int, header: BatchHeader, limit: int) -> Buffer:
-    """The records of the batch at ``pos``, decompressed; those of a batch that compaction emptied have no bytes."""
+    """The records of the batch at ``pos``, decompressed; empty for a batch that compaction emptied."""
     body = memoryview(buf)[pos + HEADER_SIZE : pos + header.size]
     if not body and not header.record_count:
         return b""

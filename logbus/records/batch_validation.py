@@ -1,8 +1,8 @@
 """
-What a broker demands of a produced batch before it takes it, without looking at a single record.
+Checks a produced batch by its header and CRC, before it is appended (Kafka: LogValidator).
 
-Everything is told from the header and the CRC, so the cost does not grow with the number of records. Records
-themselves are looked at only where their meaning is needed (compacted topics).
+The cost does not grow with the number of records. Records are decoded only where their content matters (compacted
+topics; :mod:`logbus.storage.appends.log_validator`).
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ NO_TIMESTAMP = -1
 
 def validate_produced(data: Buffer, *, zstd_allowed: bool = True, sequenced: bool = True) -> BatchHeader:
     """
-    Check what a producer sent for one partition: exactly one whole batch of magic 2, fit to be stored as it is.
+    Check a producer's data for one partition: exactly one whole batch of magic 2 that can be stored unchanged.
 
-    ``base_offset`` and ``leader_epoch`` may be anything, since the broker overwrites both; so may the producer's
-    epoch and sequence when there is no producer id, since some clients leave zeros there. The batch's size is for the
-    caller to hold against the topic's ``max.message.bytes``, its timestamps against the topic's bounds.
+    ``base_offset`` and ``leader_epoch`` may be anything, since the broker overwrites both; so may the producer's epoch
+    and sequence when there is no producer id, since some clients leave zeros there. The caller compares the batch's
+    size with the topic's ``max.message.bytes``, and its timestamps with the topic's limits.
 
-    :param data: the records field of a Produce request, all of it.
-    :param zstd_allowed: False below Produce version 7, whose readers know no zstd (KIP-110).
-    :param sequenced: a producer's batch needs a sequence number; False for what a coordinator writes for a producer,
-        which has none.
+    :param data: the whole records field of a Produce request.
+    :param zstd_allowed: False below Produce version 7, whose readers do not support zstd (KIP-110).
+    :param sequenced: a producer's batch needs a sequence number; False for a batch that a coordinator writes for a
+        producer, which has none.
     :returns: the header; ``size`` is ``len(data)``.
-    :raises ApiError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), INVALID_RECORD,
-        INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE; the message says what is wrong.
+    :raises ApiError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), INVALID_RECORD, INVALID_TIMESTAMP
+        or UNSUPPORTED_COMPRESSION_TYPE.
     """
     size = len(data)
     if size < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
         raise _not_a_batch(data)
     header = read_header(data)
-    # All fields at once: to look up each by its name takes longer than the checks.
+    # All fields at once: attribute access to each takes longer than the checks.
     _, length, _, _, crc, attributes, delta, base_timestamp, max_timestamp, producer_id, epoch, sequence, count = header
     if length != size - LENGTH_OVERHEAD:
         raise _wrong_length(length, size)
@@ -98,7 +98,7 @@ def _not_a_batch(data: Buffer) -> ApiError:
     size = len(data)
     if size == 0:
         return ApiError(ErrorCode.INVALID_RECORD, "one record batch per partition is required; there is none")
-    # Magic lies at the same place in every format, so that one can tell.
+    # Magic has the same position in every format.
     if size > MAGIC_AT and data[MAGIC_AT] in (0, 1):
         return ApiError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -127,7 +127,7 @@ def _wrong_length(length: int, size: int) -> ApiError:
 
 
 def _bad_attributes(attributes: int) -> ApiError:
-    """The error for attribute bits that are not a producer's to set."""
+    """The error for attribute bits that a producer must not set."""
     if attributes & CONTROL_BIT:
         return ApiError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if attributes & DELETE_HORIZON_BIT:

@@ -1,7 +1,7 @@
 """
 CRC-32C (Castagnoli), the checksum of record batches and of our own files.
 
-The native function is handed through as it is: a wrapper would cost more than checking a small batch.
+The native function is exported directly: a wrapper would cost more than checking a small batch.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 crc32c: Callable[..., int] = _native
 """
 ``crc32c(data: Buffer, value: int = 0) -> int``: checksum of ``data`` as an unsigned 32-bit number; ``value`` is the
-checksum of what came before it (RFC 3720, appendix B.4). Lets go of the interpreter lock for large data.
+checksum of the data before it (RFC 3720, appendix B.4). Releases the interpreter lock for large data.
 """

@@ -1,12 +1,11 @@
 """
-Records to columns, as Arrow lays them out (https://arrow.apache.org/docs/format/Columnar.html).
+Decodes records to columns in Arrow's layout (https://arrow.apache.org/docs/format/Columnar.html).
 
-A column of bytes of varying length is three buffers: where each row ends in the data, the data of all rows without
-gaps, and a bit for each row that is not null. Numbers are in the machine's byte order, which is Arrow's. A reader that
-wants columns gets them without an object per record.
+A column of variable-length bytes is three buffers: the end offset of each row, the data of all rows without gaps, and a
+validity bit for each row. Numbers are in the machine's byte order, as in Arrow. No object per record is made.
 
-This is the plain form, by way of :func:`~logbus.records.kernel.decode_records`. ``_columnar.pyx`` makes the same
-columns without that way, where the installation finds a C compiler; :mod:`logbus.records.implementations` chooses.
+This is the Python implementation, on top of :func:`~logbus.records.kernel.decode_records`. ``_columnar.pyx`` builds the
+same columns directly, if a C compiler was available; :mod:`logbus.records.implementations` chooses.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from logbus.records.kernel import decode_records
 from logbus.records.record import Record
 
 REVISION = 2
-"""Grows whenever what is exported here changes: a compiled twin of another one is left alone."""
+"""Incremented whenever the exported functions change: a compiled module of another revision is not used."""
 
 COLUMN_LIMIT = (1 << 31) - 1
-"""Bytes that one column can hold: its offsets are int32."""
+"""Upper bound of a column's bytes: its offsets are int32."""
 NAME_GROWTH = 3
-"""What a header's name may grow to: each byte that is not UTF-8 becomes U+FFFD, which is three."""
+"""Factor by which a header's name may grow: each byte that is not UTF-8 becomes U+FFFD, in three bytes."""
 
 _MAX_MS = ((1 << 63) - 1) // 1000
-"""Milliseconds that are still an int64 as microseconds; times beyond are cut to it."""
+"""Largest milliseconds that fit into int64 as microseconds; later times are clamped to it."""
 
 
 @frozen
 class HeaderData:
     """
-    The headers of all rows, one after another: a list for each row, of structs of name and content.
+    The headers of all rows, consecutively: a list for each row, of structs of name and content.
 
     :ivar count: headers of all rows together.
-    :ivar offsets: int32, one more than rows: which headers are a row's.
+    :ivar offsets: int32, one more than rows: the range of each row's headers.
     :ivar name_offsets: int32, ``count + 1``.
-    :ivar name_data: UTF-8; what was not is U+FFFD, as for Kafka's own clients. Names are never null.
+    :ivar name_data: UTF-8; other bytes become U+FFFD, as for Kafka's own clients. Names are never null.
     :ivar content_validity: a bit for each header, the lowest first; None if no content is null.
     :ivar content_offsets: int32, ``count + 1``.
     :ivar content_data: the contents.
@@ -59,19 +58,19 @@ class HeaderData:
 @frozen
 class ColumnData:
     """
-    Rows as buffers that ``pyarrow.Array.from_buffers`` takes as they are, with ``pyarrow.py_buffer`` around each.
+    Rows as buffers that ``pyarrow.Array.from_buffers`` accepts, with ``pyarrow.py_buffer`` around each.
 
-    :ivar rows: how many.
-    :ivar offsets: int64, the records' places in the partition.
-    :ivar timestamps_us: int64, microseconds since 1970: a record's milliseconds times 1000, those of none (−1) too.
-        What 64 bits cannot hold is cut to ±9223372036854775 ms.
-    :ivar key_validity: a bit for each row, the lowest first, that is 0 where there is no key; None if all have one.
+    :ivar rows: their number.
+    :ivar offsets: int64, the records' offsets in the partition.
+    :ivar timestamps_us: int64, microseconds since 1970: a record's milliseconds times 1000, also of −1 (no timestamp).
+        Values beyond 64 bits are clamped to ±9223372036854775 ms.
+    :ivar key_validity: a bit for each row, the lowest first, 0 for rows without a key; None if all have one.
     :ivar key_offsets: int32, ``rows + 1``.
     :ivar key_data: the keys.
-    :ivar value_validity: as ``key_validity``; a value that is null is a tombstone.
+    :ivar value_validity: as ``key_validity``; a null value is a tombstone.
     :ivar value_offsets: int32, ``rows + 1``.
     :ivar value_data: the values.
-    :ivar headers: None unless they were asked for.
+    :ivar headers: None unless requested.
     """
 
     rows: int
@@ -88,11 +87,11 @@ class ColumnData:
 
 class Columns:
     """
-    The rows of one partition, batch by batch, until somebody takes them.
+    The rows of one partition, collected batch by batch until they are taken.
 
     :param headers: make columns of the headers, too; else they are checked and left out.
-    :param spares: memory of values that were taken and let go, to be used again: new memory costs more than what is
-        written into it. One list may do for all columns of a process. In Python it is of no use.
+    :param spares: memory of values that were taken and released, for reuse: allocating costs more than writing. One
+        list may serve all columns of a process. Not used by the Python implementation.
     """
 
     __slots__ = ("_content", "_header_offsets", "_key", "_name", "_offsets", "_timestamps", "_value", "_with_headers")
@@ -115,7 +114,7 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, validity aside."""
+        """Bytes held, without validity bits."""
         size = 24 * len(self._offsets) + len(self._key.data) + len(self._value.data)
         if self._with_headers:
             size += 4 * len(self._offsets) + 8 * len(self._name.flags) + len(self._name.data) + len(self._content.data)
@@ -137,13 +136,13 @@ class Columns:
         end: int,
     ) -> int:
         """
-        Add the records of a batch whose offsets are from ``first`` on and below ``end``. The others are checked alike.
+        Add the records of a batch with offsets from ``first`` on and below ``end``. The others are only checked.
 
         :param data: the records section, decompressed; ``count`` records must fill it exactly.
-        :param append_time: the timestamp of every record, in ms since 1970, if the broker stamped the batch.
+        :param append_time: the timestamp of every record, in ms since 1970, if the topic uses LogAppendTime.
         :returns: the rows added.
-        :raises DecodeError: the bytes are not ``count`` records with rising offsets up to ``last_offset_delta``;
-            nothing of them is kept.
+        :raises DecodeError: the bytes are not ``count`` records with ascending offsets up to ``last_offset_delta``;
+            none of them is added.
         :raises OverflowError: there is no room (:meth:`has_room`): take the rows first.
         """
         if not self.has_room(len(data)):
@@ -164,7 +163,7 @@ class Columns:
         return len(kept)
 
     def take(self) -> ColumnData:
-        """Hand over all rows, and be empty."""
+        """Return all rows, and become empty."""
         headers = None
         if self._with_headers:
             headers = HeaderData(
@@ -193,7 +192,7 @@ class Columns:
 
 
 class _Binary:
-    """A column of bytes of varying length."""
+    """A column of variable-length bytes."""
 
     __slots__ = ("data", "flags", "offsets")
 
@@ -217,7 +216,7 @@ class _Binary:
 
 
 def _utf8(name: str) -> bytes:
-    """A name as UTF-8, what was not in it replaced."""
+    """A name as UTF-8, with invalid bytes replaced."""
     try:
         return name.encode()
     except UnicodeEncodeError:

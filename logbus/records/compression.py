@@ -1,10 +1,10 @@
 """
-The four codecs of record batches, bounded while they run.
+The compression codecs of record batches, with bounded output.
 
-What is announced is never trusted: a few hundred bytes can claim, or become, gigabytes. Each decompressor stops just
-past the limit, so that a bomb costs no more memory than an honest batch of the largest size.
+Announced sizes are never trusted: a few hundred bytes can claim, or become, gigabytes. Each decompressor stops just
+past the limit, so that a decompression bomb costs no more memory than a legitimate batch of the largest size.
 
-The libraries are imported on first use: a broker that stores batches as they come never needs them.
+The libraries are imported on first use: a broker that stores batches unchanged never needs them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logbus.records.checksum import Buffer
 from logbus.records.varint import decode_uvarint
 
 MAX_DECOMPRESSED = 64 * 1024 * 1024
-"""Where the broker decompresses, a batch may not become larger than this, in bytes."""
+"""Upper bound in bytes of a batch that the broker decompresses."""
 
 
 class Codec(IntEnum):
@@ -37,7 +37,7 @@ GZIP_WBITS = 31
 """zlib's largest window, with a gzip header around."""
 
 ZSTD_MAX_WINDOW = 2**27
-"""The largest window that Kafka's own readers take, in bytes."""
+"""The largest window that Kafka's own readers accept, in bytes."""
 _ZSTD_FIRST_READ = 64 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -51,7 +51,7 @@ _SNAPPY_MAX_RATIO = 22
 
 def codec_named(name: str) -> Codec:
     """
-    The codec that ``compression.type`` calls ``name``, in any case.
+    The codec with this name in ``compression.type``, in any case.
 
     :raises ConfigError: there is none.
     """
@@ -80,7 +80,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     if codec == Codec.LZ4:
         import lz4.frame
 
-        # Java reads no blocks that depend on each other.
+        # Java does not support blocks that depend on each other.
         frame: bytes = lz4.frame.compress(data, compression_level=level or 0, block_linked=False, store_size=False)
         return frame
     if codec == Codec.ZSTD:
@@ -94,9 +94,9 @@ def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED) -> bytes
     """
     Decompress the records of a batch.
 
-    :param limit: the most bytes that may come out.
-    :raises ApiError: CORRUPT_MESSAGE if the data are damaged, cut short or followed by something else;
-        MESSAGE_TOO_LARGE if more than ``limit`` bytes would come out; UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7.
+    :param limit: upper bound of the result's bytes.
+    :raises ApiError: CORRUPT_MESSAGE if the data are damaged, truncated or followed by something else;
+        MESSAGE_TOO_LARGE if the result would exceed ``limit``; UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7.
     """
     if codec == Codec.NONE:
         if len(data) > limit:
@@ -154,9 +154,9 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
         if announced > limit:
             raise _too_large(Codec.ZSTD, limit)
         if announced >= 0:
-            # Exactly that much is set aside, and a frame that gives more or less is an error.
+            # Exactly that much is allocated, and a frame with more or less is an error.
             return unpacker.decompress(data, allow_extra_data=False)
-        # Streaming writers announce nothing. A frame cut short ends in silence here; the missing records tell.
+        # Streaming writers announce no size. A truncated frame is not noticed here, but by its missing records.
         chunks = []
         size = 0
         wanted = max(_ZSTD_FIRST_READ, 4 * len(data))
@@ -186,7 +186,7 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, limit: int) -> bytes:
-    """Both framings are about: Java writes xerial's, librdkafka and others one raw block."""
+    """Decompress either framing: Java writes xerial's, librdkafka and others one raw block."""
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _unpack_snappy_block(view, limit, limit)
@@ -211,7 +211,7 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
 
 
 def _unpack_snappy_block(block: memoryview, room: int, limit: int) -> bytes:
-    """One raw block; the library sets aside what the block announces, so that is checked first."""
+    """Decompress one raw block; its announced size is checked first, since the library allocates that much."""
     import snappy
 
     try:

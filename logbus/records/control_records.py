@@ -22,14 +22,14 @@ _VERSION = 0
 
 
 class ControlType(IntEnum):
-    """How a transaction ended."""
+    """The outcome of a transaction (Kafka: ControlRecordType)."""
 
     ABORT = 0
     COMMIT = 1
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction, as the coordinator of ``coordinator_epoch`` decided it."""
+    """A transaction marker, with the epoch of the coordinator that wrote it (Kafka: EndTransactionMarker)."""
 
     type: ControlType
     coordinator_epoch: int
@@ -42,10 +42,10 @@ def encode_control_key(type: ControlType) -> bytes:
 
 def decode_control_key(key: bytes | None) -> ControlType | None:
     """
-    What a control record says.
+    The type in a control record's key.
 
-    :returns: None for the other control records there are (KRaft's leader changes and snapshots).
-    :raises DecodeError: it is no control record's key.
+    :returns: None for other control records (KRaft's leader changes and snapshots).
+    :raises DecodeError: it is not the key of a control record.
     """
     if key is None or len(key) < _KEY.size:
         raise DecodeError(f"a control record cannot have the key {key!r}")
@@ -66,7 +66,7 @@ def decode_marker(record: Record) -> Marker | None:
     """
     The marker in a record of a control batch; None if it is another kind of control record.
 
-    :raises DecodeError: it is no control record.
+    :raises DecodeError: it is not a control record.
     """
     type = decode_control_key(record.key)
     if type is None:

@@ -1,8 +1,8 @@
 """
-Bytes on their way out: in memory, or still in a file.
+Parts of a response: bytes in memory, and slices of files (Kafka: FileRecords.slice).
 
-A fetch response is a list of parts. What is in memory is sent; what is a :class:`FileSlice` goes from the page cache
-to the socket by ``sendfile`` without passing through Python.
+A fetch response is a list of parts. A :class:`FileSlice` goes from the page cache to the socket by ``sendfile``,
+without passing through Python.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from attrs import frozen
 
 class HasFileno(Protocol):
     """
-    An open file. It closes its descriptor when the last reference to it goes, so whoever holds a slice may go on
-    reading after the file was unlinked.
+    An open file. It closes its descriptor with the last reference to it, so a slice can be read after the file was
+    unlinked.
     """
 
     def fileno(self) -> int:
@@ -27,11 +27,11 @@ class HasFileno(Protocol):
 @frozen
 class FileSlice:
     """
-    A run of bytes of an open file.
+    A range of bytes of an open file.
 
     :ivar file: the open file; the slice keeps it open.
-    :ivar position: where the run starts, in bytes from the start of the file.
-    :ivar length: how many bytes it has.
+    :ivar position: start of the range, in bytes from the start of the file.
+    :ivar length: in bytes.
     """
 
     file: HasFileno
@@ -43,7 +43,7 @@ class FileSlice:
 
     def read(self) -> bytes:
         """
-        Read the whole run; the file's own position is neither used nor moved.
+        Read the whole range; the file's own position is neither used nor moved.
 
         :raises EOFError: the file ends before the slice does: it was truncated after the slice was made.
         :raises OSError: the read failed.
@@ -52,7 +52,7 @@ class FileSlice:
         data = os.pread(fd, self.length, self.position)
         if len(data) == self.length:
             return data
-        # A signal, or the 2 GB that Linux moves at most in one call, cut the read short.
+        # A signal, or Linux's limit of 2 GB per call, cut the read short.
         chunks = [data]
         done = len(data)
         while done < self.length:
@@ -82,17 +82,17 @@ class FileSlice:
 
 
 Part: TypeAlias = bytes | memoryview | FileSlice
-"""One piece of an answer. Memory views are of single bytes (format ``B``)."""
+"""One part of a response. Memory views are of single bytes (format ``B``)."""
 
 Parts: TypeAlias = list[bytes | memoryview | FileSlice]
-"""An answer, in the order in which its pieces are sent."""
+"""The parts of a response, in order."""
 
 
 def total_length(parts: Iterable[Part]) -> int:
-    """How many bytes the parts have together; nothing is read."""
+    """The length of all parts, in bytes; nothing is read."""
     return sum(map(len, parts))
 
 
 def joined(parts: Iterable[Part]) -> bytes:
-    """The parts as one string of bytes; slices of files are read, which may block."""
+    """The parts as one ``bytes``; reads slices of files, which may block."""
     return b"".join([part.read() if isinstance(part, FileSlice) else part for part in parts])

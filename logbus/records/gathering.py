@@ -1,7 +1,7 @@
 """
-The records of a batch that grows, as bytes: what runs once per record in a producer.
+Encodes the records of a growing batch: the code that runs once per record in a producer.
 
-Its compiled twin is ``_gathering.pyx``, which writes records straight into memory that grows;
+The compiled implementation is ``_gathering.pyx``, which writes records straight into growing memory;
 :mod:`logbus.records.implementations` chooses.
 """
 
@@ -12,7 +12,7 @@ from logbus.records.kernel import encode_record
 from logbus.records.record import Headers
 
 REVISION = 2
-"""Grows whenever what is exported here changes: a compiled twin of another one is left alone."""
+"""Incremented whenever the exported functions change: a compiled module of another revision is not used."""
 
 NO_TIMESTAMP = -1
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -20,10 +20,10 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 class RecordBuffer:
     """
-    Records, encoded as they come.
+    Encoded records of a growing batch.
 
     :ivar count: records so far.
-    :ivar size: bytes they take, with the header of the batch that they will be.
+    :ivar size: their bytes, with the batch's header.
     :ivar base_timestamp: of the first; −1 before there is one.
     :ivar max_timestamp: the highest.
     """
@@ -43,7 +43,7 @@ class RecordBuffer:
 
         :param timestamp: milliseconds since 1970, or −1.
         :returns: the record's offset within the batch.
-        :raises ValueError: a number is out of range, or a header's name cannot be written as UTF-8.
+        :raises ValueError: a number is out of range, or a header's name cannot be encoded as UTF-8.
         """
         return self.append_within(_INT64_MAX, timestamp, key, value, headers)
 
@@ -51,7 +51,7 @@ class RecordBuffer:
         self, limit: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
     ) -> int:
         """
-        Add a record if the batch stays within ``limit`` bytes, uncompressed, with it; an empty batch takes any.
+        Add a record if the batch stays within ``limit`` bytes, uncompressed; an empty batch takes any.
 
         :returns: the record's offset within the batch; −1 if it has no room.
         :raises ValueError: as :meth:`append`.
@@ -74,8 +74,8 @@ class RecordBuffer:
 
     def append_encoded(self, encoded: bytes, count: int, base_timestamp: int, max_timestamp: int) -> None:
         """
-        Add records that are bytes already: the first one's offset delta is ``count``, the timestamps are deltas from
-        ``base_timestamp``, which is this one's unless it is empty (:func:`~logbus.records.packing.encode_columns`).
+        Add encoded records: the first one's offset delta is ``count``; timestamps are deltas from ``base_timestamp``,
+        which is set from them if the buffer is empty (:func:`~logbus.records.packing.encode_columns`).
         """
         self._encoded.append(encoded)
         self.size += len(encoded)

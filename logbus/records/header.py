@@ -1,5 +1,5 @@
 """
-The 61 bytes in front of every record batch, magic 2 (KIP-98; Kafka's "Record Batch" format).
+The 61-byte header of a record batch, magic 2 (KIP-98; Kafka: DefaultRecordBatch).
 
 ::
 
@@ -7,8 +7,8 @@ The 61 bytes in front of every record batch, magic 2 (KIP-98; Kafka's "Record Ba
     last_offset_delta int32 | base_timestamp int64 | max_timestamp int64
     producer_id int64 | producer_epoch int16 | base_sequence int32 | record_count int32 | records ...
 
-``length`` counts what follows it. The CRC covers everything from ``attributes`` to the end, so the broker may assign
-``base_offset`` and ``leader_epoch`` without touching it; stamping the log append time must recompute it.
+``length`` counts the bytes after it. The CRC covers everything from ``attributes`` to the end, so the broker may assign
+``base_offset`` and ``leader_epoch`` without changing it; setting the log append time changes it.
 
 Attributes: bits 0-2 codec, 3 timestamp is the log append time, 4 transactional, 5 control, 6 ``base_timestamp`` is a
 delete horizon (KIP-534), the rest reserved.
@@ -33,7 +33,7 @@ LENGTH_OVERHEAD = 12
 MIN_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 """The ``length`` of a batch without records."""
 MIN_RECORD_SIZE = 7
-"""Seven fields of at least a byte: length, attributes, timestamp, offset, key, value, headers."""
+"""Seven fields of at least one byte: length, attributes, timestamp, offset, key, value, headers."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -47,11 +47,11 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 
 PREFIX = Struct(">qii")
-"""``base_offset``, ``length``, ``leader_epoch`` at position 0: what lies in front of the CRC's reach, but for magic."""
+"""``base_offset``, ``length``, ``leader_epoch`` at position 0: the fields that the CRC does not cover, except magic."""
 PREFIX_SIZE = PREFIX.size
 BASE_OFFSET = Struct(">q")
 OFFSET_AND_LENGTH = Struct(">qi")
-"""``base_offset`` and ``length`` at position 0: all it takes to hop from batch to batch."""
+"""``base_offset`` and ``length`` at position 0: enough to skip from batch to batch."""
 LEADER_EPOCH = Struct(">i")
 LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
@@ -59,7 +59,7 @@ CRC = Struct(">I")
 CRC_AT = 17
 ATTRIBUTES = Struct(">h")
 ATTRIBUTES_AT = 21
-"""Also where the CRC's reach begins."""
+"""Also where the range of the CRC begins."""
 MAX_TIMESTAMP = Struct(">q")
 MAX_TIMESTAMP_AT = 35
 
@@ -69,11 +69,10 @@ _new_tuple = tuple.__new__
 
 class BatchHeader(NamedTuple):
     """
-    A batch's header, field by field, as read: nothing in it is checked.
+    A batch's header, as read: nothing in it is checked.
 
-    Times are milliseconds since 1970; -1 stands for "none" in the epochs, the producer's id, its sequence and times.
-    ``max_timestamp`` is what the producer claims: some write the last record's time, which may be lower than
-    ``base_timestamp``.
+    Times are milliseconds since 1970; -1 stands for "none" in epochs, producer id, sequence and times.
+    ``max_timestamp`` is the producer's: some write the last record's time, which may be lower than ``base_timestamp``.
     """
 
     base_offset: int
@@ -97,7 +96,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The last offset the batch stands for, even if compaction removed the record there."""
+        """The last offset of the batch, even if compaction removed its record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -122,12 +121,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def control(self) -> bool:
-        """Whether the batch holds a transaction marker instead of a user's records."""
+        """Whether the batch holds a control record instead of a user's records."""
         return self.attributes & CONTROL_BIT != 0
 
     @property
     def delete_horizon(self) -> int | None:
-        """When compaction may drop the batch's tombstones and markers, in ms since 1970; None: not decided yet."""
+        """When compaction may remove the batch's tombstones and markers, in ms since 1970; None: not set yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -137,7 +136,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record; after 2**31 - 1 they go on from 0. -1 without sequence."""
+        """The sequence number of the last record; 0 follows 2**31 - 1. -1 without sequence."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -156,17 +155,17 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def first_offset(buf: Buffer) -> int:
-    """Where the batches in ``buf`` begin, as its first eight bytes say; −1 of fewer bytes."""
+    """The base offset of the first batch in ``buf``, from its first eight bytes; −1 for fewer bytes."""
     return BASE_OFFSET.unpack_from(buf)[0] if len(buf) >= BASE_OFFSET.size else -1
 
 
 def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """
-    Hop over the whole batches in ``buf``, from ``pos`` on: position and header of each.
+    Yield position and header of each whole batch in ``buf``, from ``pos`` on.
 
-    A batch that is not all there ends the walk in silence: answers to a fetch may end in the middle of one.
+    An incomplete batch ends the iteration without an error: fetch responses may end in the middle of one.
 
-    :raises DecodeError: what is there cannot be a batch of magic 2.
+    :raises DecodeError: the bytes cannot be a batch of magic 2.
     """
     end = len(buf)
     while end - pos >= HEADER_SIZE:
@@ -183,19 +182,19 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 
 def batch_crc(buf: Buffer, pos: int, size: int) -> int:
-    """The CRC that the batch of ``size`` bytes at ``pos`` should carry."""
+    """Compute the CRC of the batch of ``size`` bytes at ``pos``."""
     return crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + size])
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
-    """Whether the batch at ``pos``, which must be there in whole, carries the right CRC."""
+    """Whether the CRC of the whole batch at ``pos`` is right."""
     return crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + header.length + LENGTH_OVERHEAD]) == header.crc
 
 
 def batch_problem(buf: Buffer, pos: int, header: BatchHeader) -> str | None:
     """
-    Say why the batch at ``pos`` cannot stand in a log, or None if it can. For bytes from a disk or another broker:
-    control batches, and batches that compaction thinned out, are as good as any.
+    The reason why the batch at ``pos`` cannot be in a log, or None. For bytes from a disk or another broker: control
+    batches, and batches that compaction thinned out, are valid.
     """
     if header.magic != MAGIC:
         return f"magic is {header.magic}, not {MAGIC}"
@@ -214,23 +213,23 @@ def batch_problem(buf: Buffer, pos: int, header: BatchHeader) -> str | None:
 
 
 def patch_offset_and_epoch(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch at ``pos`` its place in the log, in place. The CRC does not cover either field."""
+    """Set offset and leader epoch of the batch at ``pos``, in place. The CRC covers neither."""
     BASE_OFFSET.pack_into(buf, pos, base_offset)
     LEADER_EPOCH.pack_into(buf, pos + LEADER_EPOCH_AT, leader_epoch)
 
 
 def patched_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
     """
-    The first :data:`PREFIX_SIZE` bytes of the batch with its place in the log, for bytes that must not be changed:
-    write this, then the batch from there on.
+    The first :data:`PREFIX_SIZE` bytes of the batch with new offset and epoch, for bytes that must not be changed:
+    write this, then the rest of the batch.
     """
     return PREFIX.pack(base_offset, header.length, leader_epoch)
 
 
 def rewrite_log_append_time(buf: bytearray | memoryview, pos: int, ms: int) -> None:
     """
-    Stamp the batch at ``pos`` with the broker's time, in place: every record counts as appended at ``ms``
-    (``message.timestamp.type=LogAppendTime``). The CRC is computed anew, which reads the whole batch.
+    Set the log append time of the batch at ``pos``, in place (``message.timestamp.type=LogAppendTime``). The CRC is
+    recomputed, which reads the whole batch.
 
     :param ms: milliseconds since 1970.
     """

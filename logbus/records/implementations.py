@@ -1,7 +1,7 @@
 """
-Records to bytes, and bytes to records or columns: compiled where it was built, else by the same in Python.
+Chooses between compiled and Python implementations of encoding and decoding records and columns.
 
-The environment variable ``LOGBUS_PURE`` says to do without the compiled ones.
+The environment variable ``LOGBUS_PURE`` disables the compiled ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _chosen(pure: ModuleType, name: str) -> ModuleType:
             compiled = import_module(name)
         except ImportError:
             return pure  # The installation found no compiler.
-        # In a checkout it may have been compiled from another source.
+        # In a checkout it may have been compiled from an older source.
         if getattr(compiled, "REVISION", 0) == pure.REVISION:
             return compiled
     return pure

@@ -1,11 +1,12 @@
 # cython: annotation_typing=False
 """
-Records to bytes and back: what runs once per record in a producer or consumer. The format is in
+Encodes and decodes records: the code that runs once per record in a producer or consumer. The format is in
 :mod:`logbus.records.record`.
 
-The loops are written out flat, as a call costs as much as a field; lengths and deltas of up to two bytes are read in
-line. This module is also compiled, as ``logbus.records._kernel``, where the installation finds a C compiler: the types
-that make it fast are in ``_kernel.pxd``, and every index stays checked. :mod:`logbus.records.implementations` chooses.
+The loops are written out flat, since a call costs as much as a field; lengths and deltas of up to two bytes are decoded
+inline. This module is also compiled, as ``logbus.records._kernel``, if a C compiler is available at installation: the
+types that make it fast are in ``_kernel.pxd``, and every index stays checked. :mod:`logbus.records.implementations`
+chooses.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from logbus.records.record import Headers, Record
 from logbus.records.varint import SMALL, SMALL_VARINTS, decode_varint, decode_varlong, encode_varint
 
 REVISION = 2
-"""Grows whenever what is exported here changes: a compiled kernel of another one is left alone."""
+"""Incremented whenever the exported functions change: a compiled kernel of another revision is not used."""
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _FAR = 1 << 40
-"""Deltas of timestamps beyond it, 34 years, are added with care."""
+"""Larger deltas of timestamps, beyond 34 years, are added with overflow checks."""
 _new_tuple = tuple.__new__
 _SHORT, _FEW = SMALL_VARINTS, SMALL
 _ZERO, _NULL = encode_varint(0), encode_varint(-1)
@@ -31,7 +32,7 @@ _ZERO, _NULL = encode_varint(0), encode_varint(-1)
 def encode_record(
     timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
 ) -> bytes:
-    """The bytes of one record, its length in front."""
+    """Encode one record, its length first."""
     timestamp = _SHORT[timestamp_delta] if -_FEW <= timestamp_delta < _FEW else encode_varint(timestamp_delta)
     offset = _SHORT[offset_delta] if 0 <= offset_delta < _FEW else encode_varint(offset_delta)
     if key is None:
@@ -73,12 +74,12 @@ def decode_records(
     prefix: tuple[object, ...] = (),
 ) -> list[Any]:
     """
-    Read the records of a batch.
+    Decode the records of a batch.
 
     :param data: the records section, decompressed; ``count`` records must fill it exactly.
-    :param append_time: the timestamp of every record, if the broker stamped the batch.
-    :param kind: what to make of each record: a named tuple of its fields, with ``prefix`` before them.
-    :raises DecodeError: the bytes are not ``count`` records with rising offsets up to ``last_offset_delta``.
+    :param append_time: the timestamp of every record, if the topic uses LogAppendTime.
+    :param kind: the record class: a named tuple of its fields, with ``prefix`` before them.
+    :raises DecodeError: the bytes are not ``count`` records with ascending offsets up to ``last_offset_delta``.
     """
     end = len(data)
     if not 0 <= count * MIN_RECORD_SIZE <= end:
@@ -181,7 +182,7 @@ def decode_records(
             else:
                 headers = ()
                 pos += 1
-            # Fields may have run past the record, but never without this noticing.
+            # Detects fields that run past the end of the record.
             if pos != record_end:
                 raise DecodeError(f"a record's fields end at {pos}, the record at {record_end}")
             fields = (base_offset + delta, timestamp if append_time is None else append_time, key, value, headers)
@@ -196,7 +197,7 @@ def decode_records(
 
 
 def _sum(base: int, delta: int) -> int:
-    """A timestamp whose delta is not small."""
+    """A timestamp with a large delta."""
     timestamp = base + delta
     if not _INT64_MIN <= timestamp <= _INT64_MAX:
         raise DecodeError(f"a record's timestamp, {base} and {delta}, is outside 64 bits")
@@ -205,12 +206,12 @@ def _sum(base: int, delta: int) -> int:
 
 def _decode_headers(data: bytes, pos: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     """
-    Read the headers of a record, their count first.
+    Decode the headers of a record, their count first.
 
     :returns: the headers, and the position after them.
     """
     count, pos = decode_varint(data, pos)
-    # A header is two bytes at least: the count cannot make us loop longer than the record is.
+    # A header has at least two bytes, so the record's length bounds the loop.
     if not 0 <= 2 * count <= end - pos:
         raise DecodeError(f"{count} headers cannot lie in the {end - pos} bytes left of a record")
     headers: list[tuple[str, bytes | None]] = []

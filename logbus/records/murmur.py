@@ -1,6 +1,4 @@
-"""
-The hash by which Kafka's clients spread keys over partitions: all of them must agree on it.
-"""
+"""MurmurHash2 as Kafka's clients use it to choose the partition of a key: all clients must agree on it."""
 
 from __future__ import annotations
 
@@ -25,9 +23,9 @@ def murmur2(data: bytes) -> int:
 
 def partition_for_key(key: bytes, count: int) -> int:
     """
-    The partition, out of ``count``, of every record with this key.
+    The partition, out of ``count``, of every record with this key (Kafka: BuiltInPartitioner.partitionForKey).
 
-    This is the twin of the compiled one; :mod:`logbus.records.implementations` chooses.
+    The Python implementation; :mod:`logbus.records.implementations` chooses.
 
     :raises ValueError: there are no partitions.
     """

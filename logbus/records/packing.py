@@ -1,8 +1,8 @@
 """
-Columns to records: what a writer makes of rows that lie as Arrow lays them out (:mod:`logbus.records.columnar`).
+Encodes columns in Arrow's layout (:mod:`logbus.records.columnar`) to records.
 
-The buffers come from elsewhere: each offset is held against the data before anything of it is read. ``_packing.pyx``
-makes the same bytes where the installation finds a C compiler; :mod:`logbus.records.implementations` chooses.
+The buffers are not trusted: each offset is checked against the data before it is used. ``_packing.pyx`` is the compiled
+implementation, if a C compiler was available; :mod:`logbus.records.implementations` chooses.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from logbus.records.kernel import encode_record
 from logbus.records.murmur import partition_for_key
 
 REVISION = 2
-"""Grows whenever what is exported here changes: a compiled twin of another one is left alone."""
+"""Incremented whenever the exported functions change: a compiled module of another revision is not used."""
 
 NO_TIMESTAMP = -1
 MAX_RECORD = (1 << 31) - 1
-"""Bytes of a record: its length is an int32. Columns with offsets of this size have no more rows, either."""
+"""
+Upper bound of a record's bytes: its length is an int32. Columns with offsets of this size have no more rows, either.
+"""
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -34,15 +36,15 @@ def encode_columns(
     timestamp: int | None = None,
 ) -> tuple[bytes, int, int, int]:
     """
-    The records of the rows from ``start`` on and below ``stop``: as many of them as fit.
+    Encode the rows from ``start`` on and below ``stop``, as many as fit.
 
-    :param data: its ``offsets`` are not looked at, its ``timestamps_us`` only without ``timestamp``. A buffer may be
+    :param data: its ``offsets`` are ignored, its ``timestamps_us`` only used without ``timestamp``. A buffer may be
         longer than the rows need.
-    :param room: the most bytes that the records may take.
+    :param room: upper bound of the records' bytes.
     :param delta: the first record's offset in its batch.
-    :param base_timestamp: of the batch, in ms since 1970; None is the first row's.
-    :param timestamp: of all rows, in ms since 1970; None is each row's own.
-    :returns: the records, how many they are, the base timestamp and the highest; both are −1 of no records.
+    :param base_timestamp: of the batch, in ms since 1970; None: the first row's.
+    :param timestamp: of all rows, in ms since 1970; None: each row has its own.
+    :returns: the records, their number, the base timestamp and the highest; both are −1 without records.
     :raises ValueError: the buffers do not hold these rows, a timestamp is too far from the base, or a row is too large
         for a record.
     """
@@ -50,7 +52,7 @@ def encode_columns(
         if number is not None and not _INT64_MIN <= number <= _INT64_MAX:
             raise ValueError(f"{number} is not a signed 64-bit number")
     keys, values, headers = _columns(data, start, stop)
-    # Whoever gives one timestamp for all has no others.
+    # With one timestamp for all rows there may be no others.
     times = None if timestamp is not None else _numbers("q", data.timestamps_us, stop, "timestamps")
     encoded: list[bytes] = []
     highest = NO_TIMESTAMP
@@ -76,9 +78,9 @@ def encode_columns(
 
 def partitions_of_keys(data: ColumnData, start: int, stop: int, count: int) -> Buffer:
     """
-    The partitions, out of ``count``, of the rows from ``start`` on and below ``stop``, as Kafka's clients spread keys.
+    The partitions, out of ``count``, of the rows from ``start`` on and below ``stop``, as Kafka's clients choose them.
 
-    :param data: nothing but its keys is looked at.
+    :param data: only its keys are used.
     :returns: int32, one for each row: −1 where the key is null.
     :raises ValueError: the buffers do not hold these rows, or ``count`` is not positive.
     """
@@ -91,7 +93,7 @@ def partitions_of_keys(data: ColumnData, start: int, stop: int, count: int) -> B
 
 
 def _columns(data: ColumnData, start: int, stop: int) -> tuple[_Cells, _Cells, _Headers | None]:
-    """The columns of bytes, which have room for the rows."""
+    """The columns of bytes, checked to be long enough for the rows."""
     _check_rows(data, start, stop)
     return (
         _Cells(data.key_validity, data.key_offsets, data.key_data, stop, "key"),
@@ -115,7 +117,7 @@ def _numbers(kind: Literal["B", "i", "q"], buf: Buffer, count: int, name: str) -
 
 
 class _Cells:
-    """A column of bytes of varying length."""
+    """A column of variable-length bytes."""
 
     __slots__ = ("_data", "_ends", "_name", "_validity")
 

@@ -1,8 +1,8 @@
 """
-What a reader of committed records sees: neither markers, nor what transactions wrote that were aborted (KIP-98).
+Filters fetched batches for ``isolation.level=read_committed`` (KIP-98): skips markers and aborted transactions.
 
-The broker does not take records out of batches it sends as they are stored: it ends what it gives at the last stable
-offset, and names the aborted transactions in it. The reader passes their batches over.
+The broker sends stored batches unchanged: it ends a response at the last stable offset, and names the aborted
+transactions in it. The consumer skips their batches.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _FIRST_OFFSET = itemgetter(1)
 
 class CommittedFilter:
     """
-    Tells which batches are hidden. It is asked about all batches of one answer, in order.
+    Tells which batches are hidden. Must be called for all batches of one response, in order.
 
-    :param aborted: the aborted transactions in what was read.
+    :param aborted: the aborted transactions named in the response.
     """
 
     __slots__ = ("_aborting", "_to_come")
@@ -40,7 +40,7 @@ class CommittedFilter:
 
     def hides(self, buf: Buffer, pos: int, header: BatchHeader) -> bool:
         """
-        Whether applications do not see the batch at ``pos``.
+        Whether the batch at ``pos`` is hidden from applications.
 
         :raises DecodeError: it is a control batch without a control record.
         """
@@ -49,7 +49,7 @@ class CommittedFilter:
         if header.control:
             if header.producer_id in self._aborting:
                 records = decode_batch(buf, pos, header=header)
-                # A marker may have been compacted away; then there is nothing more of its transaction behind it.
+                # Compaction may have removed the marker; then no more of its transaction follows.
                 if not records or decode_control_key(records[0].key) is ControlType.ABORT:
                     self._aborting.discard(header.producer_id)
             return True
@@ -60,10 +60,10 @@ def committed_records(
     buf: Buffer, aborted: Iterable[AbortedTransaction], *, verify: bool = True, limit: int = MAX_DECOMPRESSED
 ) -> Iterator[Record]:
     """
-    The users' records of all whole batches in ``buf`` that no aborted transaction wrote, in order.
+    The records of all whole batches in ``buf`` that are not in an aborted transaction, in order.
 
     :param verify: check each batch's CRC.
-    :param limit: the most bytes the records of one batch may have, decompressed.
+    :param limit: upper bound of the bytes of one batch's records, decompressed.
     :raises DecodeError: a batch is malformed, or its CRC does not match.
     :raises ApiError: from decompression, as in :func:`decode_batch`.
     """

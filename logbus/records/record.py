@@ -1,5 +1,5 @@
 """
-Records, and their bytes inside a batch (magic 2).
+The record class, and the format of records in a batch (magic 2; Kafka: DefaultRecord).
 
 ::
 
@@ -7,7 +7,8 @@ Records, and their bytes inside a batch (magic 2).
     key_length varint | key | value_length varint | value
     header_count varint | (key_length varint | key | value_length varint | value) ...
 
-``length`` counts what follows it; a length of -1 is null. Deltas are from the batch's base timestamp and base offset.
+``length`` counts the bytes after it; a length of -1 is null. Deltas are from the batch's base timestamp and base
+offset.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """A record's headers in order; names may repeat."""
 
 MAX_OVERHEAD = 21
-"""The most that length, attributes and both deltas take, in bytes."""
+"""Upper bound in bytes of length, attributes and both deltas."""
 
 
 class Record(NamedTuple):
     """
     One record.
 
-    :ivar offset: its place in the partition.
+    :ivar offset: in the partition.
     :ivar timestamp: milliseconds since 1970; -1 is none.
     :ivar key: None is no key.
     :ivar value: None is a tombstone: compaction removes the key.
-    :ivar headers: pairs of name and value, in order. Bytes of a name that are not UTF-8 are kept as surrogates
-        (the ``surrogateescape`` of PEP 383).
+    :ivar headers: pairs of name and value, in order. Bytes of a name that are not UTF-8 are kept as surrogates (the
+        ``surrogateescape`` of PEP 383).
     """
 
     offset: int
@@ -42,7 +43,7 @@ class Record(NamedTuple):
 
 
 def max_record_size(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
-    """The most bytes that :func:`encode_record` makes of these, whatever the deltas are."""
+    """Upper bound of :func:`encode_record`'s result for these, whatever the deltas are."""
     size = MAX_OVERHEAD + 15
     if key is not None:
         size += len(key)

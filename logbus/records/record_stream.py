@@ -1,8 +1,7 @@
 """
-A batch's records without the whole of them in memory: decompressed piece by piece, and only their times read.
+Decompresses a batch piece by piece, and reads only the times of its records.
 
-A batch of 200 kB may hold millions of records. Whoever looks for one of them stops when it is found, and can rest
-between two pieces.
+A batch of 200 kB may hold millions of records. A search can stop when the record is found, and pause between pieces.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from logbus.records.header import HEADER_SIZE, BatchHeader
 from logbus.records.varint import decode_varint, decode_varlong
 
 PIECE = 64 * 1024
-"""Bytes that are decompressed at a time; far less than a millisecond of work."""
+"""Bytes decompressed at a time; far less than a millisecond of work."""
 
 #: The numbers before a record's key are no longer than this: length, attributes, timestamp and offset.
 _HEAD = 5 + 1 + 10 + 5
@@ -27,9 +26,9 @@ def decompressed_pieces(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED)
     """
     Decompress the records of a batch piece by piece.
 
-    What follows the compressed data, or is missing at their end, is not noticed here: the records tell.
+    Bytes after the compressed data, or missing at their end, are not noticed here, but by reading the records.
 
-    :param limit: the most bytes that may come out in all (it only binds a snappy block, which comes in one piece).
+    :param limit: upper bound of all bytes (used only for a snappy block, which is one piece).
     :raises ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or UNSUPPORTED_COMPRESSION_TYPE, as from
         :func:`~logbus.records.compression.decompress`.
     """
@@ -83,11 +82,10 @@ def record_times(data: Buffer, header: BatchHeader, limit: int = MAX_DECOMPRESSE
     Read the offset and the timestamp of each record of a batch, in order.
 
     :param data: the batch, with its header.
-    :param limit: the most bytes its records may have, decompressed.
-    :returns: offset and timestamp of each record; and None after each piece that was decompressed, so that the caller
-        can rest.
+    :param limit: upper bound of its records' bytes, decompressed.
+    :returns: offset and timestamp of each record; and None after each decompressed piece, so that the caller can pause.
     :raises DecodeError: the batch is malformed.
-    :raises ApiError: from decompression; MESSAGE_TOO_LARGE if there is more than ``limit``.
+    :raises ApiError: from decompression; MESSAGE_TOO_LARGE beyond ``limit``.
     """
     pieces = decompressed_pieces(header.codec, memoryview(data)[HEADER_SIZE : header.size], limit)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -106,7 +104,7 @@ def record_times(data: Buffer, header: BatchHeader, limit: int = MAX_DECOMPRESSE
                     f"the records of the batch at offset {base_offset} are more than {limit} bytes",
                 )
             yield None
-            # A record's end may lie beyond what was held: then the rest of it is passed over.
+            # A record's end may lie beyond the bytes at hand: then the rest of it is skipped.
             held, pos = (held[pos:] + piece, 0) if pos <= len(held) else (piece, pos - len(held))
         length, start = decode_varint(held, pos)
         delta, at = decode_varlong(held, start + 1)

@@ -1,9 +1,9 @@
 """
-Numbers of variable length: seven bits a byte, the lowest first, the top bit set on all but the last.
+Variable-length integers: seven bits a byte, the lowest first, the top bit set on all but the last byte.
 
-Signed ones (``varint``, ``varlong``) are zigzag-coded first, so that small negative numbers stay short; they are
-used inside records. Unsigned ones (``uvarint``) are used by the flexible versions of the protocol. This is the
-encoding of Protocol Buffers.
+Signed ones (``varint``, ``varlong``) are zigzag-encoded first, so that small negative numbers stay short; they are used
+inside records. Unsigned ones (``uvarint``) are used by the flexible versions of the protocol. This is the encoding of
+Protocol Buffers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_VARLONG_BYTES = 10
 
 def encode_uvarint(n: int) -> bytes:
     """
-    Encode a number of at most 64 bits without sign.
+    Encode an unsigned number of at most 64 bits.
 
     :raises ValueError: it is negative or larger.
     """
@@ -37,7 +37,7 @@ def encode_uvarint(n: int) -> bytes:
 
 def encode_varint(n: int) -> bytes:
     """
-    Encode a signed number of at most 64 bits; a varint and a varlong of the same number are the same bytes.
+    Encode a signed number of at most 64 bits; varint and varlong have the same encoding.
 
     :raises ValueError: it is outside int64.
     """
@@ -50,7 +50,7 @@ def encode_varint(n: int) -> bytes:
 
 def decode_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
     """
-    Read an unsigned number of at most 32 bits.
+    Decode an unsigned number of at most 32 bits.
 
     :returns: the number, and the position after it.
     :raises DecodeError: the bytes end inside it, or it is larger.
@@ -59,13 +59,13 @@ def decode_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def decode_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read a signed number of at most 32 bits; as :func:`decode_uvarint`."""
+    """Decode a signed number of at most 32 bits, like :func:`decode_uvarint`."""
     n, pos = _decode(buf, pos, 32, MAX_VARINT_BYTES)
     return (n >> 1) ^ -(n & 1), pos
 
 
 def decode_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read a signed number of at most 64 bits; as :func:`decode_uvarint`."""
+    """Decode a signed number of at most 64 bits, like :func:`decode_uvarint`."""
     n, pos = _decode(buf, pos, 64, MAX_VARLONG_BYTES)
     return (n >> 1) ^ -(n & 1), pos
 
@@ -95,6 +95,6 @@ _ONE_BYTE = [bytes((n,)) for n in range(0x80)]
 SMALL = 1024
 SMALL_VARINTS = [encode_uvarint(2 * n) for n in range(SMALL)] + [encode_uvarint(-2 * n - 1) for n in range(-SMALL, 0)]
 """
-The encodings of -1024..1023, indexed by the number itself: negative ones count from the end of the list. For loops
-that cannot afford a call per field.
+The encodings of -1024..1023, indexed by the number itself: negative ones count from the end of the list. For loops that
+cannot afford a call per field.
 """

@@ -1,24 +1,34 @@
 """
-One broker's logs on disk.
+The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 
-::
+* ``log_manager``: LogManager: opens, creates, deletes and closes all logs, in all log directories
+* ``log_directory``: LogDirectory: lock, checkpoints and clean-shutdown marker of one directory
+* ``log``: Log: append and read, by plain calls into the page cache (Kafka: UnifiedLog)
+* ``log_owner``: the calls that a log makes to its owner
+* ``log_flusher``: syncs a log: group commit and write-back
+* ``log_recovery``: recovers a log after an unclean shutdown
+* ``state_loader``: loads leader epochs and producer state
+* ``truncation``: retention at the front of a log, truncation at its end
+* ``retention``: selects the segments that retention deletes
+* ``delete_policy``: finds the policy of deletion by name
+* ``offset_lookup``: offsets by timestamp
+* ``leader_epoch_cache``: leader epochs and their start offsets
+* ``log_mover``: moves logs between log directories (KIP-113)
+* ``housekeeping``: periodic work on all logs, on one timer
+* ``throttler``: limits background work by time and by bytes
+* ``checkpoints``: formats of the small files
+* ``file_names``: names of files and directories
+* ``settings``: settings of storage, cleaner and scrubber
+* ``istorage``: the interfaces IDisk, IFile, IDeletePolicy
 
-    manager.py      LogManager: all logs, in all log directories; what waits is a Deferred
-    directory.py    one log directory: lock, marker of a clean stop, checkpoints
-    log.py          Log: append and read, by plain calls into the page cache
-    segment.py      one file of batches with its indexes      index.py  offset and time index
-    flush.py        group commit and write-back               recovery.py  after a stop that was not clean
-    shortening.py   deletion at the front, truncation at the end; owner.py  who is told of files that may go
-    validation.py   what a topic demands of a batch           lookup.py  offsets by time
-    producers.py    sequences of idempotent producers         snapshots.py  the same on disk
-    marking.py      transaction markers                       stability.py  what holds readers of committed records back
-    aborted.py      index of aborted transactions             transactions.py  the same of a whole log, and made anew
-    epochs.py       leader epochs                             restore.py  producers and epochs, read back
-    retention.py    what may be deleted                       housekeeping.py  all that is done from time to time
-    checkpoints.py  the small files                           names.py  what files are called
-    istorage.py     IDisk, IFile, IDeletePolicy               disk.py, lanes.py, files.py  the real disk
+* :mod:`~logbus.storage.appends`: the ways to append to a log
+* :mod:`~logbus.storage.segments`: segments, their indexes, their replacement
+* :mod:`~logbus.storage.producers`: producer state and transactions
+* :mod:`~logbus.storage.cleaner`: log compaction
+* :mod:`~logbus.storage.repair`: detection and repair of damage
+* :mod:`~logbus.storage.filesystem`: disks, files, I/O threads, the page cache
 
-A produced batch goes ``Log.append_as_leader`` → ``validation`` → ``producers`` → ``Segment`` → one ``pwritev``. Who
-wants it on stable storage waits for ``Log.flush``, which shares an fdatasync in the directory's sync lane. A read gives
-a ``FileSlice``. Files are Kafka's, byte for byte.
+A produced batch goes ``Log.append_as_leader`` → ``appends.log_validator`` → ``producers.producer_state_manager`` →
+``segments.segment`` → one ``pwritev``. Durability comes from ``Log.flush``, which shares an fdatasync in an I/O thread.
+A read returns a ``FileSlice``.
 """

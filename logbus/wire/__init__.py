@@ -1,9 +1,20 @@
 """
-The Kafka protocol, without sockets: bytes in, messages out, and back.
+The Kafka protocol without sockets: bytes to messages, and messages to bytes.
 
-Bytes come in frames (:mod:`~logbus.wire.frame_buffer`); a connection (:mod:`~logbus.wire.connection`) makes requests
-and responses of them, with headers (:mod:`~logbus.wire.headers`) before the bodies. The bodies are declared in
-:mod:`~logbus.wire.messages`, one class for all versions, and spelt and read by functions that
-:mod:`~logbus.wire.schema` compiles from the declarations. What a release of Kafka serves is in
-:mod:`~logbus.wire.kafka_releases`.
+* ``frame_buffer``: splits a stream into frames
+* ``connection``: ServerConnection and ClientConnection: frames to requests and responses
+* ``headers``: request and response headers
+* ``schema``: the public interface of messages: declare, encode, decode
+* ``declaration``, ``version_range``, ``wire_types``: declarations of messages, version ranges, primitive types
+* ``layout``: a declaration in one version
+* ``decoder_codegen``, ``encoder_codegen``, ``codegen``: compile functions from layouts
+* ``decoder_runtime``, ``encoder_runtime``, ``encode_diagnosis``: helpers and errors of these functions
+* ``element_budget``: bounds the array elements of a message
+* ``request_template``, ``produce_response``: the fast path of Produce
+* ``kafka_releases``: API versions and features of Kafka's releases
+* ``member_metadata``: subscriptions and assignments of consumers
+* :mod:`~logbus.wire.messages`: the messages, one class for all versions
+
+A frame goes ``frame_buffer`` → ``connection`` (``headers``, then the compiled decoder of ``messages``) → ``Request``; a
+response goes through the compiled encoder, and becomes bytes and slices of files.
 """

@@ -1,4 +1,4 @@
-"""Writing Python functions: source with indentation, merged runs of fixed-size fields, and compilation."""
+"""Builds and compiles the source of Python functions: indentation, temporaries, constants."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ELEMENTS_PER_STEP = 64
 @define
 class FunctionSource:
     """
-    The source of one function as it grows, with the objects its global names stand for.
+    The source of one function under construction, with the objects that its global names refer to.
 
-    Every temporary gets a number of its own, so that nested loops and tag buffers never share one.
+    Every temporary has a number of its own, so that nested loops and tag buffers never share one.
     """
 
     lines: list[str] = field(factory=list)
@@ -34,7 +34,7 @@ class FunctionSource:
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:
-        """Add ``opening`` and indent what is added within."""
+        """Add ``opening``, and indent the lines added within."""
         self.line(opening)
         before = len(self.lines)
         self._depth += 1
@@ -45,9 +45,9 @@ class FunctionSource:
 
     def step(self, before: str = "") -> None:
         """
-        Add the end of an array element's turn: yield if the function has handled enough since it last did.
+        Add the end of an array element: yield if the function has handled enough elements since it last did.
 
-        :param before: what to do before that.
+        :param before: lines to add before the yield.
         """
         self.line("left -= 1")
         with self.block("if not left:"):
@@ -82,7 +82,7 @@ class FunctionSource:
 
     def compile(self, name: str, title: str) -> Callable[..., Any]:
         """
-        Compile the source and return its function ``name``. Tracebacks show the generated lines, under ``title``.
+        Compile the source, and return its function ``name``. Tracebacks show the generated lines, under ``title``.
         """
         text = "\n".join(self.lines) + "\n"
         filename = f"<logbus.wire: {title}>"

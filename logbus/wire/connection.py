@@ -1,6 +1,4 @@
-"""
-Both ends of a connection, without the connection: frames in, requests and responses out.
-"""
+"""Encodes and decodes the requests and responses of a connection, for servers and clients, without any I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class _Codec:
-    """How one version of one API is read and written."""
+    """The functions that read and write one version of one API."""
 
     __slots__ = ("api_key", "api_version", "decode", "encode", "flexible", "tagged_response")
 
@@ -57,24 +55,25 @@ class _Codec:
 
 class Request:
     """
-    One request as it came.
+    A received request.
 
-    :ivar api_key: which API.
-    :ivar api_version: at which version it is spelled, and to be answered.
-    :ivar correlation_id: what the client calls the request.
-    :ivar client_id: what the client calls itself; may be None.
+    :ivar api_key: of the API.
+    :ivar api_version: of the request, and of its response.
+    :ivar correlation_id: sent back with the response.
+    :ivar client_id: sent by the client; may be None.
     :ivar message: the decoded body. Records in it are views of the connection's receive buffer, valid only until the
-        router returns. It is None as long as ``decoding`` is not.
-    :ivar decoding: set if the message has more elements than may be decoded at once: it decodes some of them each time
-        it is advanced, and sets ``message`` at its end. The frame must stay as it is until then; records in the message
-        are views of the frame.
+        router returns. None until ``decoding`` has finished, if that is set.
+    :ivar decoding: set if the message has more elements than may be decoded in one go: it decodes some of them each
+        time it is advanced, and sets ``message`` at its end. The frame must not change until then; records in the
+        message are views of the frame.
     :ivar sliced: set if serving the request took more than one time slice; its response is encoded in slices, too.
     :ivar size: bytes of the frame.
-    :ivar unsupported: an ApiVersions request of a version we do not know. ``message`` is one with defaults, and the
-        answer (UNSUPPORTED_VERSION and our own range) is spelled at version 0.
-    :ivar exclusive: set by the handler of a Produce whose answer is not ready for other reasons than its acks: the
-        requests after it wait.
-    :ivar held: set by the handler of a Produce that is not all written yet: it is cancelled if the client goes away.
+    :ivar unsupported: an ApiVersions request of an unknown version. ``message`` has defaults, and the response
+        (UNSUPPORTED_VERSION and the supported range) is encoded in version 0.
+    :ivar exclusive: set by the handler of a Produce whose response waits for other reasons than its acks: later
+        requests wait.
+    :ivar held: set by the handler of a Produce that is not written completely yet: it is cancelled if the client
+        disconnects.
     """
 
     __slots__ = (
@@ -116,11 +115,11 @@ class ServerConnection:
     """
     Reads requests and writes their responses.
 
-    It remembers nothing of a peer, so that one object can serve all connections of a listener.
+    It has no state of a peer, so that one object can serve all connections of a listener.
 
-    :param served: the lowest and the highest version of each API key that is answered.
-    :param max_elements: array elements a request may make us build (100,000 once a client is authenticated).
-    :param max_elements_at_once: elements that :meth:`receive` decodes at once; of a request with more it says so by
+    :param served: the lowest and the highest supported version by API key.
+    :param max_elements: upper bound of array elements in a request (100,000 once a client is authenticated).
+    :param max_elements_at_once: elements that :meth:`receive` decodes in one go; for a request with more it sets
         ``Request.decoding``. None: all.
     """
 
@@ -139,10 +138,11 @@ class ServerConnection:
 
     def receive(self, frame: _Frame) -> Request:
         """
-        Read one frame (without its length prefix).
+        Decode one frame (without its length prefix).
 
-        :raises ProtocolError: the API or its version is not served, or the bytes are not a request of it. Kafka hangs
-            up then, and so should the caller; the one exception is an ApiVersions request of an unknown version.
+        :raises ProtocolError: the API or its version is not supported, or the bytes are not a request of it. The caller
+            should close the connection then, as Kafka does; the only exception is an ApiVersions request of an unknown
+            version.
         """
         size = len(frame)
         try:
@@ -153,11 +153,11 @@ class ServerConnection:
         if codec is None:
             codec = self._codec(key, version)
             if codec is None:
-                # The rest of the header may be of a shape unknown to us; nothing of it is needed.
+                # The rest of the header may have an unknown format; it is not needed.
                 return self._unsupported(correlation_id, size)
         pos = _REQUEST_HEAD + length
         if length < 0 or pos >= size or (codec.flexible and frame[pos]):
-            # Not the usual header: no client id, tagged fields, or bytes that are no header at all.
+            # Not the usual header: no client id, tagged fields, or invalid.
             header, pos = decode_request_header(frame, 0, codec.flexible)
             client_id = header.client_id
         else:
@@ -167,7 +167,7 @@ class ServerConnection:
                 raise DecodeError("the client id is not UTF-8") from None
             if codec.flexible:
                 pos += 1
-        # What is left over is ignored, as Kafka does: librdkafka's flexible Metadata request for all topics has three
+        # Bytes left over are ignored, as in Kafka: librdkafka's flexible Metadata request for all topics has three
         # bytes too many at its end.
         try:
             message, _ = codec.decode(frame, pos, element_budget(size, self._at_once))
@@ -186,10 +186,10 @@ class ServerConnection:
 
     def respond(self, request: Request, response: Any, encoded: Parts | None = None) -> Parts:
         """
-        Write the response to ``request``, with its length prefix and header.
+        Encode the response to ``request``, with its length prefix and header.
 
-        :param response: the API's response message; or ``bytes``, a body already encoded at ``request.api_version``.
-        :param encoded: the message's encoding, if that is known already.
+        :param response: the API's response message; or ``bytes``, a body already encoded in ``request.api_version``.
+        :param encoded: the message's encoding, if already known.
         """
         codec = request._codec
         if isinstance(response, bytes):
@@ -208,12 +208,12 @@ class ServerConnection:
         return body
 
     def respond_in_steps(self, request: Request, response: Any) -> Steps[Parts]:
-        """Write the response as :meth:`respond` does, some elements at a time."""
+        """Encode the response as :meth:`respond` does, some elements at a time."""
         encoded = None if isinstance(response, bytes) else (yield from request._codec.encode_steps(response))
         return self.respond(request, response, encoded)
 
     def _codec(self, key: int, version: int) -> _Codec | None:
-        """Find how to read an API's version; None for ApiVersions at a version not served."""
+        """The codec of an API's version; None for ApiVersions in an unsupported version."""
         served = self._served.get(key)
         if served is None:
             raise ProtocolError(f"a request of the API {_name(key)}, which is not served here")
@@ -236,7 +236,7 @@ class ServerConnection:
 
 @define
 class _Sent:
-    """A request of ours on its way."""
+    """A request that was sent, and has no response yet."""
 
     name: str
     tagged: bool
@@ -246,9 +246,9 @@ class _Sent:
 @define
 class ClientConnection:
     """
-    Writes requests and reads their responses, which come in the order of the requests.
+    Encodes requests and decodes their responses, which come in the order of the requests.
 
-    :ivar client_id: what we call ourselves.
+    :ivar client_id: sent with each request.
     """
 
     client_id: str | None = None
@@ -257,15 +257,15 @@ class ClientConnection:
 
     @property
     def outstanding(self) -> int:
-        """Requests without a response yet."""
+        """Number of requests without a response."""
         return len(self._sent)
 
     def request(self, message: Any, version: int, *, expects_response: bool = True) -> tuple[int, Parts]:
         """
-        Write a request.
+        Encode a request.
 
-        :param message: a request message; its declaration says of which API.
-        :param expects_response: False for a Produce with acks=0, which is not answered.
+        :param message: a request message; its declaration names the API.
+        :param expects_response: False for a Produce with acks=0.
         :returns: its correlation id, and the frame with its length prefix.
         :raises EncodeError: the message has values that ``version`` cannot express.
         """
@@ -283,10 +283,10 @@ class ClientConnection:
 
     def receive(self, frame: _Frame) -> tuple[int, Any]:
         """
-        Read one frame (without its length prefix).
+        Decode one frame (without its length prefix).
 
         :returns: the correlation id and the decoded response. Records in it are views of ``frame``.
-        :raises ProtocolError: it answers nothing we asked, or not the oldest request, or cannot be read.
+        :raises ProtocolError: it is not the response to the oldest request, or cannot be decoded.
         """
         size = len(frame)
         if size < 4:
@@ -298,7 +298,7 @@ class ClientConnection:
             raise ProtocolError(f"a response to the request {correlation_id}, but {wanted}")
         sent = self._sent.pop(correlation_id)
         if sent.name == "ApiVersions" and size >= 6 and frame[4:6] == _UNSUPPORTED_VERSION:
-            # Whatever version was asked for and not known, the answer is spelled at version 0 (KIP-511).
+            # The response to an unknown version is encoded in version 0 (KIP-511).
             sent.decode = decoder(api(API_VERSIONS).response, 0)
         _, pos = decode_response_header(frame, 0, sent.tagged)
         response, pos = sent.decode(frame, pos, element_budget(size, RESPONSE_ELEMENTS))
@@ -309,9 +309,9 @@ class ClientConnection:
 
 def api_key_of(message: Any) -> int:
     """
-    The API that a message belongs to.
+    The API key of a message.
 
-    :raises TypeError: to none; it is no request or response.
+    :raises TypeError: it is neither a request nor a response.
     """
     key = message_spec(type(message)).api_key
     if key is None:

@@ -44,7 +44,7 @@ SPEC_ATTRIBUTE = "__wire_spec__"
 
 
 class _Required(Enum):
-    """Stands where a default would."""
+    """The type of :data:`REQUIRED`."""
 
     REQUIRED = auto()
 
@@ -53,19 +53,19 @@ REQUIRED = _Required.REQUIRED
 
 
 class SchemaError(TypeError):
-    """A message is declared, or asked for, in a way that makes no sense."""
+    """The declaration of a message is invalid, or it has no such version."""
 
 
 @attrs.frozen
 class FieldSpec:
     """
-    What the type of a field cannot say.
+    The properties of a field beyond its type.
 
     :ivar versions: versions that have the field.
     :ivar tag: number of the tag, None when the field is not tagged.
     :ivar default: value in versions that lack the field; ``REQUIRED`` if there is none.
     :ivar factory: makes the default instead, for lists.
-    :ivar nullable: versions in which null may be sent; None stands for "what the type says".
+    :ivar nullable: versions in which null may be sent; None: determined by the type.
     """
 
     versions: VersionRange = ALL_VERSIONS
@@ -81,7 +81,7 @@ class FieldSpec:
         return self.default is REQUIRED and self.factory is None
 
     def make_default(self) -> Any:
-        """The value of a field that nobody gave."""
+        """The default value."""
         return self.factory() if self.factory is not None else self.default
 
 
@@ -98,8 +98,8 @@ class MessageSpec(StructSpec):
     """
     A declared message.
 
-    :ivar api_key: Kafka's number of the API; None for data that is in no request.
-    :ivar versions: versions we can spell.
+    :ivar api_key: Kafka's API key; None for data outside of requests.
+    :ivar versions: supported versions.
     :ivar flexible: versions with compact lengths and tagged fields.
     :ivar decoders: those compiled so far, by version; ``encoders`` likewise, and the incremental ones of both.
     """
@@ -129,10 +129,10 @@ def field(
     nullable: str | None = None,
 ) -> Any:
     """
-    Say of a field what its type cannot.
+    Declare the properties of a field beyond its type.
 
     :param versions: the versions that have it, as in ``"9+"``.
-    :param default: its value where nobody gave one.
+    :param default: its value if none is given.
     :param factory: makes the default, for lists (``factory=list``).
     :param ignorable: whether a version that lacks the field may silently drop a value.
     :param nullable: the versions in which null may be sent; default: all, if the type has ``| None``.
@@ -181,7 +181,7 @@ def _spec(
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, tagged))
 def struct(cls: type[T]) -> type[T]:
-    """Declare a struct: something messages, or other structs, have fields of."""
+    """Declare a struct: the type of a field in messages or other structs."""
     made, fields = _slotted(cls)
     setattr(made, SPEC_ATTRIBUTE, StructSpec(made, fields))
     return made
@@ -194,10 +194,10 @@ def message(
     """
     Declare a message.
 
-    :param api_key: Kafka's number of the API, None for data that is in no request.
-    :param versions: the versions we can spell, as in ``"4-18"``.
+    :param api_key: Kafka's API key, None for data outside of requests.
+    :param versions: the supported versions, as in ``"4-18"``.
     :param flexible: those with compact lengths and tagged fields, ``"none"`` if there are none.
-    :param kind: default: what the class's name ends in, ``Request`` or ``Response``, else ``"data"``.
+    :param kind: default: the end of the class's name, ``Request`` or ``Response``, else ``"data"``.
     """
     known, compact = VersionRange.parse(versions), VersionRange.parse(flexible)
 
@@ -224,7 +224,7 @@ def _kind_by_name(name: str) -> MessageKind:
 
 
 def _slotted(cls: type[T]) -> tuple[type[T], dict[str, FieldSpec]]:
-    """Make an attrs class of ``cls``, keeping what :func:`field` and :func:`tagged` said of its fields."""
+    """Make an attrs class of ``cls``, keeping the specs from :func:`field` and :func:`tagged`."""
     fields: dict[str, FieldSpec] = {}
     these: dict[str, Any] = {}
     for name in inspect.get_annotations(cls):
@@ -247,9 +247,9 @@ def _slotted(cls: type[T]) -> tuple[type[T], dict[str, FieldSpec]]:
 
 def struct_spec(cls: type) -> StructSpec:
     """
-    What was declared of ``cls``.
+    The declaration of ``cls``.
 
-    :raises SchemaError: when it was not declared by :func:`struct` or :func:`message`.
+    :raises SchemaError: it was not declared by :func:`struct` or :func:`message`.
     """
     found = cls.__dict__.get(SPEC_ATTRIBUTE)
     if not isinstance(found, StructSpec):
@@ -259,9 +259,9 @@ def struct_spec(cls: type) -> StructSpec:
 
 def message_spec(cls: type) -> MessageSpec:
     """
-    What was declared of the message ``cls``.
+    The declaration of the message ``cls``.
 
-    :raises SchemaError: when it was not declared by :func:`message`.
+    :raises SchemaError: it was not declared by :func:`message`.
     """
     found = struct_spec(cls)
     if not isinstance(found, MessageSpec):

@@ -2,8 +2,8 @@
 Generates decoders: one function for one version of one message, nested structs inlined.
 
 Fields of fixed size are merged into one ``unpack_from``, together with the first byte (compact) or the whole (plain) of
-the length that follows. Slots are filled by assignment, past ``__init__``. String and record ends may lie beyond the
-buffer: then a later read, or the check at the very end, finds it. **That last check must stay.**
+the length that follows. Slots are assigned without calling ``__init__``. The end of a string or records field may lie
+beyond the buffer: a later read, or the check at the very end, detects that. **That last check must stay.**
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Body:
     views: bool = False
 
     def struct(self, layout: StructLayout) -> str:
-        """Read a struct; what it ends with may still be in the run. Returns the name that holds it."""
+        """Read a struct; its last fields may still be in the run. Returns the name that holds it."""
         source = self._source
         me = source.temporary("o")
         source.line(f"{me} = new({source.constant(layout.cls.__name__, layout.cls, layout.cls)})")
@@ -98,7 +98,7 @@ class _Body:
         return me
 
     def flush(self) -> None:
-        """Unpack what is in the run."""
+        """Unpack the run."""
         source = self._source
         if not self._run:
             return
@@ -114,7 +114,7 @@ class _Body:
         source.line(f"pos += {sum(FORMAT_SIZES[code] for code in codes)}")
 
     def _defaults(self, me: str, layout: StructLayout) -> None:
-        """Fill what this version lacks, and what its tags may fill later."""
+        """Set fields that this version lacks, and defaults of tagged fields."""
         equal: dict[str, list[str]] = {}
         for each in (*layout.absent, *layout.tagged):
             if each.spec.factory is list:
@@ -173,7 +173,7 @@ class _Body:
             self._contents(type, n, compact, target)
 
     def _contents(self, type: WireType, n: str, compact: bool, target: str) -> None:
-        """Take the bytes of a string, of bytes or of records."""
+        """Read the bytes of a string, bytes or records field."""
         source = self._source
         end = source.temporary("e")
         source.line(f"{end} = pos + {n} - 1" if compact else f"{end} = pos + {n}")

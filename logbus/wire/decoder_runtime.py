@@ -1,6 +1,4 @@
-"""
-What generated decoders call when the straight path ends: long lengths, unknown tags, and everything that is wrong.
-"""
+"""Helpers that generated decoders call: long lengths, unknown tags, and all errors."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ UNPACKERS = {
 
 def read_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
     """
-    Read on in an unsigned varint of at most five bytes and 32 bits, whose first byte has a successor.
+    Read the rest of an unsigned varint of at most five bytes and 32 bits, after its first byte.
 
     :returns: the number, and the position after it.
     """
@@ -38,7 +36,7 @@ def read_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
 
 
 def read_string_length(buf: Buffer, pos: int, first: int, field: str) -> tuple[int, int]:
-    """Read on in the compact length (one more than the bytes) of a string that must not be null."""
+    """Read the rest of the compact length (one more than the bytes) of a string that must not be null."""
     if first == 0:
         raise unexpected_null(field)
     size, pos = read_rest(buf, pos, first)
@@ -59,10 +57,10 @@ def read_numbers(buf: Buffer, pos: int, count: int, code: str) -> tuple[list[int
 
 def skip_tags(buf: Buffer, pos: int, count: int, budget: int, struct: str) -> tuple[int, int]:
     """
-    Pass over a tag section in which we know no tag.
+    Skip a tag section without known tags.
 
     :param count: the first byte of the number of tags.
-    :returns: the position after the section, and what is left of the budget.
+    :returns: the position after the section, and the rest of the budget.
     """
     if count > 127:
         count, pos = read_rest(buf, pos, count)
@@ -91,7 +89,7 @@ def unexpected_null(field: str) -> DecodeError:
 
 
 def negative_length(field: str, length: int) -> DecodeError:
-    """A length is below zero, and no null is meant or allowed."""
+    """A length is negative, where null is not allowed."""
     return unexpected_null(field) if length == -1 else DecodeError(f"{field} has the length {length}")
 
 
@@ -101,22 +99,22 @@ def string_too_long(field: str, length: int) -> DecodeError:
 
 
 def over_budget(field: str, count: int, budget: int) -> BudgetExceeded:
-    """An array would make us build more than the message may cost."""
+    """The message has more array elements than its budget allows."""
     return BudgetExceeded(f"{field} announces {count} elements; a message of this size may have {budget} more")
 
 
 def tag_order(struct: str, tag: int, last: int) -> DecodeError:
-    """Tags must ascend, and none may come twice (KIP-482)."""
+    """Tags must ascend, without duplicates (KIP-482)."""
     return DecodeError(f"a {struct} has tag {tag} after tag {last}")
 
 
 def tag_size(field: str, pos: int, end: int) -> DecodeError:
-    """The value of a tagged field does not fill the size its tag announced."""
+    """The value of a tagged field does not have the announced size."""
     return DecodeError(f"the tagged {field} ends at byte {pos}; its size says {end}")
 
 
 def cut_short(title: str, size: int) -> DecodeError:
-    """The bytes end before the message does."""
+    """The bytes end within the message."""
     return DecodeError(f"{title} does not end within the {size} bytes there are")
 
 

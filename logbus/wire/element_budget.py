@@ -1,8 +1,8 @@
 """
-How many array elements and tagged fields one message may make us build.
+Bounds the number of array elements and tagged fields in a message.
 
-Bytes alone do not bound the work: 4 MB on the wire can spell a million structs, 380 MB of Python objects and seconds of
-a blocked reactor. Each element is therefore counted, over all arrays of a message together, before anything is built.
+Bytes alone do not bound the work: 4 MB on the wire can hold a million structs, 380 MB of Python objects and seconds of
+a blocked reactor. So elements are counted, over all arrays of a message together, before objects are built.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ SMALL_MESSAGE_ELEMENTS = 64
 
 def element_budget(size: int, limit: int = REQUEST_ELEMENTS) -> int:
     """
-    Elements allowed in a message of ``size`` bytes: as many as an honest one of that size can hold, at most ``limit``.
+    Elements allowed in a message of ``size`` bytes: as many as a legitimate one of that size can have, at most
+    ``limit``.
 
     :param size: bytes of the message (its frame's length will do).
-    :param limit: :data:`REQUEST_ELEMENTS`, or :data:`UNAUTHENTICATED_ELEMENTS` before a client has logged in, or
-        :data:`RESPONSE_ELEMENTS` for what a client reads from its broker.
+    :param limit: :data:`REQUEST_ELEMENTS`, or :data:`UNAUTHENTICATED_ELEMENTS` before authentication, or
+        :data:`RESPONSE_ELEMENTS` for a broker's responses.
     """
     budget = SMALL_MESSAGE_ELEMENTS + size // BYTES_PER_ELEMENT
     return budget if budget < limit else limit

@@ -1,4 +1,4 @@
-"""Finds out which field of a message cannot be sent, after an encoder failed on it."""
+"""Names the field that cannot be encoded, after an encoder failed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from logbus.wire.wire_types import BYTES, RECORDS, STRING, UUID, WireType
 
 def diagnose(message: object, layout: StructLayout, error: Exception) -> EncodeError:
     """
-    Name the first field of ``message`` that its version cannot say.
+    The error that names the first field of ``message`` that its version cannot express.
 
-    :param error: what the encoder stumbled over; told when no field is found guilty.
+    :param error: the encoder's, used if no field is found.
     """
     problem = next(_problems(message, layout), str(error))
     return EncodeError(f"{layout.cls.__name__} v{layout.version}: {problem}")

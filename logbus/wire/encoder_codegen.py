@@ -1,9 +1,9 @@
 """
 Generates encoders: one function for one version of one message, nested structs inlined.
 
-Fields of fixed size are merged into one ``pack``, with the length that follows if it fits. What was packed goes to a
-list that is joined once; only slices of files stay parts of their own. A tag section is spelt before the run that it
-ends, so that the number of its tags can be packed with the run.
+Fields of fixed size are merged into one ``pack``, with the length that follows if it fits. Packed bytes go to a list
+that is joined once; only slices of files remain separate parts. A tag section is encoded before the run that it ends,
+so that the number of its tags can be packed with the run.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Body:
     has_records: bool = False
 
     def struct(self, me: str, layout: StructLayout) -> None:
-        """Write the struct that the name ``me`` holds; what it ends with may still be in the run."""
+        """Write the struct in the name ``me``; its last fields may still be in the run."""
         for each in layout.absent:
             if not each.spec.ignorable:
                 self._refuse_unless_default(each, f"{me}.{each.name}")
@@ -99,12 +99,12 @@ class _Body:
             self._tags(me, layout)
 
     def flush(self) -> None:
-        """Pack what is in the run."""
+        """Pack the run."""
         if self._run:
             self._source.line(f"{self._put}({self._packed()})")
 
     def _packed(self) -> str:
-        """An expression for what is in the run, which it empties."""
+        """An expression for the run, which is emptied."""
         codes = [code for code, _ in self._run]
         values = [value for code, value in self._run if code != "x"]
         self._run.clear()
@@ -281,7 +281,7 @@ class _Body:
         self._run, self._put = run, put
 
     def _differs(self, each: FieldLayout, value: str) -> str:
-        """A condition: is this not the default of a tagged field?"""
+        """A condition: the field differs from its default."""
         if each.spec.factory is list:
             return value
         if each.spec.factory is not None:
@@ -290,6 +290,6 @@ class _Body:
             return f"{value} != {self._source.literal(each.spec.make_default())}"
         condition = f"{value} is not None"
         if isinstance(each.shape, type) and not each.marked:
-            # A struct equal to its own default says no more than an absent tag.
+            # A struct equal to its own default is the same as an absent tag.
             condition += f" and {value} != {self._source.constant('default', each.shape(), each.shape)}"
         return condition

@@ -1,4 +1,4 @@
-"""What generated encoders call beside :mod:`struct`: long lengths, lists of numbers, records in several parts."""
+"""Helpers that generated encoders call: long lengths, lists of numbers, records in several parts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PACKERS = {code: [Struct(f">{n}{code}").pack for n in range(_SHORT_LISTS)] for c
 
 
 class EncodeError(LogbusError, ValueError):
-    """A message holds what its version cannot say. The fault is ours, not the peer's."""
+    """A message has a value that its version cannot express: our error, not the peer's."""
 
 
 def uvarint(value: int) -> bytes:
-    """Spell an unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 128:
         return BYTES[value]
     spelt = bytearray()
@@ -36,10 +36,10 @@ def uvarint(value: int) -> bytes:
 
 def string_length(size: int) -> bytes:
     """
-    Spell the compact length of a string.
+    Encode the compact length of a string.
 
     :param size: one more than its bytes, which are more than 126.
-    :raises ValueError: Kafka's strings are not that long.
+    :raises ValueError: the string is too long for Kafka.
     """
     if size > MAX_STRING_LENGTH + 1:
         raise ValueError(f"a string has {size - 1} bytes; at most {MAX_STRING_LENGTH} can be sent")
@@ -57,9 +57,9 @@ def numbers(values: Sequence[Any], code: str) -> bytes:
 
 def put_records(out: Parts, value: Part | list[Part]) -> bool:
     """
-    Append records that are not simply bytes.
+    Append records that consist of several parts.
 
-    :returns: whether some of them lie in a file.
+    :returns: whether some of them are slices of files.
     """
     if isinstance(value, list):
         sliced = False
@@ -71,7 +71,7 @@ def put_records(out: Parts, value: Part | list[Part]) -> bool:
 
 
 def join_bytes(out: Parts) -> Parts:
-    """Join what is in memory between the slices of files."""
+    """Join the bytes between slices of files."""
     parts: Parts = []
     run: list[bytes | memoryview] = []
     for part in out:

@@ -1,9 +1,9 @@
 """
-Frames out of a stream: each message is preceded by its length, four bytes, big endian.
+Splits a stream into frames, each preceded by its length in four bytes, big endian.
 
-The buffer is its own memory, filled from outside (``recv_into`` the room it offers) and parsed in place. Nothing here
-grows because a peer says so: an announced length is checked against the limit first, memory is taken in steps as the
-bytes arrive, and each step is a decision of the one who owns the buffer.
+The buffer owns its memory: a transport receives into it (``recv_into``), and frames are parsed in place. Announced
+lengths never make it grow: a length is checked against the limit first, memory is taken in steps as the bytes arrive,
+and the owner of the buffer decides on each step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PREFIX = 4
 """Bytes of the length before each frame."""
 
 FLOOR = 4096
-"""Bytes a buffer starts with and shrinks back to; a thousand idle connections cost four megabytes."""
+"""Bytes of a buffer at first, and after shrinking; a thousand idle connections take four megabytes."""
 
 _LARGE = 65536
 _MAPPED = 1 << 18
@@ -32,8 +32,7 @@ _HANDSHAKE = 0x16
 
 def describe_bad_length(length: int, limit: int) -> str:
     """
-    Say what a frame length that cannot be accepted most likely is: foreign protocols announce themselves in these
-    four bytes.
+    A description of an unacceptable frame length: other protocols are recognized by these four bytes.
 
     :param length: the four bytes as a signed number.
     :param limit: the largest length accepted, in bytes.
@@ -51,16 +50,15 @@ def describe_bad_length(length: int, limit: int) -> str:
 
 class FrameBuffer:
     """
-    Bytes received and not yet consumed, and the frames among them.
+    Received bytes that are not consumed yet, and the frames among them.
 
-    A frame is handed out as a writable view of the buffer itself. **It is valid until the buffer is next filled,
-    fed or grown**; whoever needs it longer copies it.
+    A frame is returned as a writable view of the buffer itself. **It is valid until the buffer is next filled, fed or
+    grown**; copy it to keep it longer.
 
-    The memory is never resized while views of it may exist: growing and shrinking take new memory and let the old go
+    The memory is never resized while views of it may exist: growing and shrinking take new memory, and the old is freed
     with its last view.
 
-    :ivar limit: the longest frame accepted, in bytes without the prefix. The announcement alone is enough to refuse:
-        nothing of an oversized frame is ever waited for.
+    :ivar limit: the longest frame accepted, in bytes without the prefix. A longer one is refused by its prefix alone.
     """
 
     __slots__ = ("_buffer", "_end", "_floor", "_start", "_usable", "_view", "limit")
@@ -71,7 +69,7 @@ class FrameBuffer:
         self._buffer: bytearray | mmap.mmap = _memory(floor)
         self._view = memoryview(self._buffer)
         # Bytes from the beginning of the memory that may be filled. The rest of a large frame's memory is an address
-        # range which the kernel has not backed yet.
+        # range that the kernel has not backed yet.
         self._usable = floor
         self._start = 0
         self._end = 0
@@ -83,20 +81,20 @@ class FrameBuffer:
 
     @property
     def held(self) -> int:
-        """Bytes received and not yet handed out."""
+        """Bytes received and not consumed yet."""
         return self._end - self._start
 
     @property
     def partial(self) -> bool:
-        """Whether what is held is the beginning of a frame and not a whole one."""
+        """Whether the buffer holds the beginning of a frame, but no whole one."""
         held = self._end - self._start
         return held > 0 and held < self._wanted()
 
     @property
     def shortage(self) -> int:
         """
-        Bytes of memory to add before more of the next frame can be received: a step, and no more than the frame needs.
-        0 while there is room, or when the frame's length is not known yet.
+        Bytes of memory to add before more of the next frame can be received: one step, and no more than the frame
+        needs. 0 while there is room, or while the frame's length is unknown.
         """
         usable = self._usable
         if self._end - self._start < usable:
@@ -108,14 +106,12 @@ class FrameBuffer:
 
     @property
     def missing(self) -> int:
-        """Bytes of the next frame that were not received yet, 0 if not even its length was."""
+        """Bytes of the next frame not received yet; 0 while its length is unknown."""
         held = self._end - self._start
         return max(0, self._wanted() - held) if held >= PREFIX else 0
 
     def room(self) -> memoryview:
-        """
-        Where to put what is received next; empty when the buffer is full. Tell :meth:`filled` how much it was.
-        """
+        """The memory to receive into; empty when the buffer is full. Call :meth:`filled` with the number of bytes."""
         start, end, capacity = self._start, self._end, self._usable
         if start == end:
             self._start = self._end = 0
@@ -128,7 +124,7 @@ class FrameBuffer:
             self._view[:held] = self._view[start:end]
             self._start = start = 0
             self._end = end = held
-        # Of a large frame not a byte too much is taken: what follows it would have to be moved to the front.
+        # Receive no bytes beyond a large frame: they would have to be moved to the front.
         stop = start + wanted if wanted > _LARGE and wanted > end - start else capacity
         return self._view[end : min(stop, capacity, end + _MOST_AT_ONCE)]
 
@@ -137,7 +133,7 @@ class FrameBuffer:
         self._end += count
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        """Take in bytes that came in memory of their own, growing as far as they need."""
+        """Append bytes from other memory, growing as needed."""
         size = len(data)
         if self._end + size > self._usable:
             held = self._end - self._start
@@ -151,9 +147,9 @@ class FrameBuffer:
 
     def next_frame(self) -> memoryview | None:
         """
-        The oldest whole frame, without its prefix, or None while there is none.
+        The oldest whole frame, without its prefix, or None.
 
-        :raises FrameTooLarge: the stream cannot be resynchronised; hang up.
+        :raises FrameTooLarge: the stream cannot be resynchronised; close the connection.
         """
         start = self._start
         held = self._end - start
@@ -172,20 +168,20 @@ class FrameBuffer:
     @property
     def contents(self) -> tuple[bytearray | mmap.mmap, memoryview, int, int]:
         """
-        The memory, a view of it, and from where to where it holds what was not handed out yet: for those who read
-        several frames at once, and say so to :meth:`pass_over`.
+        The memory, a view of it, and the range of unconsumed bytes in it: for reading several frames at once. Call
+        :meth:`pass_over` afterwards.
         """
         return self._buffer, self._view, self._start, self._end
 
     def pass_over(self, count: int) -> None:
-        """Count ``count`` bytes, prefixes included, as handed out."""
+        """Consume ``count`` bytes, prefixes included."""
         self._start += count
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
         """
         Add ``data`` and yield every frame it completes, oldest first.
 
-        :raises FrameTooLarge: the stream cannot be resynchronised; hang up.
+        :raises FrameTooLarge: the stream cannot be resynchronised; close the connection.
         """
         self.append(data)
         while (frame := self.next_frame()) is not None:
@@ -193,10 +189,10 @@ class FrameBuffer:
 
     def grow(self, size: int = 0) -> int:
         """
-        Take the next step of memory for the next frame, and at least ``size`` bytes in all.
+        Add the next step of memory for the next frame, and at least ``size`` bytes in all.
 
         :returns: the bytes of memory added.
-        :raises OSError: the system has no memory, or no address range, to give.
+        :raises OSError: the system has no memory, or no address range left.
         """
         before = self._usable
         target = max(before + self.shortage, size)
@@ -205,15 +201,15 @@ class FrameBuffer:
         return self._usable - before
 
     def hand_over(self) -> None:
-        """Take other memory for what is held: frames that were handed out stay valid for those who hold them."""
+        """Move unconsumed bytes to other memory, so that frames returned before stay valid."""
         size = max(self._floor, _rounded(self.held))
         self._move_to(_memory(size), size)
 
     def shrink(self) -> int:
         """
-        Give back memory that what is held does not need; what is held in a large buffer is not moved.
+        Release unneeded memory; the content of a large buffer is not moved.
 
-        :returns: the bytes of memory given back.
+        :returns: the bytes of memory released.
         """
         before, held = self._usable, self._end - self._start
         target = max(self._floor, _rounded(held + 1)) if held else self._floor
@@ -222,16 +218,16 @@ class FrameBuffer:
         return before - self._usable
 
     def _wanted(self) -> int:
-        """Bytes of the next frame with its prefix, as far as is known. Never more than the limit allows."""
+        """Bytes of the next frame with its prefix, as far as known. Never more than the limit allows."""
         if self._end - self._start < PREFIX:
             return PREFIX
         length: int = _read_length(self._buffer, self._start)[0]
         return PREFIX + length if 0 <= length <= self.limit else PREFIX
 
     def _enlarge(self, target: int) -> None:
-        """Have ``target`` bytes to use, by moving to other memory only if this is too small."""
+        """Have ``target`` usable bytes, moving to other memory only if this is too small."""
         if target > len(self._buffer):
-            # Once a frame has brought some of itself it is given all of its address range, so that it moves no more.
+            # Once part of a frame has arrived, reserve its whole address range, so that it is not moved again.
             self._move_to(_memory(target if target < _MAPPED else max(target, _rounded(self._wanted()))), target)
         self._usable = target
 
@@ -245,8 +241,8 @@ class FrameBuffer:
 
 def _memory(size: int) -> bytearray | mmap.mmap:
     """
-    ``size`` zeroes. Much memory comes from the kernel page by page as it is used: what a frame
-    does not bring costs address space only, and nobody waits until all of it was set to zero.
+    ``size`` zeroes. The kernel provides much memory page by page as it is used: bytes of a frame that do not arrive
+    cost address space only, and nothing is set to zero in advance.
     """
     if size < _MAPPED:
         return bytearray(size)

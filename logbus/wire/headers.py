@@ -1,9 +1,9 @@
 """
-The headers before every request and response, read and written straight: each message pays for them.
+Reads and writes the headers of requests and responses, by hand-written code, since each message has one.
 
 Request header: version 2 (client id, then tagged fields) where the API's body is flexible, else version 1; the client
 id is never a compact string. Response header: version 1 (tagged fields) where the body is flexible, else 0; for
-ApiVersions always 0, because a client that asks does not know yet how we answer (KIP-511).
+ApiVersions always 0, because the client does not know yet which versions the server supports (KIP-511).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _HEADER_TAGS = 100
 
 class RequestHeader(NamedTuple):
     """
-    What every request begins with.
+    The header of a request.
 
-    :ivar correlation_id: what the client calls this request; its response carries the same.
-    :ivar client_id: what the client calls itself; may be None.
+    :ivar correlation_id: sent back with the response.
+    :ivar client_id: of the client; may be None.
     """
 
     api_key: int
@@ -43,9 +43,9 @@ def response_is_tagged(api_key: int, flexible: bool) -> bool:
 
 def read_api(buf: Buffer, pos: int = 0) -> tuple[int, int]:
     """
-    The API key and version of a request, which say how the rest of it is to be read.
+    The API key and version of a request, which determine the format of the rest.
 
-    :raises DecodeError: there are not even that many bytes.
+    :raises DecodeError: there are fewer bytes.
     """
     if len(buf) - pos < _REQUEST.size:
         raise DecodeError(f"a request of {len(buf) - pos} bytes is shorter than its header")
@@ -55,11 +55,11 @@ def read_api(buf: Buffer, pos: int = 0) -> tuple[int, int]:
 
 def decode_request_header(buf: Buffer, pos: int, flexible: bool) -> tuple[RequestHeader, int]:
     """
-    Read a request header.
+    Decode a request header.
 
-    :param flexible: whether the body is, in this version of this API.
+    :param flexible: whether the body is flexible in this version of this API.
     :returns: the header, and the position of the body.
-    :raises DecodeError: the bytes do not spell a header.
+    :raises DecodeError: the bytes are not a header.
     """
     size = len(buf)
     if size - pos < _REQUEST.size:
@@ -85,7 +85,7 @@ def decode_request_header(buf: Buffer, pos: int, flexible: bool) -> tuple[Reques
 
 def encode_request_header(header: RequestHeader, flexible: bool) -> bytes:
     """
-    Spell a request header.
+    Encode a request header.
 
     :raises EncodeError: the client id is too long.
     """
@@ -99,11 +99,11 @@ def encode_request_header(header: RequestHeader, flexible: bool) -> bytes:
 
 def decode_response_header(buf: Buffer, pos: int, is_tagged: bool) -> tuple[int, int]:
     """
-    Read a response header.
+    Decode a response header.
 
     :param is_tagged: see :func:`response_is_tagged`.
     :returns: the correlation id, and the position of the body.
-    :raises DecodeError: the bytes do not spell a header.
+    :raises DecodeError: the bytes are not a header.
     """
     if len(buf) - pos < _RESPONSE.size:
         raise DecodeError(f"a response of {len(buf) - pos} bytes is shorter than its header")
@@ -115,7 +115,7 @@ def decode_response_header(buf: Buffer, pos: int, is_tagged: bool) -> tuple[int,
 
 
 def encode_response_header(correlation_id: int, is_tagged: bool) -> bytes:
-    """Spell a response header."""
+    """Encode a response header."""
     return _RESPONSE.pack(correlation_id) + (b"\0" if is_tagged else b"")
 
 

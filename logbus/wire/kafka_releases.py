@@ -1,15 +1,15 @@
 """
-Which versions of which APIs each Kafka release offers to clients, and which of them a broker of ours advertises.
+API versions of Kafka releases, and the versions and features that a broker advertises.
 
-Clients infer a release from the table they are given, and some trust a release number without asking: what is
-advertised must be one coherent release, and never more than is served. Left out are the APIs between Kafka's own
-brokers and controllers (4–7, 52–56, 58–59, 62–64, 67, 70, 73, 80–87), which we do not speak, and the consumer group
-protocol of KIP-848 (68, 69) before 4.0, where it was an early access feature that stood in the table but was off.
+Clients infer a release from the advertised versions, and some trust a release number without asking: the table must be
+that of one release, and never more than is served. It leaves out APIs between Kafka's own brokers and controllers (4–7,
+52–56, 58–59, 62–64, 67, 70, 73, 80–87), which are not supported, and the consumer group protocol of KIP-848 (68, 69)
+before 4.0, where it was an early access feature, listed but off.
 
-Two features go with the versions. ``group.version`` 1 says that the consumer group protocol is on.
-``transaction.version`` 2 says that transactions have an epoch each (KIP-890): clients that hear it leave
-AddPartitionsToTxn out and count on Produce, EndTxn and TxnOffsetCommit instead. Clients that find these versions
-without the feature fail, so that they are told together or not at all.
+Two features go with the versions. ``group.version`` 1: the consumer group protocol is on. ``transaction.version`` 2:
+each transaction has an epoch of its own (KIP-890), and clients omit AddPartitionsToTxn and rely on Produce, EndTxn and
+TxnOffsetCommit instead. Clients fail if they find these versions without the feature, so both are advertised together
+or not at all.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from logbus.errors import ConfigError
 from logbus.wire.version_range import VersionRange
 
 RELEASES = ("2.1", "2.8", "3.0", "3.5", "3.9", "4.0", "4.3")
-"""The releases whose tables are known here, oldest first."""
+"""The known releases, oldest first."""
 
 DEFAULT_RELEASE = "4.3"
-"""The release whose table is advertised unless another is asked for."""
+"""The release advertised by default."""
 
 GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
 
 CONSUMER_GROUP_APIS = (68, 69)
-"""What serves the protocol of KIP-848."""
+"""The APIs of KIP-848."""
 
 _PRODUCE = 0
 
@@ -111,7 +111,7 @@ _TABLE = """
 
 def release_table(release: str) -> Mapping[int, VersionRange]:
     """
-    What a Kafka release offers to clients, by API key.
+    The API versions of a Kafka release, by API key.
 
     :raises ConfigError: the release is none of :data:`RELEASES`.
     """
@@ -122,14 +122,14 @@ def release_table(release: str) -> Mapping[int, VersionRange]:
 
 def advertised_table(release: str | None, served: Mapping[int, tuple[int, int]]) -> dict[int, VersionRange]:
     """
-    What to tell clients: what both the release and this broker have.
+    The API versions to advertise: those that both the release and this broker have.
 
-    Produce is told from version 0 on when it is served at all, though versions 0 to 2 are refused: librdkafka before
-    2.11 takes a broker without them for one that cannot decompress (KAFKA-18659: Kafka 4 does the same).
+    Produce is advertised from version 0 on if it is served at all, though versions 0 to 2 are refused: librdkafka
+    before 2.11 takes a broker without them for one that cannot decompress (KAFKA-18659: Kafka 4 does the same).
 
     :param release: one of :data:`RELEASES`, or None for :data:`DEFAULT_RELEASE`.
-    :param served: the lowest and the highest version that is answered, by API key.
-    :raises ConfigError: the release is not known.
+    :param served: the lowest and the highest supported version, by API key.
+    :raises ConfigError: the release is unknown.
     """
     table = release_table(release or DEFAULT_RELEASE)
     advertised: dict[int, VersionRange] = {}
@@ -147,7 +147,7 @@ def advertised_table(release: str | None, served: Mapping[int, tuple[int, int]])
 
 
 def finalized_features(advertised: Mapping[int, VersionRange]) -> Mapping[str, int]:
-    """The levels of Kafka's features that a broker with this table runs at (KIP-584)."""
+    """The finalized feature levels of a broker with this table (KIP-584)."""
     features = {}
     if all(key in advertised for key in CONSUMER_GROUP_APIS):
         features[GROUP_VERSION] = 1

@@ -1,4 +1,4 @@
-"""What one version of a struct looks like: the declaration with its types resolved and its version ranges applied."""
+"""The layout of a struct in one version: its declaration, with types resolved and version ranges applied."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FieldLayout:
     A field in one version.
 
     :ivar nullable: whether null may be sent in this version.
-    :ivar marked: whether a byte before the struct says if it is null (KIP-893).
+    :ivar marked: whether a byte before the struct tells if it is null (KIP-893).
     """
 
     owner: str
@@ -50,9 +50,9 @@ class StructLayout:
     """
     A struct in one version.
 
-    :ivar fields: what is sent in every message, in order.
-    :ivar tagged: what may be sent in the tag section, by ascending tag.
-    :ivar absent: what this version does not have.
+    :ivar fields: sent in every message, in order.
+    :ivar tagged: sent in the tag section if set, by ascending tag.
+    :ivar absent: fields that this version lacks.
     :ivar flexible: whether lengths are compact and there is a tag section.
     """
 
@@ -64,15 +64,15 @@ class StructLayout:
     absent: tuple[FieldLayout, ...]
 
     def nested(self, cls: type) -> StructLayout:
-        """The layout, in the same version, of a struct that one of our fields has."""
+        """The layout of a field's struct, in the same version."""
         return struct_layout(cls, self.version, self.flexible)
 
 
 def message_layout(spec: MessageSpec, version: int) -> StructLayout:
     """
-    Lay out ``version`` of a message.
+    The layout of ``version`` of a message.
 
-    :raises SchemaError: the message has no such version, or its declaration makes no sense.
+    :raises SchemaError: the message has no such version, or its declaration is invalid.
     """
     if not spec.versions.includes(version):
         raise SchemaError(f"{spec.cls.__name__} has versions {spec.versions}, not {version}")
@@ -81,9 +81,9 @@ def message_layout(spec: MessageSpec, version: int) -> StructLayout:
 
 def struct_layout(cls: type, version: int, flexible: bool) -> StructLayout:
     """
-    Lay out ``version`` of a struct.
+    The layout of ``version`` of a struct.
 
-    :raises SchemaError: the declaration makes no sense.
+    :raises SchemaError: the declaration is invalid.
     """
     fields: list[FieldLayout] = []
     tags: list[FieldLayout] = []
@@ -113,7 +113,7 @@ def all_fields(cls: type, version: int) -> list[FieldLayout]:
     fields = []
     for name, (shape, optional, field) in _resolved(cls).items():
         nullable = optional and (field.nullable is None or field.nullable.includes(version))
-        # A tagged struct says "none" by the absence of its tag, unless it is declared to be null inside it.
+        # An absent tag stands for a null struct, unless the struct is declared nullable within its tag.
         marked = isinstance(shape, type) and nullable and (field.tag is None or field.nullable is not None)
         fields.append(FieldLayout(owner, name, shape, field, nullable, marked))
     return fields
@@ -121,7 +121,7 @@ def all_fields(cls: type, version: int) -> list[FieldLayout]:
 
 @cache
 def _resolved(cls: type) -> dict[str, tuple[Shape, bool, FieldSpec]]:
-    """The fields of ``cls`` with their annotations read: shape, whether ``| None`` was there, what else was said."""
+    """The fields of ``cls``, with their annotations read: shape, ``| None``, and the field's spec."""
     namespace = vars(sys.modules[cls.__module__])
     hints = typing.get_type_hints(cls, namespace, include_extras=True)
     fields = {}
@@ -140,7 +140,7 @@ def _resolved(cls: type) -> dict[str, tuple[Shape, bool, FieldSpec]]:
 
 
 def _shape(where: str, hint: Any) -> tuple[Shape, bool]:
-    """Read a type annotation: what is sent, and whether ``| None`` was in it."""
+    """Read a type annotation: the shape, and whether it has ``| None``."""
     optional = False
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         rest = [choice for choice in typing.get_args(hint) if choice is not type(None)]

@@ -1,8 +1,8 @@
 """
-What members of consumer groups tell each other, for those who only look on.
+Decodes subscriptions and assignments of consumers, for tools and reports.
 
-The bytes are the members' own affair: what does not spell what consumers say is nothing to us, and no error. Every
-version begins with what version 0 has; so what consumers to come say can be read, too.
+The bytes belong to the members: data in another format is ignored, without an error. Every version begins with the
+fields of version 0, so that later versions can be decoded, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERSION = struct.Struct(">h")
 
 
 def read_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
-    """The partitions, in order, in what a consumer's leader assigned to it; none if the bytes do not say."""
+    """The partitions assigned to a consumer, sorted; none if the bytes cannot be decoded."""
     assignment = _read(ConsumerProtocolAssignment, data)
     if assignment is None:
         return ()
@@ -34,7 +34,7 @@ def read_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
 
 
 def read_subscription(data: Buffer) -> tuple[str, ...]:
-    """The topics, in order, in what a consumer told its leader; none if the bytes do not say."""
+    """The topics a consumer subscribes to, sorted; none if the bytes cannot be decoded."""
     subscription = _read(ConsumerProtocolSubscription, data)
     return () if subscription is None else tuple(sorted(subscription.topics))
 

@@ -1,7 +1,7 @@
 """
-The answer that nearly every small Produce gets, one batch of one topic written, spelt without a message being built.
+Encodes the most frequent Produce response, for one written batch of one topic, without building a message.
 
-It says what :class:`~logbus.wire.messages.records.ProduceResponse` with these fields would.
+The bytes are those of :class:`~logbus.wire.messages.records.ProduceResponse` with these fields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def encode_produce_response(
     topic: bytes, index: int, base_offset: int, log_append_time_ms: int, log_start_offset: int, version: int
 ) -> bytes:
     """
-    The body of a Produce response for one batch that was written, from version :data:`FIRST_VERSION` on.
+    The body of a Produce response for one written batch, from version :data:`FIRST_VERSION` on.
 
     :param topic: its name in UTF-8; from version 13 on its id.
     """

@@ -1,14 +1,14 @@
 """
-A producer says the same words before every batch it sends to a partition: they are read once.
+Fast path for repeated Produce requests: recognizes them by a byte template, without decoding.
 
-The words are all there is between the correlation id and the records of a Produce request: client, transactional id,
-acks, timeout, topic and partition. A request that begins with words known from an earlier one needs no decoding, nor
-does its answer need encoding; and requests that follow each other with the same words are a :class:`CoalescedProduce`,
-served together.
+A producer repeats the same bytes before every batch it sends to a partition. The template consists of all bytes between
+the correlation id and the records of a Produce request: client id, transactional id, acks, timeout, topic and
+partition. A request that matches a known template is not decoded, and its response is not encoded from a message;
+consecutive requests with the same template are a :class:`CoalescedProduce`, served together.
 
-What is known was learned from requests that were decoded in the general way, and only of those that are spelt exactly
-as we would spell them. Whatever differs in a byte goes the general way again, and so does all that is not usual:
-several partitions, acks=0. Whoever is to serve a run may send it there, too: the first batches of a transaction.
+Templates are learned from requests that were decoded in the general way, and only if our encoding of them has the same
+bytes. Any other request takes the general way, and so does everything unusual: several partitions, acks=0. The handler
+may send requests there, too: the first batches of a transaction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIRST, LAST = 5, 13
 """The versions that are learned: answers have all three numbers."""
 
 MAX_TEMPLATES = 4096
-"""Sets of words known at a time; when there are more, all are forgotten."""
+"""Upper bound of known templates; when it is reached, all are forgotten."""
 
 _FLEXIBLE = 9
 _BY_ID = 13
@@ -55,21 +55,21 @@ _NUMBERS = 24
 
 class RequestTemplate:
     """
-    Words that were said before.
+    The repeated bytes of one client's Produce requests to one partition.
 
-    :ivar words: from the length of the client id to the partition's index.
-    :ivar tail: what follows the batch.
+    :ivar words: the template: from the length of the client id to the partition's index.
+    :ivar tail: the bytes after the batch.
     :ivar size: of the frame that was last measured.
-    :ivar head: the words and the batch's length in such a frame; None: there is no usual frame of that size.
+    :ivar head: the template and the batch's length in such a frame; None: no frame of that size matches.
     :ivar before: bytes of such a frame in front of the batch, with its own length.
-    :ivar api: key and version of the API, as they are in the header.
-    :ivar client_id: what the client calls itself.
+    :ivar api: key and version of the API, as in the header.
+    :ivar client_id: of the client.
     :ivar api_version: of Produce.
-    :ivar topic: where the batches go, by name; empty from version 13 on, which has ``topic_id`` instead.
+    :ivar topic: by name; empty from version 13 on, which has ``topic_id`` instead.
     :ivar index: the partition's.
     :ivar acks: 1, or −1 for all in sync.
-    :ivar timeout_ms: how long these may take.
-    :ivar transactional: whether the words name a transactional id.
+    :ivar timeout_ms: of acks −1.
+    :ivar transactional: whether the template has a transactional id.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class RequestTemplate:
         self.tail = _NO_TAGS if api_version >= _FLEXIBLE else b""
         self.size = self.before = 0
         self.head: bytes | None = None
-        # All answers are alike but for three numbers in a row: where they are is seen by spelling two.
+        # All responses differ only in three consecutive numbers: encoding two responses shows their position.
         zeros, ones = (self._answer(number) for number in (0, -1))
         at = next(i for i, (zero, one) in enumerate(zip(zeros, ones, strict=True)) if zero != one)
         self._tag = b"\0" if api_version >= _FLEXIBLE else b""
@@ -136,7 +136,7 @@ class RequestTemplate:
         return joined(encode(message, self.api_version))
 
     def measure(self, size: int) -> None:
-        """Know where the batch is in a frame of ``size`` bytes. What else there is in it is told by :attr:`head`."""
+        """Compute the position of the batch in a frame of ``size`` bytes. Compare the frame with :attr:`head`, too."""
         self.size = size
         rest = size - _AFTER_ID - len(self.words) - len(self.tail)
         width = 4 if not self.tail else next((n for n in range(1, 6) if len(uvarint(max(rest - n, 0) + 1)) == n), 0)
@@ -149,7 +149,7 @@ class RequestTemplate:
 
     def written(self, correlation_id: int, base_offset: int, append_time: int, log_start_offset: int) -> bytes:
         """
-        The answer to a request whose batch was written, with its length and header.
+        The response to a request whose batch was written, with its length and header.
 
         :param append_time: ms since 1970.
         """
@@ -158,15 +158,15 @@ class RequestTemplate:
         )
 
     def refused(self, correlation_id: int, response: ProduceResponse) -> bytes:
-        """Any other answer, likewise."""
+        """Any other response, likewise."""
         body = self._tag + joined(encode(response, self.api_version))
         return _pack_head(len(body) + 4, correlation_id) + body
 
 
 class CoalescedProduce:
     """
-    Requests with the same words, in the order they came. In a queue of those whose answers are not ready it has one
-    place, like a :class:`.Request`.
+    Consecutive Produce requests with the same template. In the order of responses it has one place, like a
+    :class:`.Request`.
 
     :ivar batches: the records of each: views of the connection's receive buffer, valid only until they are served.
     :ivar size: bytes of their frames.
@@ -186,10 +186,7 @@ class CoalescedProduce:
 
 
 class TemplateCache:
-    """
-    The words that producers repeat. It remembers nothing of a peer, so that one object can serve all connections of a
-    listener.
-    """
+    """The known templates. It has no state of a peer, so that one object can serve all connections of a listener."""
 
     __slots__ = ("_known",)
 
@@ -197,7 +194,7 @@ class TemplateCache:
         self._known: dict[tuple[int, bytes], RequestTemplate] = {}
 
     def learn(self, request: Request, frame: memoryview) -> bool:
-        """Take note of the words of a Produce that was decoded, if they are usual ones; says whether they are."""
+        """Add the template of a decoded Produce request, if it is a usual one; returns whether it is."""
         message: ProduceRequest = request.message
         client_id, version = request.client_id, request.api_version
         if message.acks not in _ACKS or len(message.topic_data) != 1:
@@ -213,7 +210,7 @@ class TemplateCache:
         spelt = header + joined(encode(message, version))
         if spelt != frame:
             return False
-        # In front of the batch is its length.
+        # The batch is preceded by its length.
         end = len(spelt) - len(data.records) - (len(_NO_TAGS) if flexible else 0)
         end -= len(uvarint(len(data.records) + 1)) if flexible else 4
         words = spelt[_AFTER_ID:end]
@@ -238,12 +235,12 @@ class TemplateCache:
         self, frames: FrameBuffer, last: RequestTemplate | None, most: int, most_bytes: int
     ) -> CoalescedProduce | None:
         """
-        The next requests in the buffer, as far as they are of one refrain; None if the next one is of none. They stay
-        where they are until somebody serves them and calls :meth:`passed`.
+        The next requests in the buffer that match one template; None if the next one matches none. They stay in the
+        buffer until they are served and :meth:`passed` is called.
 
-        :param last: the refrain that is most likely.
-        :param most: no more requests than that.
-        :param most_bytes: with which one begins no further request.
+        :param last: the most likely template.
+        :param most: upper bound of requests.
+        :param most_bytes: after so many bytes no further request is taken.
         """
         buffer, view, start, end = frames.contents
         if end - start < _HEAD.size:
@@ -285,11 +282,11 @@ class TemplateCache:
 
     @staticmethod
     def passed(run: CoalescedProduce, frames: FrameBuffer) -> None:
-        """A run was served: its requests leave the buffer."""
+        """Remove served requests from the buffer."""
         frames.pass_over(run.size + 4 * len(run.batches))
 
     def _find(self, buffer: Any, at: int, stop: int, api: int, name: int) -> RequestTemplate | None:
-        """The refrain that begins at ``at``: its end is where the usual request has it."""
+        """The template that begins at ``at``, assuming the usual layout."""
         if api >> 16 != PRODUCE or name < 0:
             return None
         version = api & 0xFFFF
@@ -298,7 +295,9 @@ class TemplateCache:
 
     @staticmethod
     def _end(buffer: Any, at: int, stop: int, version: int, name: int) -> int:
-        """Where words end that begin at ``at`` with a name of that length, if they are usual; 0: they are not."""
+        """
+        The end of a template that begins at ``at`` with a client id of that length; 0: the layout is not the usual one.
+        """
         end = at + 2 + name
         if version >= _FLEXIBLE:
             if end + 1 >= stop:

@@ -1,5 +1,6 @@
 """
-The schema of the wire: declare messages once for all versions, encode and decode them by compiled code.
+The public interface of message schemas: declare messages once for all versions, encode and decode them by compiled
+code.
 
 .. code-block:: python
 
@@ -7,10 +8,10 @@ The schema of the wire: declare messages once for all versions, encode and decod
     request.topics[0].partitions[0].fetch_offset      # mypy knows this is an int
     parts = encode(FetchResponse(responses=[...]), 12)
 
-Each (message, version, direction) is compiled on first use to one straight function, kept with the class. The modules:
-:mod:`~logbus.wire.declaration` (what is said), :mod:`~logbus.wire.layout` (what that means in one version),
+Each (message, version, direction) is compiled on first use to one function, kept with the class. The modules:
+:mod:`~logbus.wire.declaration` (declarations), :mod:`~logbus.wire.layout` (their meaning in one version),
 :mod:`~logbus.wire.decoder_codegen` and :mod:`~logbus.wire.encoder_codegen` (the functions),
-:mod:`~logbus.wire.decoder_runtime` and :mod:`~logbus.wire.encoder_runtime` (what these call off the straight path).
+:mod:`~logbus.wire.decoder_runtime` and :mod:`~logbus.wire.encoder_runtime` (helpers that these call).
 """
 
 from __future__ import annotations
@@ -103,20 +104,20 @@ M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
 M_contra = TypeVar("M_contra", contravariant=True)
 Steps = Generator[None, None, M]
-"""Work in small steps; what it gives in the end is what the generator returns."""
+"""Work in small steps; the generator returns the result."""
 
 _VERSION = Struct(">h")
 
 
 class Decoder(Protocol[M_co]):
     """
-    Reads one version of one message.
+    Decodes one version of one message.
 
-    Called with a buffer, the position of the message in it, and how many elements may be built (default: as
+    Called with a buffer, the position of the message in it, and the upper bound of elements (default: as
     :func:`~logbus.wire.element_budget.element_budget` allows for the rest of the buffer). Returns the message and the
-    position after it; whether bytes may follow there is the caller's affair. Records are memoryviews into the buffer.
+        position after it; bytes that follow are the caller's business. Records are memoryviews into the buffer.
 
-    Raises :class:`~logbus.errors.DecodeError`, whatever the bytes are, and nothing else.
+    Raises only :class:`~logbus.errors.DecodeError`, whatever the bytes are.
     """
 
     def __call__(self, buf: Buffer, pos: int = 0, budget: int | None = None, /) -> tuple[M_co, int]: ...
@@ -124,9 +125,9 @@ class Decoder(Protocol[M_co]):
 
 class Encoder(Protocol[M_contra]):
     """
-    Spells one version of one message, as parts to be sent in order: one ``bytes`` if nothing lies in files.
+    Encodes one version of one message, as parts to be sent in order: one ``bytes`` if there are no slices of files.
 
-    Raises :class:`EncodeError` if the version cannot say what the message holds.
+    Raises :class:`EncodeError` if the version cannot express a value.
     """
 
     def __call__(self, message: M_contra, /) -> Parts: ...
@@ -162,8 +163,8 @@ def incremental_decoder(cls: type[M], version: int) -> Callable[[Buffer, int, in
     """
     The compiled decoder of one version of a message, as a generator: see :class:`Decoder` for what it returns.
 
-    It yields after every :data:`~logbus.wire.codegen.ELEMENTS_PER_STEP` array elements, so that others can have a turn
-    while a long message is read. The buffer must not change before it has returned.
+    It yields after every :data:`~logbus.wire.codegen.ELEMENTS_PER_STEP` array elements, so that other requests can be
+    served while a long message is decoded. The buffer must not change before it has returned.
 
     :raises SchemaError: there is no such version.
     """
@@ -191,9 +192,9 @@ def incremental_encoder(cls: type[M], version: int) -> Callable[[M], Steps[Parts
 
 def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0, budget: int | None = None) -> tuple[M, int]:
     """
-    Read one version of a message: see :class:`Decoder`.
+    Decode one version of a message: see :class:`Decoder`.
 
-    :raises DecodeError: the bytes do not spell the message.
+    :raises DecodeError: the bytes are not such a message.
     :raises SchemaError: there is no such version.
     """
     return decoder(cls, version)(buf, pos, budget)
@@ -201,9 +202,9 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0, budget: int | 
 
 def encode(message: Any, version: int) -> Parts:
     """
-    Spell one version of a message: see :class:`Encoder`.
+    Encode one version of a message: see :class:`Encoder`.
 
-    :raises EncodeError: the version cannot say what the message holds.
+    :raises EncodeError: the version cannot express a value.
     :raises SchemaError: there is no such version.
     """
     return encoder(type(message), version)(message)
@@ -211,19 +212,19 @@ def encode(message: Any, version: int) -> Parts:
 
 def encode_versioned(message: Any, version: int) -> bytes:
     """
-    Spell data that carries its own version, two bytes in front: records of internal topics, consumer protocol.
+    Encode data that begins with its own version, in two bytes: records of internal topics, consumer protocol.
 
-    :raises EncodeError: the version cannot say what the message holds.
+    :raises EncodeError: the version cannot express a value.
     """
     return _VERSION.pack(version) + joined(encode(message, version))
 
 
 def decode_versioned(cls: type[M], buf: Buffer) -> tuple[M, int]:
     """
-    Read data that carries its own version in front.
+    Decode data that begins with its own version.
 
-    :returns: the message and its version. Bytes may follow the message: consumers of later versions put them there.
-    :raises DecodeError: the version is none that we know, or the bytes do not spell the message.
+    :returns: the message and its version. Bytes may follow the message, in data of later versions.
+    :raises DecodeError: the version is unknown, or the bytes are not such a message.
     """
     if len(buf) < _VERSION.size:
         raise DecodeError(f"{cls.__name__} has {len(buf)} bytes; its version alone has {_VERSION.size}")

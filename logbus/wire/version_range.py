@@ -13,7 +13,7 @@ class VersionRange(NamedTuple):
     """
     The versions from ``min`` to ``max``, both included.
 
-    A named tuple, so that it unpacks and compares like the pair it is.
+    A named tuple, so that it unpacks and compares like a pair.
     """
 
     min: int
@@ -22,9 +22,9 @@ class VersionRange(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> VersionRange:
         """
-        Read ``"4-18"``, ``"9+"`` (no end), ``"3"`` or ``"none"`` (no version at all).
+        Parse ``"4-18"``, ``"9+"`` (no end), ``"3"`` or ``"none"`` (no version at all).
 
-        :raises ValueError: when ``text`` is none of these.
+        :raises ValueError: ``text`` is none of these.
         """
         if text == "none":
             return NO_VERSIONS
@@ -40,7 +40,7 @@ class VersionRange(NamedTuple):
         return cls(first, last)
 
     def includes(self, version: int) -> bool:
-        """Whether ``version`` is one of ours."""
+        """Whether ``version`` is in the range."""
         return self.min <= version <= self.max
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The types of the wire: what a value is in Python, and how many bytes of which kind it is outside."""
+"""The primitive types of the Kafka protocol: their Python types and their encodings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class WireType:
     """
     A primitive type of the Kafka protocol.
 
-    :ivar name: Kafka's word for it.
+    :ivar name: Kafka's name.
     :ivar code: its :mod:`struct` format, or "" when a length comes first.
     :ivar size: bytes on the wire, 0 when a length comes first.
     """

@@ -1,4 +1,4 @@
-"""Groups with members in them, and valid requests of every API that has to do with groups: what is bent by fuzzing."""
+"""Groups with members, and valid requests of every group API, as input for fuzzing."""
 
 from __future__ import annotations
 

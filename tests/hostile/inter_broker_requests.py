@@ -1,4 +1,4 @@
-"""What brokers ask each other, from somebody who is none."""
+"""Requests between brokers, sent by a client that is not a broker."""
 
 from __future__ import annotations
 

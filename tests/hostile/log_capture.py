@@ -1,4 +1,4 @@
-"""What a test sees of the log."""
+"""Captures log messages for tests."""
 
 from __future__ import annotations
 

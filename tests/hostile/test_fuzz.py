@@ -1,8 +1,4 @@
-"""
-Frames of every served API, bent in every way: whatever comes, the broker answers with an error or hangs up.
-
-The whole broker runs in memory (tests/handlers/kit.py), so what is bent reaches handlers, logs and the controller.
-"""
+"""Mutated frames of every API: whatever is sent, the broker answers with an error or closes the connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers do to groups: each is refused with the error that is due, and leaves nothing behind."""
+"""Invalid group requests: each gets the right error, and has no effect."""
 
 from __future__ import annotations
 

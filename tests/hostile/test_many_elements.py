@@ -1,6 +1,4 @@
-"""
-Requests that are legal and have very many elements: they are served, some of it at a time, and others meanwhile.
-"""
+"""Legal requests of very many elements: they are served in slices, and other requests in between."""
 
 from __future__ import annotations
 

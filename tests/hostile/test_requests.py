@@ -1,4 +1,4 @@
-"""What strangers send, one kind after the other: the right error or the end of the connection, one line, no harm."""
+"""Invalid requests: each gets the right error or closes the connection, logs one line, and does no harm."""
 
 from __future__ import annotations
 

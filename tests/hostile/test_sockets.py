@@ -1,4 +1,7 @@
-"""Strangers on real sockets: those who never read, hang up in the middle, come by the hundred, or fill the disk."""
+"""
+Misbehaving clients on real sockets: they do not read, disconnect in the middle, connect by the hundred, or fill the
+disk.
+"""
 
 from __future__ import annotations
 

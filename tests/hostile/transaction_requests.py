@@ -1,6 +1,4 @@
-"""
-Producers in the middle of transactions, and valid requests of every API of transactions: what is bent by fuzzing.
-"""
+"""Producers with open transactions, and valid requests of every transaction API, as input for fuzzing."""
 
 from __future__ import annotations
 

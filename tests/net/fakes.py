@@ -1,4 +1,4 @@
-"""What several tests of the network layer need."""
+"""Fakes shared by the tests of the network layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The asking side of a connection."""
+"""A client's connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers whose data is not in the page cache."""
+"""Replies with data that is not in the page cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may connect, and what is said about it."""
+"""Admission of connections, and the rate of warnings about them."""
 
 from __future__ import annotations
 

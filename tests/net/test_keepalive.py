@@ -1,4 +1,4 @@
-"""Connections whose other end is gone without a word."""
+"""Detection of dead peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our transport under endpoint strings, and what happens where it does not fit."""
+"""Endpoint strings with our transport, and the cases in which another one is used."""
 
 from __future__ import annotations
 

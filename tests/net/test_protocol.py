@@ -1,4 +1,4 @@
-"""One connection: order, waiting, limits, and its end."""
+"""One connection: order of responses, waiting, limits, closing."""
 
 from __future__ import annotations
 

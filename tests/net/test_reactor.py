@@ -1,4 +1,4 @@
-"""Our reactor's short way to the connections; the tests of the transport run on it, too."""
+"""The reactor's direct calls of connections; the tests of the transport run on it, too."""
 
 from __future__ import annotations
 

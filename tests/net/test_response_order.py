@@ -1,4 +1,4 @@
-"""Answers that wait for one before them."""
+"""Responses that wait for earlier ones."""
 
 from __future__ import annotations
 

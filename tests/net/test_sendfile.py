@@ -1,4 +1,4 @@
-"""The two ways out."""
+"""Sending on sockets, and through other transports."""
 
 from __future__ import annotations
 

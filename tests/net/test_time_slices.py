@@ -1,4 +1,4 @@
-"""Time slices: how much is done at a time, whose turn it is, and what happens when nobody wants the work any more."""
+"""Time slices: amount of work, turns, and cancellation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """
-Where servers of the Kafka protocol went wrong before: each trap a test, against the whole broker in memory.
-
-The number in a docstring is that of the trap in the project's list of them.
+Known mistakes of Kafka servers, each a test against a whole broker in memory. The number in a docstring is that of the
+pitfall in the project's list.
 """
 
 from __future__ import annotations

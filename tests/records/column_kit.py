@@ -1,6 +1,4 @@
-"""
-Columns read back into rows, by nothing but the layout that Arrow says.
-"""
+"""Reads columns back into rows, by nothing but Arrow's layout."""
 
 from __future__ import annotations
 

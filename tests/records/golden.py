@@ -1,7 +1,6 @@
 """
-Record batches written out byte by byte, each byte with its meaning.
-
-They are the fixed points of the tests: not made by the code under test, and read by other implementations too.
+Record batches written out byte by byte, each byte with its meaning: fixed points for the tests, not made by the code
+under test, and read by other implementations, too.
 """
 
 from __future__ import annotations

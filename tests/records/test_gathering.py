@@ -1,6 +1,6 @@
 """
-Records that are gathered for a batch: their bytes are those of records encoded one by one, and the compiled twin does
-what its Python source does.
+Tests of :mod:`logbus.records.gathering`: the bytes equal those of records encoded one by one, and the compiled
+implementation equals the Python one.
 """
 
 from __future__ import annotations

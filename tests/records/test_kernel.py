@@ -1,6 +1,4 @@
-"""
-The compiled kernel does what its Python source does, whatever it is given.
-"""
+"""The compiled kernel equals its Python source for all inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of committed records see."""
+"""Tests of :mod:`logbus.records.read_committed`."""
 
 from __future__ import annotations
 

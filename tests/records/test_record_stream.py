@@ -1,4 +1,4 @@
-"""Batches read piece by piece."""
+"""Tests of :mod:`logbus.records.record_stream`."""
 
 from __future__ import annotations
 

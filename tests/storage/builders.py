@@ -1,4 +1,4 @@
-"""What the tests of storage build again and again."""
+"""Builders shared by the tests of storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small files of a log directory."""
+"""Formats of the small files of a log directory."""
 
 from __future__ import annotations
 

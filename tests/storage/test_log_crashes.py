@@ -1,6 +1,4 @@
-"""
-Power cuts and kills at every step: what was synced is there afterwards, and the log is a run of whole batches.
-"""
+"""Power cuts and kills at every step: synced data is there afterwards, and the log consists of whole batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start finds out about what was lost."""
+"""Detection of losses at a start."""
 
 from __future__ import annotations
 

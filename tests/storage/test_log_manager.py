@@ -1,4 +1,4 @@
-"""Several log directories, and logs that come and go."""
+"""Several log directories; creation and deletion of logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log held against a list: whatever is done to it, in whatever order, it says what the list says."""
+"""A log compared with a list: the same results for any sequence of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that move between the log directories of a broker."""
+"""Moves of logs between the log directories of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How logs come back: damage of every kind, and what is said of it."""
+"""Recovery of logs: all kinds of damage, and the log messages about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is deleted, and what is not."""
+"""The segments that retention deletes, and those that it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower cuts its log and goes on, and the machine stops before any of the steps."""
+"""Crashes of the machine before each step of a follower's truncation and the appends after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes written by hand, with their meaning beside them."""
+"""Bytes written by hand, with their meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for messages: what one version of a declared message may hold."""
+"""Hypothesis strategies for messages: any content that a version can express."""
 
 from __future__ import annotations
 

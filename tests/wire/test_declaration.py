@@ -1,4 +1,4 @@
-"""Declarations that make sense, and those that do not."""
+"""Valid and invalid declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts: what is joined, and what stays in its file."""
+"""Parts of an encoded message: joined bytes, and slices of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request and response headers, beside kio's and against hostile bytes."""
+"""Request and response headers, compared with kio's, and with invalid bytes."""
 
 from __future__ import annotations
 

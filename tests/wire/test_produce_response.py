@@ -1,4 +1,4 @@
-"""The answer to a small Produce, spelt directly."""
+"""The directly encoded response to a small Produce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What producers say before every batch, read once."""
+"""Recognition of repeated Produce requests."""
 
 from __future__ import annotations
 

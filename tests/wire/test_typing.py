@@ -1,4 +1,4 @@
-"""What a type checker knows of declared messages."""
+"""Types of declared messages, as a type checker sees them."""
 
 from __future__ import annotations
 

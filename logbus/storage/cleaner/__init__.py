@@ -1,1 +1,12 @@
-"""Log compaction: the cleaner, its choice of a log, and one cleaning."""
+"""
+Log compaction.
+
+* ``log_cleaner``: LogCleaner: chooses the next log, and handles failures
+* ``log_to_clean``: the section of a log to clean, and the segments to merge (pure)
+* ``cleaner_task``: one cleaning of one log
+* ``offset_map``: maps keys to the offsets of their last records
+* ``compaction``: the records and batches that stay (pure)
+
+``LogCleaner`` picks a ``LogToClean``; a ``CleanerTask`` fills the ``OffsetMap``, writes the batches that ``Compaction``
+keeps to a new segment, and replaces the old ones (:mod:`logbus.storage.segments.segment_replacement`).
+"""

@@ -1,1 +1,11 @@
-"""Log directories on a real disk: files, I/O threads, the page cache, free space."""
+"""
+Log directories on a real disk.
+
+* ``disk``: Disk and File: system calls, and the classification of their errors
+* ``io_threads``: thread pools for blocking calls
+* ``file_cache``: opens files on demand, closes unused ones
+* ``page_cache``: tells and loads what is cached
+* ``read_ahead``: reads cold data before it is sent
+* ``disk_space``: levels of free space (pure)
+* ``space_monitor``: watches the free space of all directories
+"""

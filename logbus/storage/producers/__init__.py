@@ -1,1 +1,8 @@
-"""Producer state: sequence numbers, snapshots, open and aborted transactions."""
+"""
+The state of a log's idempotent and transactional producers.
+
+* ``producer_state_manager``: checks sequence numbers and epochs of batches and markers
+* ``producer_snapshot``: the format of producer snapshots
+* ``last_stable_offset``: open transactions, and where read_committed consumers stop
+* ``aborted_transactions``: finds a log's aborted transactions, rebuilding damaged indexes
+"""

@@ -1,1 +1,12 @@
-"""Segments: the files of a log, their indexes, and their replacement."""
+"""
+Segments: the files that a log consists of.
+
+* ``segment``: Segment: a file of batches with its indexes
+* ``indexes``: the sparse offset and time indexes
+* ``transaction_index``: the index of aborted transactions
+* ``header_scan``: reads batch headers, skipping records
+* ``index_check``: checks indexes against batches
+* ``index_rebuild``: rebuilds damaged indexes, a slice at a time
+* ``roll_policy``: decides when a log begins a new segment
+* ``segment_replacement``: replaces segments by another, atomically across crashes
+"""

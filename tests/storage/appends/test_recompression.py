@@ -1,4 +1,4 @@
-"""Topics that choose the codec of their batches."""
+"""Topics with a compression codec of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compaction keeps of a log: properties of the pure core."""
+"""Properties of compaction's pure core: the records that stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cleaner at work on logs: what it chooses, what it leaves alone, and what stops it."""
+"""The cleaner on logs: choice of the log, skipped logs, and stops."""
 
 from __future__ import annotations
 

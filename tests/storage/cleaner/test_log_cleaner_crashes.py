@@ -1,6 +1,4 @@
-"""
-Power cuts and kills at every step of a cleaning and of its swaps: no last value is lost, and nothing comes back.
-"""
+"""Power cuts and kills at every step of a cleaning: no last value is lost, and no removed record comes back."""
 
 from __future__ import annotations
 

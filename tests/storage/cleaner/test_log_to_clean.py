@@ -1,4 +1,4 @@
-"""Which segments become one."""
+"""The choice of segments to merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cleaner's memory of keys."""
+"""The offset map of a cleaning."""
 
 from __future__ import annotations
 

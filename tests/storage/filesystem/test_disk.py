@@ -1,4 +1,4 @@
-"""The real disk: files, lanes, errors of the operating system, the lock."""
+"""The real disk: files, I/O threads, errors of the operating system, the lock."""
 
 from __future__ import annotations
 

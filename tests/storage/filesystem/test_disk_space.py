@@ -1,4 +1,4 @@
-"""How full log directories are."""
+"""Levels of free space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cold reads: what is in the page cache, who waits, and how many at a time."""
+"""Cold reads: the check of the page cache, waiting readers, and concurrency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions in a log: markers and who may write them, the last stable offset, and the index of what was aborted."""
+"""Transactions in a log: markers, fencing, the last stable offset, and the transaction index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotent producers: the rules, and their snapshots."""
+"""Producer state: the rules for batches, and snapshots."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """
-The machine stops anywhere in a story with transactions, cleanings and a clean stop: what was committed is there, and
-what was aborted is seen by nobody.
+Crashes anywhere in a sequence of transactions, cleanings and a clean shutdown: committed records are there, and aborted
+ones are never visible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scrubber: damage in closed segments is found, whatever bit it is, and nothing else is taken for damage."""
+"""The scrubber: it finds damage of any bit in closed segments, and reports nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repair of damaged segments: the bytes of another replica, at once or not at all, whatever stops it."""
+"""Repair of damaged segments: another replica's bytes, atomically across crashes."""
 
 from __future__ import annotations
 

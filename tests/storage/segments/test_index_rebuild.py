@@ -1,4 +1,4 @@
-"""Damaged indexes of large segments: made anew a little at a time."""
+"""Damaged indexes of large segments, rebuilt a slice at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The register of APIs."""
+"""The registry of APIs."""
 
 from __future__ import annotations
 

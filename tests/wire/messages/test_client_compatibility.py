@@ -1,4 +1,4 @@
-"""Where clients have been broken: the bytes of messages that are easy to get wrong."""
+"""Messages that clients are known to get wrong, byte by byte."""
 
 from __future__ import annotations
 

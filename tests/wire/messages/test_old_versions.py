@@ -1,4 +1,4 @@
-"""Versions that Kafka has given up and we keep for old clients, byte by byte."""
+"""Versions that Kafka has dropped and logbus keeps for old clients, byte by byte."""
 
 from __future__ import annotations
 
