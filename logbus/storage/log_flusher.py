@@ -140,6 +140,7 @@ class LogFlusher:
 
     :ivar unindexed: sealed segments whose indexes are not synced; recovery must begin before them.
     :ivar dirty: segments with unsynced data.
+    :ivar _is_exclusive: a commit of small files or directory entries runs; others wait in ``_behind``.
     """
 
     log: Log
@@ -150,6 +151,8 @@ class LogFlusher:
     _bytes: int = field(default=0, init=False)
     _generation: int = field(default=0, init=False)
     _snapshots: list[int] | None = field(default=None, init=False)
+    _is_exclusive: bool = field(default=False, init=False)
+    _behind: list[Deferred[None]] = field(factory=list, init=False)
     _log = Logger()
 
     @_group.default
@@ -232,6 +235,12 @@ class LogFlusher:
 
     def _commit(self, lane: IOPool, before: Sequence[IFile] = ()) -> Deferred[None]:
         """Sync the log's files, after the small files that recovery needs to trust them."""
+        if self._is_exclusive:
+            # The two pools work concurrently. This commit may cover records that rely on small files and directory
+            # entries of the running one, and an older small file must not replace a newer one.
+            turn: Deferred[None] = Deferred()
+            self._behind.append(turn)
+            return turn.addCallback(lambda _: self._commit(lane, before))
         log = self.log
         generation, target = self._generation, log.log_end_offset
         covered = [(segment, segment.size) for segment in self.dirty]
@@ -269,7 +278,17 @@ class LogFlusher:
             log.unsynced_directories.update(directories)
             return failure
 
-        return log.disk.submit(lane, sync_all, log.disk, replaced, files, directories).addCallbacks(done, failed)
+        def over(result: Failure | None) -> Failure | None:
+            self._is_exclusive = False
+            behind, self._behind = self._behind, []
+            for turn in behind:
+                turn.callback(None)
+            return result
+
+        self._is_exclusive = is_exclusive = bool(replaced or directories)
+        synced: Deferred[None] = log.disk.submit(lane, sync_all, log.disk, replaced, files, directories)
+        synced.addCallbacks(done, failed)
+        return synced.addBoth(over) if is_exclusive else synced
 
     def _settled(self, covered: list[tuple[Segment, int]]) -> None:
         for segment, size in covered:

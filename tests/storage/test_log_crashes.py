@@ -20,6 +20,7 @@ from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.settings import StorageSettings
+from logbus.storage.state_loader import load_leader_epochs
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome
 from tests.storage.builders import PARTITION, a_manager, batch, data_of, read_all
 
@@ -268,6 +269,40 @@ class FlushTests(SynchronousTestCase):
             self.log.append_as_leader(batch(), 0)
         self.disk.release(IOPool.SYNC, 1)
         self.assertEqual(self.log.flushed_end_offset, 3)
+
+    def test_a_name_that_another_commit_syncs(self) -> None:
+        """A flush does not say that a record is durable while the name of its segment is not."""
+        self.log.append_as_leader(batch(), 0)
+        flushed = self.log.flush()
+        self.disk.release(IOPool.SYNC)
+        self.successResultOf(flushed)
+        self.disk.held.add(IOPool.BACKGROUND)
+        self.log.roll()
+        self.log.append_as_leader(batch(b"second"), 0)
+        flushed = self.log.flush()
+        self.disk.release(IOPool.SYNC)
+        if not flushed.called:
+            self.disk.release(IOPool.BACKGROUND)
+            self.disk.release(IOPool.SYNC)
+        self.successResultOf(flushed)
+        disk = self.disk.after_power_cut(PowerCutOutcome("lose"))
+        manager = a_manager(disk)
+        self.successResultOf(manager.open())
+        self.assertEqual(next(iter(manager)).log_end_offset, 2)
+
+    def test_older_epochs_do_not_replace_newer_ones(self) -> None:
+        """Two commits in different pools write the epochs in the order in which they began."""
+        self.disk.held.add(IOPool.BACKGROUND)
+        self.log.append_as_leader(batch(), 0)
+        self.log.durability.write_back()
+        self.log.append_as_leader(batch(), 1)
+        flushed = self.log.flush()
+        for pool in (IOPool.SYNC, IOPool.BACKGROUND, IOPool.SYNC):
+            self.disk.release(pool)
+        self.successResultOf(flushed)
+        disk = self.disk.after_power_cut(PowerCutOutcome("lose"))
+        epochs = load_leader_epochs(disk, self.log.directory, 0, 2)
+        self.assertEqual(list(epochs), [(0, 0), (1, 1)])
 
     def test_deleted_while_syncing(self) -> None:
         """Deleting a log waits for its sync, and refuses who waits for the next."""
