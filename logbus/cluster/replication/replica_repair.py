@@ -44,6 +44,8 @@ TIMEOUT_S = 30.0
 LEADER_CHANGE_TIMEOUT_S = 5.0
 """Seconds that a leader waits for another to be elected, before it copies from a follower."""
 FIRST_RETRY_S, MAX_RETRY_S = 1.0, 60.0
+ALONE_RETRY_S = 4.0
+"""Seconds after which a leader looks again whether another replica is in sync."""
 
 
 class CompletenessReports(Protocol):
@@ -257,6 +259,8 @@ class ReplicaRepair:
             return True
         if not in_sync:
             self._failed(log, "no other replica is in sync; what is damaged cannot be read until one is")
+            # Looking again costs no request, and readers wait.
+            self._retry_s = min(self._retry_s, ALONE_RETRY_S)
             return True
         if self._ask_for_another(replica, log):
             return False

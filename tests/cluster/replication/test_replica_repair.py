@@ -194,7 +194,8 @@ class LeaderTests(RepairCase):
             self.assertIsNotNone(log.read(segment.base_offset, 100).data)
         self.cluster.boot(one)
         self.cluster.boot(other)
-        self.settle_until_whole(150)
+        self.settle_until_whole(20)
+        self.assertEqual(damage.count, 0, "soon after another replica is in sync")
         self.assert_same()
 
 
