@@ -637,7 +637,7 @@ class Broker(OrderedService):
             self._budget,
             self._ledger,
             self.complaints,
-            self.router.run,
+            self.router.serve_coalesced,
             self.slice_scheduler,
             self._unsent,
         )

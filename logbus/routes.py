@@ -32,7 +32,8 @@ from logbus.handlers.forward import ForwardHandlers
 from logbus.handlers.group_admin import GroupAdminHandlers
 from logbus.handlers.group_offsets import GroupOffsetHandlers
 from logbus.handlers.init_producer_id import InitProducerIdHandlers
-from logbus.handlers.inter_broker import InterBrokerHandlers, InterBrokerIdentity
+from logbus.handlers.inter_broker import InterBrokerHandlers
+from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.log_dirs import LogDirHandlers
 from logbus.handlers.log_offsets import LogOffsetHandlers
 from logbus.handlers.metadata import MetadataHandlers
@@ -91,8 +92,8 @@ def routes(broker: Broker, release: str | None) -> tuple[RequestRouter, ProduceH
     fetch = FetchHandlers(broker.reader, replicas, metadata, sessions, config.get(keys.FETCH_MAX_BYTES))
     advertised: dict[int, VersionRange] = {}
     router = RequestRouter()
-    door = InterBrokerIdentity(broker.complaints)
-    forwarding = ForwardHandlers(router, broker.controller, broker.forwarder, door)
+    identity = InterBrokerIdentity(broker.complaints)
+    forwarding = ForwardHandlers(router, broker.controller, broker.forwarder, identity)
     router.add(
         [
             ApiVersionsHandlers(advertised),
@@ -126,9 +127,9 @@ def routes(broker: Broker, release: str | None) -> tuple[RequestRouter, ProduceH
             TransactionAdminHandlers(broker.transactions),
             TransactionHandlers(broker.transactions, groups, metadata, INTERNAL_TOPICS),
             WriteTxnMarkersHandlers(broker.marker_writer, HangingTransactions(replicas, lookup, INTERNAL_TOPICS)),
-            InterBrokerHandlers(broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, door),
+            InterBrokerHandlers(broker.broker_id, metadata, broker.store, broker.receiver, broker.controller, identity),
             forwarding,
-            AskPluginHandlers(broker.plugin_calls, door),
+            AskPluginHandlers(broker.plugin_calls, identity),
         ]
     )
     router.wrap(FORWARDED_API_KEYS, forwarding.wrap)

@@ -1,27 +1,42 @@
 """
-What a broker coordinates for clients: consumer groups and the offsets they commit, and transactions.
+The coordinators of consumer groups and transactions (Kafka: org.apache.kafka.coordinator), and the state of groups.
 
-=============================================== =====================================================================
-:mod:`~logbus.coordination.classic.classic_group`               a group of the classic protocol: a pure, table-driven
-    state machine
-:mod:`~logbus.coordination.consumer`            a group of the consumer protocol (KIP-848), pure too
-:mod:`~logbus.coordination.group_offsets`             what one group has committed, and when that expires (pure)
-:mod:`~logbus.coordination.pending_offsets`             what transactions that are open have committed for it (pure)
-:mod:`~logbus.coordination.group_records`             states as records of ``__consumer_offsets``, and back (pure)
-:mod:`~logbus.coordination.coordinator_partition`           which partition, and so which broker, coordinates a group
-    (pure)
-:mod:`~logbus.coordination.state_log`            appends to, and loading from, one partition of an internal topic
-:mod:`~logbus.coordination.state_log_reader`             reading it back: records, and how transactions ended
-:mod:`~logbus.coordination.group_shard`               one partition with its groups: what is appended is in force
-:mod:`~logbus.coordination.group_replay`              from the records of a partition back to its groups
-:mod:`~logbus.coordination.group_loader`             the same, in slices between which others are served
-:mod:`~logbus.coordination.group_coordinator`              the coordinator: groups by partition, leadership, deadlines
-:mod:`~logbus.coordination.offset_commits`             who may commit, and where it goes
-:mod:`~logbus.coordination.group_cleanup`              how offsets and groups go: age, deletion, the end of a topic
-:mod:`~logbus.coordination.transactions`        transactional ids, and how transactions come about
-:mod:`~logbus.coordination.internal_topics`      the topics that brokers keep state in, made when they are needed
-=============================================== =====================================================================
+A request goes from a handler to a coordinator, which finds the shard of the group. The group decides, and emits its
+changes; the shard appends them to its partition of ``__consumer_offsets``; the client is answered when they are
+durable. A broker that becomes the leader of a partition reads its records back, and goes on from there.
 
-The state of a group is what its records say: a change is appended first and is in force then; a broker that takes over
-a partition of ``__consumer_offsets`` reads it from the start and goes on.
+Groups of either protocol:
+
+* ``group``: the interface of a group (Kafka: Group), which emits changes (pure)
+* ``classic``: groups of the classic protocol (a package, pure)
+* ``consumer``: groups of the consumer protocol, KIP-848 (a package, pure)
+* ``group_coordinator``: the groups of this broker, by partition, with leadership and deadlines
+* ``consumer_group_service``: heartbeats of the consumer protocol, and the upgrade of classic groups
+* ``metadata_topics``: the cluster's topics, as groups of the consumer protocol see them
+* ``group_settings``: settings of groups, from the configuration
+* ``group_limit``, ``member_memory``: limits of the number of groups, and of their members' memory
+* ``member_ids``: generates member ids (pure)
+* ``generation_log``: logs new generations and epochs
+
+Committed offsets:
+
+* ``committed_offset``: a committed offset, as a value and as a record (pure)
+* ``group_offsets``: the committed offsets of a group, and their expiration (pure)
+* ``pending_offsets``: the offsets of open transactions (pure)
+* ``offset_commits``: OffsetCommit
+* ``txn_offset_commits``: TxnOffsetCommit
+* ``group_cleanup``: removes expired offsets, offsets of deleted topics, and groups
+
+The log of groups:
+
+* ``coordinator_partition``: maps a group or transactional id to a partition (pure)
+* ``group_shard``: a partition of ``__consumer_offsets`` with its groups
+* ``group_records``: changes to records and back (pure)
+* ``group_loader``, ``group_replay``: load a shard, and restore its groups from records
+* ``state_log``, ``state_log_reader``: append to a partition of an internal topic, and read it back
+
+Transactions:
+
+* ``transactions``: the transaction coordinator (a package)
+* ``internal_topics``: creates ``__consumer_offsets`` and ``__transaction_state`` on first use
 """

@@ -1,0 +1,58 @@
+"""
+The handlers of the APIs: each takes a decoded request, and returns a response message (Kafka: KafkaApis).
+
+A request comes from :mod:`logbus.net` to ``request_router``, which calls the method that declares the API's key. The
+method checks the request, calls a part of the broker, and converts the outcome to a response of the request's version.
+
+Routing:
+
+* ``request_router``: the table of handlers by API key
+* ``startup_gate``: delays requests about the metadata until a starting broker has it
+* ``forward``: forwards requests to the controller, and serves forwarded ones (Forward)
+
+Records:
+
+* ``produce``: Produce
+* ``coalesced_produce``: Produce requests that differ only in their batches
+* ``produce_errors``: error responses of Produce
+* ``transaction_verification``: lets transactional batches wait for verification (KIP-890)
+* ``fetch``: Fetch
+* ``fetch_sessions``: incremental fetch sessions
+* ``current_leaders``: the current leader in responses (KIP-951)
+* ``log_offsets``: ListOffsets, OffsetForLeaderEpoch, DeleteRecords
+
+Cluster and topics:
+
+* ``api_versions``: ApiVersions, UpdateFeatures
+* ``metadata``: Metadata, DescribeCluster
+* ``describe_topic_partitions``: DescribeTopicPartitions
+* ``topics``: CreateTopics, DeleteTopics, CreatePartitions
+* ``configs``: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
+* ``config_resources``: ListConfigResources
+* ``elections``: ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments
+* ``log_dirs``: DescribeLogDirs, AlterReplicaLogDirs
+
+Groups:
+
+* ``find_coordinator``: FindCoordinator, also of transactions
+* ``classic_groups``: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+* ``consumer_groups``: ConsumerGroupHeartbeat, ConsumerGroupDescribe
+* ``group_admin``: DescribeGroups, ListGroups, DeleteGroups
+* ``group_offsets``: OffsetCommit, OffsetFetch, OffsetDelete
+* ``offset_commit_validator``: checks of offset commits
+
+Transactions:
+
+* ``init_producer_id``: InitProducerId
+* ``transactions``: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn
+* ``txn_offset_commit``: TxnOffsetCommit
+* ``write_txn_markers``: WriteTxnMarkers
+* ``transaction_admin``: DescribeTransactions, ListTransactions
+* ``describe_producers``: DescribeProducers
+
+Between brokers:
+
+* ``inter_broker``: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, ReportReplicas, ReportLogEnds
+* ``inter_broker_identity``: checks that a connection's peer is a broker
+* ``ask_plugin``: AskPlugin
+"""

@@ -1,5 +1,5 @@
 """
-What this broker serves, what software asks, and the features that clients are to count on: ApiVersions, UpdateFeatures.
+ApiVersions, UpdateFeatures: the supported API versions and finalized features (KIP-35, KIP-511, KIP-584).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from logbus.wire.version_range import VersionRange
 
 FEATURES_EPOCH = 2
 """
-Which state of the cluster's features this is (KIP-584). They do not change while a broker runs; the number grows when a
-release of ours has others, for clients keep the features that came with the largest.
+The epoch of the finalized features (KIP-584). They do not change while a broker runs. A release with other features
+must have a greater epoch, since clients keep the features with the greatest one.
 """
 
-#: The first version whose clients can read that a feature may be off: supported from level 0 (KIP-1022).
+#: The first version whose clients accept a feature with the minimum level 0 (KIP-1022).
 FEATURES_FROM_ZERO_VERSION = 4
 
-# KIP-511; the length is ours, so that a name can go into logs and metrics.
+# The pattern is KIP-511's; the length is limited here, since names are shown in logs and metrics.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,126}[a-zA-Z0-9])?")
 
 
@@ -46,7 +46,7 @@ class ApiVersionsHandlers:
     """
     Serves ApiVersions and UpdateFeatures.
 
-    :ivar advertised: the table, by API key; complete before the first request.
+    :ivar advertised: the versions by API key; complete before the first request.
     """
 
     advertised: Mapping[int, VersionRange]
@@ -56,7 +56,7 @@ class ApiVersionsHandlers:
     def api_versions(self, context: RequestContext, request: Request) -> Answer:
         message: ApiVersionsRequest = request.message
         if request.unsupported:
-            # KIP-511: version 0, with the range of this very API, so that the client can ask again.
+            # KIP-511: respond in version 0 with the range of this API, so that the client can retry.
             first, last = self.advertised[18]
             return ApiVersionsResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -90,7 +90,7 @@ class ApiVersionsHandlers:
 
     @serves(57, 0, 2)
     def update_features(self, context: RequestContext, request: Request) -> UpdateFeaturesResponse:
-        """Features go with the versions that are advertised: they can be set to what they are, and to nothing else."""
+        """Features depend on the advertised versions, so an update may only set their present levels."""
         message: UpdateFeaturesRequest = request.message
         try:
             for update in message.feature_updates:
@@ -103,7 +103,7 @@ class ApiVersionsHandlers:
 
     def _check(self, update: FeatureUpdateKey) -> None:
         """
-        Let pass what the feature is anyway.
+        Refuse an update that would change a feature.
 
         :raise ApiError: INVALID_UPDATE_VERSION.
         """

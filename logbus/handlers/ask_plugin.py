@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from logbus.cluster.plugin_calls import PluginCalls
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.inter_broker import InterBrokerIdentity
+from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
@@ -21,7 +21,7 @@ class AskPluginHandlers:
     """Serves AskPlugin."""
 
     _calls: PluginCalls
-    _door: InterBrokerIdentity
+    _identity: InterBrokerIdentity
     _log = Logger()
 
     @serves(1006, 0, 0)
@@ -29,7 +29,7 @@ class AskPluginHandlers:
     async def ask_plugin(self, context: RequestContext, request: Request) -> AskPluginResponse:
         message: AskPluginRequest = request.message
         try:
-            self._door.only(context, context.broker, "asked a plugin")
+            self._identity.require(context, context.broker, "asked a plugin")
             return AskPluginResponse(body=await self._calls.asked(message.plugin, bytes(message.body)))
         except ApiError as e:
             return AskPluginResponse(error_code=e.code, error_message=e.message)

@@ -1,8 +1,8 @@
 """
-Members of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+JoinGroup, SyncGroup, Heartbeat, LeaveGroup: requests of members that use the classic protocol.
 
-Joining and syncing are answered when the whole group has got so far. The connection waits for that (nothing else it
-asks is begun), as clients know; one that hangs up is answered into the void.
+JoinGroup and SyncGroup are answered when the whole group has reached that phase. Until then the connection serves no
+other requests; the response to a closed connection is dropped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SEVERAL_LEAVE_VERSION = 3
 
 @define(eq=False)
 class ClassicGroupHandlers:
-    """Serves what members of groups ask."""
+    """Serves the members of groups that use the classic protocol."""
 
     _coordinator: GroupCoordinator
 
@@ -53,9 +53,9 @@ class ClassicGroupHandlers:
 
     def _classic(self, group_id: str, group: Group | None) -> ClassicGroup | ClassicProtocolAdapter:
         """
-        What a group has for members of the classic protocol.
+        A group, or the adapter of a consumer group, for members that use the classic protocol.
 
-        :raise ApiError: UNKNOWN_MEMBER_ID: whoever asks is no member of it.
+        :raise ApiError: UNKNOWN_MEMBER_ID: there is no group.
         """
         if isinstance(group, ClassicGroup):
             return group
@@ -134,7 +134,7 @@ class ClassicGroupHandlers:
             )
             self._touched(shard, message.group_id)
         except ApiError as e:
-            # While the group is being loaded its members are to go on: this is no reason to join again.
+            # Members must not rejoin just because the group is being loaded.
             loading = e.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             code = ErrorCode.NONE if loading else e.code
         return HeartbeatResponse(error_code=code)
@@ -168,7 +168,7 @@ class ClassicGroupHandlers:
 
 
 def joined(result: JoinResult, version: int) -> JoinGroupResponse:
-    """The answer to a JoinGroup."""
+    """The response to a JoinGroup."""
     nothing = None if version >= NULLABLE_PROTOCOL_VERSION else ""
     return JoinGroupResponse(
         error_code=result.error,
@@ -186,7 +186,7 @@ def joined(result: JoinResult, version: int) -> JoinGroupResponse:
 
 
 def synced(result: SyncResult) -> SyncGroupResponse:
-    """The answer to a SyncGroup."""
+    """The response to a SyncGroup."""
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,

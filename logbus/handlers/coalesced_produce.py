@@ -1,10 +1,10 @@
 """
-Produce requests that only differ in their batches: appended together, and answered without a message being built.
+Produce fast path: consecutive requests that differ only in their batches are appended by one write, and are answered
+without building messages.
 
-With acks=1 the answers are there at once; with acks=all they wait together for the last of them to be durable. If
-something is the matter with one batch, each is served by itself, in order: it is answered, and the log is, as if they
-had come alone. Those of a transaction are served so once it is open where they go; what may have to wait for its
-coordinator goes the general way.
+With acks=1 they are answered at once, with acks=all when the last one is durable. If one batch is not regular, each
+request is served by itself, in order, with the same result as if it had come alone. Transactional requests take this
+path when their transaction is open in the partition; those that may have to wait for verification take the general one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from logbus.wire.request_template import CoalescedProduce, RequestTemplate
 
 @define(eq=False)
 class CoalescedProduceHandlers:
-    """Serves runs of Produce requests, with what serves single ones."""
+    """Serves runs of equal Produce requests, by the methods for single ones."""
 
     _produce: ProduceHandlers
 
@@ -59,7 +59,7 @@ class CoalescedProduceHandlers:
         return b"".join(answers)  # type: ignore[arg-type]
 
     def _topic(self, template: RequestTemplate) -> str:
-        """The topic's name; empty if it is not known."""
+        """The topic's name; empty if it is unknown."""
         try:
             return self._produce.topic_name(template.topic, template.topic_id, template.index, template.api_version)
         except ApiError:
@@ -68,7 +68,7 @@ class CoalescedProduceHandlers:
     def _together(
         self, context: RequestContext, topic: str, run: CoalescedProduce, replica: Replica, appended: AppendManyResult
     ) -> bytes | Deferred[bytes]:
-        """The answers to all, once they are durable."""
+        """The responses to all requests, when they are durable."""
         template, ids = run.template, run.correlation_ids
         spell, start = template.written, appended.log_start_offset
         answers = b"".join(
@@ -114,7 +114,7 @@ class CoalescedProduceHandlers:
 
 
 def _joined(answers: list[bytes | Deferred[bytes]]) -> bytes | Deferred[bytes]:
-    """All answers in order, once the last of them is there."""
+    """All responses in order, when the last of them is there."""
     if not any(isinstance(answer, Deferred) for answer in answers):
         return b"".join(answers)  # type: ignore[arg-type]
 

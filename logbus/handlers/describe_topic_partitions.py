@@ -1,8 +1,8 @@
 """
-Topics described page by page: DescribeTopicPartitions (KIP-966).
+DescribeTopicPartitions: topics with their partitions, page by page (KIP-966).
 
-Kafka's admin clients ask it for what Metadata cannot: no more partitions at a time than they can hold. Every page is as
-of now: topics that come or go between two pages are on one of them, or on none.
+Kafka's admin clients use it to limit the number of partitions in a response. Each page shows the present state, so
+topics that are created or deleted between two pages may be missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DescribeTopicPartitionsHandlers:
     """
     Serves DescribeTopicPartitions.
 
-    :param limit: the most partitions on one page (``max.request.partition.size.limit``).
+    :param limit: maximum number of partitions on a page (``max.request.partition.size.limit``).
     """
 
     _metadata: ClusterMetadata
@@ -61,7 +61,7 @@ class DescribeTopicPartitionsHandlers:
             if cursor is not None:
                 _check(cursor, asked)
         except ApiError as e:
-            # The answer has no error of its own.
+            # The response has no error field of its own.
             return DescribeTopicPartitionsResponse(
                 topics=[_failed(name, e.code) async for name in time_slice.over(asked, 2)]
             )
@@ -69,7 +69,7 @@ class DescribeTopicPartitionsHandlers:
         first = begins = 0
         if cursor is not None:
             first = bisect_left(names, cursor.topic_name)
-            # The topic may be gone since the page before.
+            # The topic may have been deleted since the page before.
             if names[first : first + 1] == [cursor.topic_name]:
                 begins = cursor.partition_index
         limit = max(1, min(self._limit(), message.response_partition_limit))
@@ -114,7 +114,7 @@ class DescribeTopicPartitionsHandlers:
                     leader_epoch=partition.leader_epoch,
                     replica_nodes=list(partition.replicas),
                     isr_nodes=list(partition.isr),
-                    # There are none; Java's client cannot read the null that would say so.
+                    # There are none; Java's client cannot read null here.
                     eligible_leader_replicas=[],
                     last_known_elr=[],
                     offline_replicas=[replica for replica in partition.replicas if replica not in reachable],
@@ -129,7 +129,7 @@ class DescribeTopicPartitionsHandlers:
         )
 
     def _all(self) -> Sequence[str]:
-        """The names of all topics, in order; kept until the metadata changes, since pages come after pages."""
+        """The sorted names of all topics, cached until the metadata changes."""
         if self._names_version != self._metadata.version:
             self._names, self._names_version = sorted(self._metadata.topics), self._metadata.version
         return self._names

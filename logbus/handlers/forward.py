@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.forwarding_manager import FORWARDED_API_KEYS, ForwardingManager
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.inter_broker import InterBrokerIdentity
+from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import Answer, Handler, RequestRouter, serves, task
 from logbus.net.factory import ELEMENTS_AT_ONCE
 from logbus.net.request_context import RequestContext
@@ -36,7 +36,7 @@ class ForwardHandlers:
     _router: RequestRouter
     _controller: Controller
     _forwarder: ForwardingManager
-    _door: InterBrokerIdentity
+    _identity: InterBrokerIdentity
     _wire: ServerConnection | None = field(default=None, init=False)
 
     def wrap(self, handler: Handler) -> Handler:
@@ -75,7 +75,7 @@ class ForwardHandlers:
     async def forward(self, context: RequestContext, request: Request) -> ForwardResponse:
         message: ForwardRequest = request.message
         try:
-            self._door.only(context, context.broker, "forwarded a request")
+            self._identity.require(context, context.broker, "forwarded a request")
             if self._controller.tenure is None:
                 raise ApiError(ErrorCode.NOT_CONTROLLER)
             if message.api_key not in FORWARDED_API_KEYS or message.api_key not in self._router.served:

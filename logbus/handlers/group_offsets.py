@@ -1,5 +1,5 @@
 """
-Offsets that groups commit: OffsetCommit, OffsetFetch, OffsetDelete.
+OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from logbus.wire.messages.offsets import (
 )
 from logbus.wire.schema import ZERO_UUID
 
-#: The latest time that such a record can hold, in ms since 1970.
+#: The latest time that the record of an offset can hold, in ms since 1970.
 MAX_TIME = 2**63 - 1
-#: OffsetFetch: errors of the whole group have a place of their own; before, each partition carries it.
+#: The first version of OffsetFetch with an error field for the group; before, each partition carries the error.
 GROUP_ERROR_VERSION = 2
 BATCHED_VERSION = 8
-#: Offsets of one request that are written as one batch; the records of so many take some milliseconds to spell.
+#: Number of offsets of a request that are written as one batch; encoding so many records takes some milliseconds.
 OFFSETS_A_BATCH = 1000
 NOTHING = CommittedOffset(-1)
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -55,21 +55,21 @@ UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOP
 
 @define(eq=False)
 class GroupOffsetHandlers:
-    """Serves what reads and writes committed offsets."""
+    """Reads, writes and deletes committed offsets."""
 
     _coordinator: GroupCoordinator
     _commits: OffsetCommits
     _upkeep: GroupCleanup
     _rules: OffsetCommitValidator
 
-    # Versions 0 and 1 went with Kafka 4; what they lack has a value that says so.
+    # Kafka 4 has removed versions 0 and 1; the fields that they lack have defaults.
     @serves(8, 0, 10)
     @task
     async def offset_commit(self, context: RequestContext, request: Request) -> OffsetCommitResponse:
         message: OffsetCommitRequest = request.message
         time_slice = context.time_slice(request)
         now_ms = self._coordinator.wall_ms()
-        # A record holds no later time than that.
+        # A record cannot hold a later time.
         expires = min(now_ms + message.retention_time_ms, MAX_TIME) if message.retention_time_ms >= 0 else NO_EXPIRY
         wanted: list[tuple[TopicPartition, CommittedOffset, OffsetCommitResponsePartition]] = []
         known: list[OffsetCommitResponsePartition] = []
@@ -110,9 +110,9 @@ class GroupOffsetHandlers:
         time_slice: TimeSlice,
     ) -> None:
         """
-        Commit offsets, so many at a time, and note errors in the answers.
+        Commit offsets in batches, and set errors in the responses.
 
-        :param known: the answers of all partitions that exist, which hear of an error if nothing can be committed.
+        :param known: the responses of all partitions that exist, which get the error if nothing can be committed.
         """
         waiting: list[Deferred[None]] = []
         for start in range(0, max(1, len(wanted)), OFFSETS_A_BATCH):
@@ -130,7 +130,7 @@ class GroupOffsetHandlers:
             for durable in waiting:
                 await durable
         except Exception:
-            # The client went away, most likely: nobody wants to know any more.
+            # Most likely the client has disconnected.
             for durable in waiting:
                 durable.addErrback(lambda _: None)
                 durable.cancel()
@@ -144,7 +144,7 @@ class GroupOffsetHandlers:
         version = request.api_version
         stable = message.require_stable
         if version >= BATCHED_VERSION:
-            # What is asked twice is answered once, here and below: a name costs bytes, what was committed much more.
+            # Groups and partitions are looked up once, since a request can repeat them at little cost.
             groups = {group.group_id: group for group in reversed(message.groups)}
             asked_of = list(reversed(groups.values()))
             return OffsetFetchResponse(
@@ -164,7 +164,7 @@ class GroupOffsetHandlers:
         if found.error_code and version < GROUP_ERROR_VERSION:
             found.topics = [failed(topic, found.error_code) for topic in asked.topics or ()]
         if version == 0:
-            # It asked ZooKeeper once, where there was something or nothing.
+            # Version 0 read offsets from ZooKeeper in old Kafka, where a missing one was an error.
             for topic in found.topics:
                 for partition in topic.partitions:
                     if partition.committed_offset < 0 and not partition.error_code:
@@ -178,9 +178,9 @@ class GroupOffsetHandlers:
         self, asked: OffsetFetchRequestGroup, version: int, stable: bool, time_slice: TimeSlice
     ) -> OffsetFetchResponseGroup:
         """
-        What one group committed.
+        The committed offsets of one group.
 
-        :param stable: where something is pending in a transaction, say so: what holds now may be over (KIP-447).
+        :param stable: report partitions with pending offsets as unstable (KIP-447).
         """
         answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
         try:
@@ -196,7 +196,7 @@ class GroupOffsetHandlers:
             known = by_topic(sorted(held.committed))
             unknown: list[OffsetFetchRequestTopics] = []
             if by_id:
-                # Of a topic that is being deleted there is no way left to speak.
+                # A topic that is being deleted has no id any more.
                 known = [topic for topic in known if self._rules.id_of(topic.name) != ZERO_UUID]
         else:
             known, unknown = await self._named(asked.topics, version, time_slice)
@@ -215,7 +215,7 @@ class GroupOffsetHandlers:
     async def _named(
         self, topics: Sequence[OffsetFetchRequestTopics], version: int, time_slice: TimeSlice
     ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchRequestTopics]]:
-        """Topics by their names, and those whose ids are not known; each partition once."""
+        """The topics with known names, and those with unknown ids; without duplicate partitions."""
         known: list[TopicPartition] = []
         unknown: dict[bytes, dict[int, None]] = {}
         async for topic in time_slice.over(topics, 3):
@@ -265,19 +265,19 @@ class GroupOffsetHandlers:
 
 
 def committed(asked: OffsetCommitRequestPartition, now_ms: int, expires: int) -> CommittedOffset:
-    """What a request wants to be remembered of a partition."""
+    """The offset in a request."""
     return CommittedOffset(
         asked.committed_offset,
         asked.committed_leader_epoch,
         asked.committed_metadata or "",
-        # Only version 1 brings a time of its own.
+        # Only version 1 has a time of its own.
         asked.commit_timestamp if asked.commit_timestamp >= 0 else now_ms,
         expires,
     )
 
 
 def refuse(error: ApiError, answers: Iterable[OffsetCommitResponsePartition]) -> None:
-    """Note in answers why nothing was committed."""
+    """Set the error of partitions whose offsets were not committed."""
     for answer in answers:
         answer.error_code = error.code
 
@@ -289,7 +289,7 @@ def _refused(failure: Failure, answers: Iterable[OffsetCommitResponsePartition])
 
 
 def fetched(number: int, found: CommittedOffset) -> OffsetFetchResponsePartition:
-    """The answer for a partition."""
+    """The response for a partition with a committed offset."""
     return OffsetFetchResponsePartition(
         partition_index=number,
         committed_offset=found.offset,
@@ -299,7 +299,7 @@ def fetched(number: int, found: CommittedOffset) -> OffsetFetchResponsePartition
 
 
 def look_up(held: GroupOffsets, topic: str, number: int, stable: bool) -> OffsetFetchResponsePartition:
-    """The answer for a partition, but for one where something is pending, if it must be stable."""
+    """The response for a partition; UNSTABLE_OFFSET_COMMIT if ``stable`` and an offset is pending."""
     partition = TopicPartition(topic, number)
     if stable and partition in held.pending:
         answer = fetched(number, NOTHING)
@@ -309,7 +309,7 @@ def look_up(held: GroupOffsets, topic: str, number: int, stable: bool) -> Offset
 
 
 def failed(asked: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
-    """The answer for a topic that cannot be looked up."""
+    """The response for a topic that cannot be looked up."""
     partitions = [fetched(number, NOTHING) for number in asked.partition_indexes]
     for partition in partitions:
         partition.error_code = code
@@ -317,7 +317,7 @@ def failed(asked: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTop
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopics]:
-    """Partitions, each once, gathered by topic."""
+    """Partitions grouped by topic, without duplicates."""
     topics: dict[str, dict[int, None]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, {})[number] = None

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from attrs import define
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
@@ -25,11 +24,11 @@ from logbus.cluster.controller_channel import note_failed, partitions_of, topics
 from logbus.cluster.icluster import IMetadataUpdateReceiver, IsrChange
 from logbus.cluster.metadata_update_codec import decode_update
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import serves, task
 from logbus.metastore.imetastore import IMetadataStore, MetastoreError, NoNode
 from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
 from logbus.model import LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
-from logbus.net.connection_limits import WarningLimiter
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.cluster import (
@@ -55,35 +54,6 @@ T = TypeVar("T")
 
 
 @define(eq=False)
-class InterBrokerIdentity:
-    """
-    Checks that the peer of a connection is a broker.
-
-    :param complaints: limits the rate of warnings.
-    """
-
-    _complaints: WarningLimiter
-    _log = Logger()
-
-    def only(self, context: RequestContext, broker_id: int | None, what: str) -> int:
-        """
-        Check that the peer has proved to be the given broker.
-
-        :raise ApiError: CLUSTER_AUTHORIZATION_FAILED.
-        """
-        if context.broker is None or context.broker != broker_id:
-            who = "no broker" if context.broker is None else f"broker {context.broker}"
-            self.complain(context, f"{what}, but is {who}")
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return context.broker
-
-    def complain(self, context: RequestContext, sentence: str) -> None:
-        """Log a warning about a connection, in one line."""
-        if self._complaints.admit(context.host) is not None:
-            self._log.warn("{host}:{port} {sentence}", host=context.host, port=context.port, sentence=sentence)
-
-
-@define(eq=False)
 class InterBrokerHandlers:
     """
     Serves the inter-broker APIs.
@@ -96,7 +66,7 @@ class InterBrokerHandlers:
     _store: IMetadataStore
     _receiver: IMetadataUpdateReceiver
     _controller: Controller
-    _door: InterBrokerIdentity
+    _identity: InterBrokerIdentity
 
     @serves(1000, 0, 0)
     @task
@@ -105,7 +75,7 @@ class InterBrokerHandlers:
         try:
             await self._check(message)
         except ApiError as e:
-            self._door.complain(
+            self._identity.warn(
                 context, f"introduced itself as broker {message.broker_id}, and was refused: {e.message}"
             )
             return IntroduceResponse(error_code=e.code, error_message=e.message)
@@ -151,7 +121,7 @@ class InterBrokerHandlers:
     async def announce(self, context: RequestContext, request: Request) -> AnnounceResponse:
         message: AnnounceRequest = request.message
         try:
-            self._door.only(context, message.controller_id, "announced something")
+            self._identity.require(context, message.controller_id, "announced something")
             failed = await shield_from_cancellation(self._receiver.apply(decode_update(message)))
         except ApiError as e:
             return AnnounceResponse(error_code=e.code, error_message=e.message)
@@ -262,7 +232,7 @@ class InterBrokerHandlers:
     async def _as_controller(
         self, context: RequestContext, what: str, run: Callable[[ActiveController, int], Awaitable[T]]
     ) -> T:
-        broker_id = self._door.only(context, context.broker, what)
+        broker_id = self._identity.require(context, context.broker, what)
         return await self._controller.submit(lambda tenure: run(tenure, broker_id))
 
 

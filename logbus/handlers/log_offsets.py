@@ -1,5 +1,5 @@
 """
-Where things are in a log: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
+ListOffsets, OffsetForLeaderEpoch, DeleteRecords: offsets of logs by time and epoch, and the log start offset.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ SPECIAL = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""Timestamps that are none, and the version since which each is known (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+"""The first version of each special timestamp (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 
 UNITS_PER_SEARCH_STEP = 4
-"""Units of a time slice that a step of a search by time counts for: it takes some 20 microseconds."""
+"""Cost of one step of a search by time, in units of a time slice: it takes some 20 microseconds."""
 
 READ_COMMITTED = 1
-#: The first version whose readers know OFFSET_NOT_AVAILABLE (KIP-207).
+#: The first version with OFFSET_NOT_AVAILABLE (KIP-207).
 NOT_AVAILABLE_VERSION = 5
 NOT_FOUND = TimestampOffset(timestamp=-1, offset=-1, epoch=NO_EPOCH)
 
 
 @define(eq=False)
 class LogOffsetHandlers:
-    """Serves the questions about offsets."""
+    """Looks up offsets, and deletes records."""
 
     _replicas: ReplicaManager
     _clock: IReactorTime
@@ -78,7 +78,7 @@ class LogOffsetHandlers:
         follows = message.replica_id >= 0
         refused = None
         if follows and context.broker != message.replica_id:
-            # Only who proved to be that broker may say so (CVE-2018-1288).
+            # A replica id is accepted only on a connection that has proved to be from that broker (CVE-2018-1288).
             refused = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "clients may not send a replica id")
         committed = message.isolation_level == READ_COMMITTED
         times: Counter[tuple[str, int]] = Counter()
@@ -118,12 +118,12 @@ class LogOffsetHandlers:
         return ListOffsetsResponse(topics=topics)
 
     def _offsets_before(self, replica: Replica, asked: ListOffsetsPartition) -> list[int]:
-        """Version 0 (getOffsetsBefore): starts of segments older than a time, newest first."""
+        """Version 0 (getOffsetsBefore): base offsets of segments older than a time, newest first."""
         return replica.log.offsets_before(asked.timestamp, max(0, asked.max_num_offsets), replica.high_watermark)
 
     def _check_timestamp(self, timestamp: int, version: int) -> None:
         """
-        :raise ApiError: UNSUPPORTED_VERSION: it stands for nothing, or for nothing that this version knows.
+        :raise ApiError: UNSUPPORTED_VERSION: it is not a special timestamp of this version.
         """
         if timestamp < 0 and version < SPECIAL.get(timestamp, version + 1):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version {version} has no special timestamp {timestamp}")
@@ -132,9 +132,9 @@ class LogOffsetHandlers:
         self, replica: Replica, timestamp: int, time_slice: TimeSlice, *, committed: bool, follows: bool
     ) -> TimestampOffset:
         """
-        :param time_slice: that of the request; a search among records may take many.
-        :param follows: a follower asks: what is not committed counts, too.
-        :raise ApiError: OFFSET_NOT_AVAILABLE from a leader that does not know yet how far former ones had committed.
+        :param time_slice: the request's; a search among records may take several.
+        :param follows: the request is a follower's: uncommitted records count, too.
+        :raise ApiError: OFFSET_NOT_AVAILABLE: a new leader does not know yet how far former ones had committed.
         """
         log, partition = replica.log, replica.partition
         end = replica.last_stable_offset if committed else replica.high_watermark
@@ -150,7 +150,7 @@ class LogOffsetHandlers:
         if timestamp == MAX_TIMESTAMP:
             found = await time_slice.finish(log.search_max_timestamp(), UNITS_PER_SEARCH_STEP)
         elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            found = None  # Nothing is uploaded anywhere.
+            found = None  # There is no tiered storage.
         else:
             found = await time_slice.finish(log.search_timestamp(timestamp), UNITS_PER_SEARCH_STEP)
         if found is not None and found.offset < end:
@@ -213,7 +213,7 @@ class LogOffsetHandlers:
         for answer, replica, deleted in waiting:
             if time_slice.used(4):
                 await time_slice.next()
-            # Also on the followers that live: none of them could bring the records back as a leader then.
+            # The live followers must delete the records, too, so that none can bring them back as a leader.
             deleted.addTimeout(max(0.0, deadline - self._clock.seconds()), self._clock, onTimeoutCancel=_timed_out)
             try:
                 await deleted

@@ -1,5 +1,5 @@
 """
-Who leads what: Metadata and DescribeCluster.
+Metadata, DescribeCluster: topics with their leaders, and the brokers of the cluster.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ CREATE_TIMEOUT_MS = 30_000
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 MAX_CACHED = 256
-#: An answer about more topics, or partitions, than so many is made in time slices.
+#: A response with more topics, or partitions, than these is made in time slices.
 MANY_TOPICS, MANY_PARTITIONS = 100, 500
-#: Answers about more topics than these are kept only if they are about all: a few of them could take all memory.
+#: A response with more topics than these is cached only if it has all topics, to limit the memory of the cache.
 MAX_CACHED_TOPICS = 32
 
 CacheKey = tuple[int, str, tuple[str, ...] | None]
@@ -56,10 +56,10 @@ class MetadataHandlers:
     """
     Serves Metadata.
 
-    Answers are kept encoded until the metadata changes: clients ask the same few questions all the time.
+    Encoded responses are cached until the metadata changes, since clients repeat a few requests all the time.
 
-    :param auto_create: whether a topic that is asked for is created (``auto.create.topics.enable``).
-    :param plan: what it is like then.
+    :param auto_create: whether missing topics are created (``auto.create.topics.enable``).
+    :param plan: the settings of such a topic.
     """
 
     _metadata: ClusterMetadata
@@ -87,7 +87,7 @@ class MetadataHandlers:
         return self._with_operations(answer, message, version) if operations else answer
 
     def _with_operations(self, answer: Answer, message: MetadataRequest, version: int) -> Answer:
-        """The answer with what the client may do (KIP-430): everything, as long as nobody is asked who they are."""
+        """Add the authorized operations (KIP-430): all of them, since there is no authorization."""
         if isinstance(answer, Deferred):
             return answer.addCallback(self._add_operations, message)
         if isinstance(answer, bytes):
@@ -95,7 +95,7 @@ class MetadataHandlers:
         return self._add_operations(answer, message)
 
     def _everything(self, context: RequestContext, version: int) -> bytes | Deferred[bytes]:
-        """The answer about all topics. Clients that ask for the same one while it is made wait for it together."""
+        """The response with all topics. Concurrent requests share one response while it is being made."""
         known = self._metadata.topics.values()
         if sum(len(topic.partitions) for topic in known) <= MANY_PARTITIONS:
             return self._encoded(context, version, None)
@@ -105,7 +105,7 @@ class MetadataHandlers:
         if encoded is not None:
             return encoded
         waiters = self._waiting.setdefault(key, [])
-        # Whoever goes away leaves the others waiting.
+        # A request that is cancelled does not affect the others.
         waiter: Deferred[bytes] = Deferred(waiters.remove)
         waiters.append(waiter)
         if len(waiters) == 1:
@@ -140,7 +140,7 @@ class MetadataHandlers:
         return self._response(context, topics)
 
     async def _many(self, context: RequestContext, request: Request) -> MetadataResponse:
-        """The answer about many topics that the request names."""
+        """The response to a request that names many topics."""
         message: MetadataRequest = request.message
         wanted = message.topics or []
         time_slice = context.time_slice(request)
@@ -174,7 +174,7 @@ class MetadataHandlers:
         self, context: RequestContext, message: MetadataRequest, time_slice: TimeSlice, version: int
     ) -> Answer:
         wanted = message.topics or []
-        # A topic that is named twice is described once (as with Kafka): a name costs bytes, its partitions much more.
+        # Each topic is described once (as in Kafka), since a request can repeat names at little cost.
         if any(topic.topic_id != ZERO_UUID for topic in wanted):
             asked = {(topic.topic_id, topic.name): topic for topic in wanted}
             return self._response(context, [self._described(topic, version) for topic in asked.values()])
@@ -189,7 +189,7 @@ class MetadataHandlers:
     async def _create(
         self, context: RequestContext, names: Sequence[str], missing: Sequence[str], time_slice: TimeSlice
     ) -> MetadataResponse:
-        """Create what is missing, and answer when it can be written to: clients retry too eagerly otherwise."""
+        """Create missing topics, and respond when they can be written to: otherwise clients retry at a high rate."""
         wanted = [self._plan(name) async for name in time_slice.over(missing, 2) if topic_name_problem(name) is None]
         results = await for_all(wanted, self._topics.create_topics(wanted, timeout_ms=CREATE_TIMEOUT_MS))
         failed = {
@@ -243,7 +243,7 @@ class MetadataHandlers:
         topic = self._metadata.topic_by_id(UUID(bytes=wanted.topic_id))
         if topic is not None:
             return self._topic(topic)
-        # A nameless topic can only be spelled from version 12 on.
+        # The name may be null from version 12 on.
         nameless = None if version >= 12 else ""
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=nameless, topic_id=wanted.topic_id, partitions=[]
@@ -289,7 +289,7 @@ class MetadataHandlers:
                 cluster_id=self._metadata.cluster_id,
                 brokers=[],
             )
-        # A broker that is away is not registered here: of "fenced" ones (KIP-1073) there are none to include.
+        # Only live brokers are registered, so there are no fenced ones (KIP-1073) to include.
         return DescribeClusterResponse(
             cluster_id=self._metadata.cluster_id,
             controller_id=self._metadata.controller_id,
@@ -304,7 +304,7 @@ class MetadataHandlers:
 
 
 def reachable(metadata: ClusterMetadata, listener: str) -> list[tuple[BrokerImage, Endpoint]]:
-    """The live brokers that have the listener a client came in on, and where it is there."""
+    """The live brokers that have a client's listener, with its address there."""
     return [
         (broker, broker.endpoints[listener])
         for _, broker in sorted(metadata.brokers.items())

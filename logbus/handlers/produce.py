@@ -1,12 +1,12 @@
 """
-Produce: from a request to the logs, and the answer once the demanded acknowledgements are there.
+Produce: appends batches to logs, and responds when they have the requested acknowledgements.
 
-The one request that may be answered after its successors began (see :mod:`logbus.net.factory`): appending happens at
-once and in order, only the waiting for durability overlaps.  A transaction's first batch in a partition waits for its
-coordinator, and what follows it there from the same producer waits behind it
+A Produce may be answered after later requests have begun (see :mod:`logbus.net.factory`): batches are appended at
+once and in order; only the waits for durability overlap. A transaction's first batch in a partition waits for the
+transaction's coordinator, and later ones of the same producer wait behind it
 (:mod:`logbus.handlers.transaction_verification`).
 
-Whether a batch belongs to a transaction is what its own header says, not the request (CVE-2018-17196).
+Whether a batch is transactional depends on its own header, not on the request (CVE-2018-17196).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from logbus.wire.messages.records import (
 from logbus.wire.produce_response import FIRST_VERSION, encode_produce_response
 
 ALL = -1
-#: The first version whose readers know zstd (KIP-110).
+#: The first version whose clients support zstd (KIP-110).
 ZSTD_VERSION = 7
 
 UNITS_TO_APPEND = 4
-"""Units of a time slice that it takes to append a batch, or to refuse it."""
+"""Cost of appending or refusing a batch, in units of a time slice."""
 
 UNITS_TO_ENTER = 2
-"""Units that it takes to look whether a batch must wait for its transaction's coordinator."""
+"""Cost of checking whether a batch must wait for its transaction's coordinator, in units of a time slice."""
 
 #: The first version that names topics by their ids (KIP-516).
 TOPIC_ID_VERSION = 13
@@ -73,10 +73,10 @@ Waiting = tuple[str, list[PartitionProduceResponse], Deferred[None]]
 @define(eq=False)
 class _Work:
     """
-    A request, as far as it is done.
+    A request in progress.
 
-    :ivar written: what is in the logs, and its answers.
-    :ivar failed: what was refused, in words.
+    :ivar written: the appended batches, with their responses.
+    :ivar failed: the last error, as a text.
     """
 
     message: ProduceRequest
@@ -92,11 +92,11 @@ class ProduceHandlers:
     """
     Serves Produce.
 
-    :param refusals: answers for what is not written.
-    :ivar metadata: knows topics by their ids; None: nobody does.
-    :ivar gate: where batches of transactions wait; None: transactions are not served.
-    :ivar records: appended so far; ``batches`` and ``bytes_written`` likewise.
-    :ivar refused: batches that were not appended.
+    :param refusals: makes error responses.
+    :ivar metadata: finds topics by their ids; None: there are no ids.
+    :ivar gate: lets transactional batches wait for verification; None: transactions are not supported.
+    :ivar records: number of records appended so far; ``batches`` and ``bytes_written`` likewise.
+    :ivar refused: number of batches that were not appended.
     """
 
     _replicas: ReplicaManager
@@ -146,7 +146,7 @@ class ProduceHandlers:
         return Deferred.fromCoroutine(self._finish_later(work, list(held.waits.values())))
 
     async def _produce_many(self, work: _Work, problem: ApiError | None, time_slice: TimeSlice) -> Answer:
-        """Serve a request of many batches in time slices. The requests behind it wait: the order holds."""
+        """Serve a request of many batches in time slices. Later requests wait, which keeps the order."""
         held = HeldBatches()
         try:
             if problem is None and self.gate is not None and work.message.transactional_id is not None:
@@ -160,7 +160,7 @@ class ProduceHandlers:
             _give_up(list(held.waits.values()))
             raise
         finally:
-            # Also if the client went away: others may stand in line behind its batches.
+            # Also if the client has disconnected: other batches may be queued behind these.
             held.ask()
         return await self._finish_later(work, list(held.waits.values()), time_slice)
 
@@ -168,9 +168,9 @@ class ProduceHandlers:
         self, work: _Work, problem: ApiError | None, waits: dict[int, Deferred[None]]
     ) -> Generator[None, None, None]:
         """
-        Append all batches of a request, one by one, but for those that wait: each of these as soon as it may.
+        Append the batches of a request one by one; those that wait are appended when they may.
 
-        :param waits: by the batches' numbers in the request; they never fail from here on, unless they are cancelled.
+        :param waits: by the batches' numbers in the request; from here on they only fail by cancellation.
         """
         now_ms, number = self.now_ms(), 0
         for topic in work.message.topic_data:
@@ -185,7 +185,7 @@ class ProduceHandlers:
                 elif wait is None or data.records is None:
                     self._write(None, work, topic, data.records, answer, now_ms)
                 else:
-                    # The request's memory is used again as soon as we return.
+                    # The request's memory is reused after this call.
                     wait.addCallback(self._write, work, topic, bytes(data.records), answer)
                     wait.addErrback(self._not_admitted, work, topic, answer)
                 yield
@@ -202,7 +202,7 @@ class ProduceHandlers:
         answer: PartitionProduceResponse,
         now_ms: int | None = None,
     ) -> None:
-        """Append one batch, and put down what became of it."""
+        """Append one batch, and set its response."""
         message, name = work.message, topic.name
         try:
             name = self.topic_name(name, topic.topic_id, answer.index, work.version)
@@ -237,14 +237,14 @@ class ProduceHandlers:
 
     def _finish(self, work: _Work, time_slice: TimeSlice | None = None) -> Answer:
         """
-        The answer, now that everything was written or refused.
+        The response, when all batches are appended or refused.
 
-        :param time_slice: that of a request of many batches.
+        :param time_slice: the time slice of a request of many batches.
         """
         acks = work.message.acks
         if acks == 0:
             if work.failed:
-                # The client asked not to be answered: closing is the only way to tell it (as Kafka does).
+                # There is no response with acks=0, so the connection is closed to report the error, as in Kafka.
                 raise ProtocolError(f"a produce request with acks=0 failed: {work.failed}")
             return None
         if acks == ALL and work.written:
@@ -256,7 +256,7 @@ class ProduceHandlers:
     async def _finish_later(
         self, work: _Work, waits: list[Deferred[None]], time_slice: TimeSlice | None = None
     ) -> Answer:
-        """The same, once all batches that wait were written or refused."""
+        """The response, after all waiting batches are appended or refused."""
         try:
             for wait in waits:
                 await wait
@@ -267,7 +267,7 @@ class ProduceHandlers:
         return await answer if isinstance(answer, Deferred) else answer
 
     def _produce_one(self, context: RequestContext, message: ProduceRequest, version: int) -> Answer:
-        """The usual request: one batch."""
+        """Serve a request with one batch, the usual case."""
         topic = message.topic_data[0]
         data = topic.partition_data[0]
         name, topic_id = topic.name, topic.topic_id
@@ -302,9 +302,9 @@ class ProduceHandlers:
         self, replica: Replica, timeout_ms: int, answer: A, not_durable: Callable[[ApiError], A | B]
     ) -> A | Deferred[A | B]:
         """
-        An answer once all in-sync replicas have what was appended so far: now, or a Deferred.
+        A response, when all in-sync replicas have everything appended so far: now, or a Deferred.
 
-        :param not_durable: what to answer otherwise.
+        :param not_durable: makes the response if that fails.
         """
         durable = replica.durable()
         if durable is None:
@@ -319,7 +319,7 @@ class ProduceHandlers:
         return durable.addCallbacks(lambda _: answer, failed)
 
     def _problem(self, message: ProduceRequest) -> ApiError | None:
-        """What is wrong with the whole request."""
+        """The error of the whole request, if any."""
         if message.acks not in (0, 1, ALL):
             return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {message.acks}")
         if message.transactional_id is not None:
@@ -331,12 +331,12 @@ class ProduceHandlers:
 
     def topic_name(self, name: str, topic_id: bytes, index: int, version: int) -> str:
         """
-        What a topic is called.
+        The name of a topic in a request.
 
-        :param name: what the client calls it, if it does.
-        :param topic_id: otherwise, its id.
-        :param index: of a partition of it.
-        :param version: of the request, which decides what counts.
+        :param name: the name, in versions without topic ids.
+        :param topic_id: the id, in later versions.
+        :param index: of one of its partitions.
+        :param version: of the request.
         :raise ApiError: UNKNOWN_TOPIC_ID.
         """
         if version < TOPIC_ID_VERSION:
@@ -350,21 +350,21 @@ class ProduceHandlers:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
 
     def _goes_on(self, topic: TopicProduceData, version: int) -> bool:
-        """Whether the only batch for a topic goes on with a transaction that is open there: it need not wait."""
+        """Whether the only batch for a topic continues a transaction that is open there, and so need not wait."""
         data = topic.partition_data[0]
         replica = self._leader(topic, data.index, version)
         return replica is not None and self.gate is not None and continues_transaction(data.records, replica)
 
     def _leader(self, topic: TopicProduceData, index: int, version: int) -> Replica | None:
-        """Where a batch goes, if it is to a partition that is led from here, and can be read."""
+        """The replica for a batch, if this broker leads the partition and its log is readable."""
         try:
             name = self.topic_name(topic.name, topic.topic_id, index, version)
             replica = self._replicas.find(name, index)
             if replica is None or not replica.partition.is_leader or name in self._internal_topics:
                 return None
-            known = replica.log.producers  # Read from disk, perhaps.
+            known = replica.log.producers  # May read from disk.
         except (ApiError, StorageError):
-            return None  # It is told when the batch is to be written.
+            return None  # The append will report the error.
         return replica if known is not None else None
 
     def now_ms(self) -> int:
@@ -386,9 +386,10 @@ class ProduceHandlers:
         Append one batch.
 
         :param version: of the Produce request it came in.
-        :param all_in_sync: it counts only once all in-sync replicas have it (acks=all).
-        :param in_transaction: the request names a transactional id; otherwise the batch must not belong to one.
-        :raise ApiError: it was refused, for whatever reason.
+        :param all_in_sync: whether all in-sync replicas must have it (acks=all).
+        :param in_transaction: whether the request has a transactional id; otherwise the batch must not be
+            transactional.
+        :raise ApiError: it was refused.
         """
         if not in_transaction and is_transactional(records):
             raise no_transactional_id()
@@ -425,8 +426,8 @@ class ProduceHandlers:
         """
         Append several batches to a partition by one write; arguments as of :meth:`append`.
 
-        :param in_transaction: they go on with a transaction that is open there.
-        :return: None: there is something to be said about at least one; none was appended.
+        :param in_transaction: they continue a transaction that is open there.
+        :return: None: at least one needs a response of its own; none was appended.
         """
         replica = self._replicas.find(topic, index)
         if replica is None or topic in self._internal_topics:
@@ -440,7 +441,7 @@ class ProduceHandlers:
         return replica, appended
 
     def _when_durable(self, work: _Work, time_slice: TimeSlice | None) -> Answer:
-        """The response, once everything in it is durable on all in-sync replicas."""
+        """The response, when all batches are durable on all in-sync replicas."""
         by_replica: dict[Replica, list[PartitionProduceResponse]] = {}
         for _, answer, replica in work.written:
             by_replica.setdefault(replica, []).append(answer)
@@ -472,8 +473,8 @@ class ProduceHandlers:
                 if time_slice is not None and time_slice.used(UNITS_TO_APPEND):
                     await time_slice.next()
         except Exception:
-            # The client went away: nobody wants to know any more. (Not when this is collected: what is cancelled then
-            # would resume it.)
+            # The client has disconnected. (This must not run when the coroutine is garbage-collected, since the
+            # cancellation would resume it.)
             for _, _, durable in waiting:
                 durable.addErrback(lambda _: None)
                 durable.cancel()
@@ -483,7 +484,7 @@ class ProduceHandlers:
 
 
 def _give_up(waits: Sequence[Deferred[None]]) -> None:
-    """The client went away: what it sends again must not find its own batches in front of it."""
+    """Cancel the waits of a disconnected client, so that its retries are not queued behind them."""
     for wait in waits:
         wait.addErrback(lambda _: None)
         wait.cancel()

@@ -1,8 +1,8 @@
 """
-From a request to the method that serves it.
+Routes a request to the method that serves its API (Kafka: KafkaApis).
 
-A family of handlers is a class whose methods say with :func:`serves` which API they answer and at which versions; what
-is advertised to clients (``ApiVersions``) is built from the same declarations, so that nothing else can be.
+A class of handlers declares by :func:`serves` which API each method serves, at which versions. The versions advertised
+to clients (``ApiVersions``) come from the same declarations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logbus.wire.connection import Request
 from logbus.wire.request_template import PRODUCE, CoalescedProduce
 
 Answer = Any
-"""A response message, None where the protocol wants silence, or a Deferred of these."""
+"""A response message, None if the protocol has no response, or a Deferred of these."""
 
 Handler = Callable[[RequestContext, Request], Answer]
 CoalescedHandler = Callable[[RequestContext, CoalescedProduce], bytes | Deferred[bytes] | None]
@@ -30,7 +30,7 @@ VersionRange = tuple[int, int]
 
 def serves(api_key: int, first: int, last: int) -> Callable[[F], F]:
     """
-    Declare that a method answers ``api_key`` at versions ``first`` to ``last``.
+    Declare that a method serves ``api_key`` at versions ``first`` to ``last``.
 
     The method takes the :class:`RequestContext` and the :class:`Request`, and gives an :data:`Answer`.
     """
@@ -44,21 +44,21 @@ def serves(api_key: int, first: int, last: int) -> Callable[[F], F]:
 
 def serves_coalesced(api_key: int) -> Callable[[F], F]:
     """
-    Declare that a method answers runs of requests of ``api_key``.
+    Declare that a method serves runs of requests of ``api_key``.
 
-    The method takes the :class:`RequestContext` and the :class:`CoalescedProduce`, and gives the answers as they go
-    out, or a Deferred of them; or None, before it did anything: the first is to be served by itself.
+    The method takes the :class:`RequestContext` and the :class:`CoalescedProduce`, and returns the encoded responses,
+    or a Deferred of them; or None, without any effect, if the first request must be served by itself.
     """
 
     def mark(method: F) -> F:
-        method.__serves_runs__ = api_key  # type: ignore[attr-defined]
+        method.__serves_coalesced__ = api_key  # type: ignore[attr-defined]
         return method
 
     return mark
 
 
 def task(method: Callable[[A, RequestContext, Request], Any]) -> Callable[[A, RequestContext, Request], Deferred[Any]]:
-    """Let a handler be ``async def``: it starts at once, and its Deferred is the answer."""
+    """Make an ``async def`` method a handler: it starts at once, and its Deferred is the answer."""
 
     def start(self: A, context: RequestContext, request: Request) -> Deferred[Any]:
         return Deferred.fromCoroutine(method(self, context, request))
@@ -73,21 +73,21 @@ class RequestRouter:
     The table of all handlers.
 
     :ivar served: the versions served, by API key.
-    :ivar counts: requests so far, by API key.
+    :ivar counts: number of requests so far, by API key.
     """
 
     served: dict[int, VersionRange] = field(factory=dict, init=False)
     counts: dict[int, int] = field(factory=dict, init=False)
     _handlers: dict[int, Handler] = field(factory=dict, init=False)
-    _runs: dict[int, CoalescedHandler] = field(factory=dict, init=False)
+    _coalesced: dict[int, CoalescedHandler] = field(factory=dict, init=False)
 
     def add(self, families: Iterable[object]) -> None:
-        """Take the handlers of ``families`` into the table; two for one API is a mistake of ours."""
+        """Add the handlers of ``families``; two handlers for one API are an error."""
         for family in families:
             for name in dir(type(family)):
                 method = getattr(type(family), name)
-                if getattr(method, "__serves_runs__", None) is not None:
-                    self._runs[method.__serves_runs__] = getattr(family, name)
+                if getattr(method, "__serves_coalesced__", None) is not None:
+                    self._coalesced[method.__serves_coalesced__] = getattr(family, name)
                 mark = getattr(method, "__serves__", None)
                 if mark is not None:
                     key, first, last = mark
@@ -98,7 +98,7 @@ class RequestRouter:
                     self._handlers[key] = getattr(family, name)
 
     def wrap(self, keys: Iterable[int], wrap: Callable[[Handler], Handler]) -> None:
-        """Put something around the handlers of some APIs, those of them that are served."""
+        """Wrap the handlers of some APIs, as far as they are served."""
         for key in keys:
             if key in self._handlers:
                 self._handlers[key] = wrap(self._handlers[key])
@@ -108,9 +108,9 @@ class RequestRouter:
         self.counts[key] += 1
         return self._handlers[key](context, request)
 
-    def run(self, context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
+    def serve_coalesced(self, context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
         """Serve several requests at once; see :func:`serves_coalesced`."""
-        answers = self._runs[PRODUCE](context, run)
+        answers = self._coalesced[PRODUCE](context, run)
         if answers is not None:
             self.counts[PRODUCE] += len(run.batches)
         return answers

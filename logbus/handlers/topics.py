@@ -1,5 +1,5 @@
 """
-Topics made and unmade: CreateTopics, DeleteTopics, CreatePartitions.
+CreateTopics, DeleteTopics, CreatePartitions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from logbus.wire.messages.topics import (
 from logbus.wire.schema import ZERO_UUID
 
 UNITS_TO_DESCRIBE = 100
-"""Units of a time slice that it takes to describe all settings of a topic."""
+"""Cost of describing all settings of a topic, in units of a time slice."""
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 @define(eq=False)
 class TopicHandlers:
     """
-    Serves what makes and unmakes topics.
+    Creates and deletes topics, and adds partitions.
 
     :param delete_enabled: ``delete.topic.enable``.
     """
@@ -119,7 +119,7 @@ class TopicHandlers:
         )
 
     def _settings(self, created: CreatedTopic) -> list[CreatableTopicConfigs]:
-        """What is in force for a topic; topics with the same overrides have it in common."""
+        """The settings of a topic; topics with the same overrides share them."""
         return [
             CreatableTopicConfigs(
                 name=entry.name,
@@ -204,7 +204,7 @@ class TopicHandlers:
 
 
 async def for_all(wanted: Sequence[object], outcomes: Awaitable[list[T | ApiError]]) -> list[T | ApiError]:
-    """The outcome for each of ``wanted``; an error of the whole request (NOT_CONTROLLER) is that of each."""
+    """The outcome for each of ``wanted``; an error of the whole request (NOT_CONTROLLER) counts for each."""
     try:
         return await outcomes
     except ApiError as e:
@@ -212,7 +212,7 @@ async def for_all(wanted: Sequence[object], outcomes: Awaitable[list[T | ApiErro
 
 
 def new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
-    """What a request wants a topic to have."""
+    """The new partitions of a topic in a request."""
     assignment = None
     if topic.assignments is not None:
         assignment = tuple(tuple(given.broker_ids) for given in topic.assignments)
@@ -220,7 +220,7 @@ def new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
 
 
 def created_topic(new: NewTopic, created: CreatedTopic, settings: list[CreatableTopicConfigs]) -> CreatableTopicResult:
-    """The answer for a topic that was created."""
+    """The response for a topic that was created."""
     return CreatableTopicResult(
         name=new.name,
         topic_id=created.topic_id.bytes,
@@ -231,10 +231,10 @@ def created_topic(new: NewTopic, created: CreatedTopic, settings: list[Creatable
 
 
 def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
-    """The answer for a topic that was not created."""
+    """The response for a topic that was not created."""
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
 def refuse(answer: DeletableTopicResult, error: ApiError) -> None:
-    """Note in an answer why its topic was not deleted."""
+    """Set the error of a topic that was not deleted."""
     answer.error_code, answer.error_message = error.code, error.message

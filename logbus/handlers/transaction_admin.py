@@ -1,5 +1,5 @@
 """
-Transactions from outside: DescribeTransactions, ListTransactions (KIP-664, KIP-994, KIP-1152).
+DescribeTransactions, ListTransactions: the administration of transactions (KIP-664, KIP-994, KIP-1152).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from logbus.wire.messages.txn_state import (
 )
 
 CHARACTERS_A_TURN = 20_000
-"""Characters of transactional ids that are looked at before the reactor gets a turn: a few milliseconds' worth."""
+"""Number of characters of transactional ids checked before the reactor gets a turn; takes a few milliseconds."""
 
 CHARACTERS_AN_ID = 20
-"""What an id counts for besides its own: looking at it is work, however short it is."""
+"""Cost of checking an id, in characters, besides its length."""
 
 _STATES = {state.value: state for state in TransactionState}
 
@@ -42,7 +42,7 @@ Test = Callable[[TransactionMetadata], bool]
 
 @define(eq=False)
 class TransactionAdminHandlers:
-    """Serves what lists and shows transactions."""
+    """Lists and describes transactions."""
 
     _coordinator: TransactionCoordinator
 
@@ -52,7 +52,7 @@ class TransactionAdminHandlers:
         message: DescribeTransactionsRequest = request.message
         time_slice = context.time_slice(request)
         states = []
-        # What is asked twice is answered once: a name costs bytes, its partitions much more.
+        # Each id is described once, since a request can repeat ids at little cost.
         for each in dict.fromkeys(message.transactional_ids):
             state = self._described(each)
             states.append(state)
@@ -90,7 +90,7 @@ class TransactionAdminHandlers:
     async def list_transactions(self, context: RequestContext, request: Request) -> ListTransactionsResponse:
         message: ListTransactionsRequest = request.message
         if self._coordinator.loading:
-            # A list that may lack some would pass for one of all.
+            # An incomplete list would be taken for a complete one.
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         try:
             passes = _filter(message, self._coordinator.wall_ms())
@@ -118,13 +118,13 @@ class TransactionAdminHandlers:
 
 def _filter(message: ListTransactionsRequest, now_ms: int) -> Test:
     """
-    Which transactional ids a client asks for.
+    A predicate for the transactional ids that match a request's filters.
 
     :raise ApiError: INVALID_REGULAR_EXPRESSION.
     """
     tests: list[Test] = [lambda each: each.state is not TransactionState.DEAD]
     if message.state_filters:
-        # With names only that nobody knows, nothing is in any of them.
+        # If all names are unknown, no id matches.
         states = {_STATES[name] for name in message.state_filters if name in _STATES}
         tests.append(lambda each: each.state in states)
     if message.producer_id_filters:
@@ -139,7 +139,7 @@ def _filter(message: ListTransactionsRequest, now_ms: int) -> Test:
 
 
 def slices(found: Iterable[TransactionMetadata]) -> Iterator[list[TransactionMetadata]]:
-    """As many at a time as a turn of the reactor has room for."""
+    """Transactional ids in lists that take one turn of the reactor each."""
     some: list[TransactionMetadata] = []
     room = CHARACTERS_A_TURN
     for each in found:

@@ -1,13 +1,14 @@
 """
-Batches of a transaction wait until the transaction's coordinator knows of the partition (KIP-890).
+Lets transactional batches wait until the coordinator has added, or verified, their partition (KIP-890; Kafka:
+VerificationStateEntry).
 
-A transaction's first batch in a partition must not get into the log before the coordinator knows that the partition
-takes part: nobody would end the transaction there. What comes behind it from the same producer waits in *line*, so that
-the log keeps the producer's order; other producers and other partitions are not held up.
+A transaction's first batch in a partition must not be appended before the coordinator knows the partition: otherwise
+the transaction would never be ended there. Later batches of the same producer wait in a queue, which keeps their order;
+other producers and partitions are not delayed.
 
-The answer may be old when it arrives: the transaction may have been ended meanwhile. So a line remembers the last
-marker that the log had of the producer, and an answer counts only if there is none since. Otherwise the coordinator is
-asked again: the marker may have been that of the transaction before, late because its coordinator was.
+The coordinator's answer may be outdated, if the transaction was ended meanwhile. So a queue stores the offset of the
+producer's last marker in the log, and an answer counts only if there is no later one. Otherwise the coordinator is
+asked again, since the marker may be a delayed one of the transaction before.
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ from logbus.records.header import (
 from logbus.wire.messages.records import ProduceRequest, TopicProduceData
 
 MAX_WAITING_BYTES = 64 << 20
-"""Of batches that wait on a broker; further ones are refused until some have gone."""
+"""Limit of the bytes of all waiting batches; further ones are refused."""
 CROWDED_BYTES = MAX_WAITING_BYTES // 4
-"""From here on each connection has one request waiting at most."""
+"""Number of waiting bytes above which each connection may have one waiting request only."""
 MAX_QUEUED_BATCHES = 64
-"""Batches of one producer for one partition: several times what a client has in flight."""
+"""Limit of the waiting batches of one producer for one partition: several times a client's requests in flight."""
 MAX_REMEMBERED_SEQUENCES = 10_000
 
 UNITS_TO_SETTLE = 2
-"""Units of a time slice that it takes to let what waits for one partition go on."""
+"""Cost of releasing the batches that wait for one partition, in units of a time slice."""
 
-#: The first version whose producers know TRANSACTION_ABORTABLE, and the first that adds partitions by itself.
+#: The first version with TRANSACTION_ABORTABLE, and the first in which a batch adds its partition.
 ABORTABLE_VERSION = 11
 ADDING_VERSION = 12
 
-#: Where a batch's producer id is, with its epoch behind it.
+#: Position of the producer id in a batch; the epoch follows it.
 PRODUCER_AT = 43
 _read_producer = Struct(">qh").unpack_from
 
@@ -72,13 +73,13 @@ _RETRIABLE = frozenset(
 
 Leader = Callable[[TopicProduceData, int, int], "Replica | None"]
 """
-Where a batch for a topic and a partition, in a request of some version, is to be written; None: not here, so that it is
+Finds the replica for a batch by topic, partition and request version; None: it cannot be written here, so the batch is
 refused without waiting.
 """
 
 
 class PartitionVerifier(Protocol):
-    """Asks the coordinator of a transaction, wherever it is."""
+    """Asks the coordinator of a transaction, on any broker."""
 
     def add_or_verify(
         self,
@@ -89,18 +90,18 @@ class PartitionVerifier(Protocol):
         add: bool,
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]]:
         """
-        Whether partitions take part in a producer's transaction: NONE or an error for each.
+        Add partitions to a producer's transaction, or verify that they are part of it: NONE or an error for each.
 
-        :param add: let them, if they do not yet; otherwise it is only looked.
+        :param add: add them; otherwise only verify.
         """
 
 
 @frozen
 class TransactionalWriter:
     """
-    Who writes in a transaction.
+    The producer of a transaction.
 
-    :ivar add: its requests let partitions take part; otherwise it has said so to the coordinator before.
+    :ivar add: its batches add their partitions; otherwise it has sent AddPartitionsToTxn before.
     """
 
     transactional_id: str
@@ -116,7 +117,7 @@ class _Key(NamedTuple):
 
 
 class _QueuedBatch(NamedTuple):
-    """A batch in line."""
+    """A waiting batch."""
 
     sequence: int
     size: int
@@ -125,9 +126,9 @@ class _QueuedBatch(NamedTuple):
 @define(eq=False)
 class _PartitionQueue:
     """
-    Batches of one producer for one partition, in the order they came.
+    The waiting batches of one producer for one partition, in order.
 
-    :ivar marker: offset of the last marker that the log had of the producer when the coordinator was asked.
+    :ivar marker: offset of the producer's last marker in the log when the coordinator was asked.
     """
 
     key: _Key
@@ -137,7 +138,7 @@ class _PartitionQueue:
     waiting: dict[Deferred[None], _QueuedBatch] = field(factory=dict)
 
     def saw_a_marker(self) -> bool:
-        """Whether one came since the last look."""
+        """Whether a marker was written since the last call."""
         before, self.marker = self.marker, self.replica.log.producers.last_marker_offset(self.key.producer_id)
         return self.marker != before
 
@@ -147,10 +148,9 @@ class HeldBatches:
     """
     The batches of a request that must wait.
 
-    :ivar waits: by their numbers in the request. Each fires when its batch may be written, which must be done within
-        the callback, lest another overtakes it; or it fails, with an error for :func:`producer_error`. Who cancels it
-        gives its place up.
-    :ivar ask: to be called once, when it is known what follows; waits may fire within.
+    :ivar waits: by their numbers in the request. Each fires when its batch may be written; the callback must write it,
+        so that no other batch overtakes it. Or it fails, with an error for :func:`producer_error`. It may be cancelled.
+    :ivar ask: must be called once, when callbacks are attached; waits may fire within the call.
     """
 
     waits: dict[int, Deferred[None]] = field(factory=dict)
@@ -160,13 +160,13 @@ class HeldBatches:
 @define(eq=False)
 class TransactionVerification:
     """
-    Where batches of transactions wait.
+    Queues transactional batches that must wait for the coordinator.
 
-    :param verifies: whether also partitions are asked about that the producer adds itself
+    :param verifies: whether partitions that the producer has added itself are verified
         (``transaction.partition.verification.enable``).
-    :param backoff: how a coordinator is asked again while it ends the producer's last transaction.
+    :param backoff: for retries while the coordinator completes the producer's last transaction.
     :param scheduler: gives time slices to requests of many partitions; None: they go on at once.
-    :ivar waiting_bytes: of the batches that wait.
+    :ivar waiting_bytes: size of the waiting batches.
     """
 
     _participation: PartitionVerifier
@@ -176,18 +176,18 @@ class TransactionVerification:
     _scheduler: SliceScheduler | None = None
     waiting_bytes: int = field(default=0, init=False)
     _lines: dict[_Key, _PartitionQueue] = field(factory=dict, init=False)
-    #: The lowest sequence that a producer, which the log does not know, was ever in line with.
+    #: The lowest sequence that was queued by a producer without state in the log.
     _lowest: OrderedDict[_Key, int] = field(factory=OrderedDict, init=False)
     _log = Logger()
 
     @property
     def crowded(self) -> bool:
-        """Whether so much waits that a connection had better send no more."""
+        """Whether so many bytes wait that connections should stop sending."""
         return self.waiting_bytes >= CROWDED_BYTES
 
     def enter(self, message: ProduceRequest, version: int, leader: Leader) -> HeldBatches:
         """
-        Look which batches of a Produce must wait.
+        Queue the batches of a Produce that must wait.
 
         :raise ApiError: INVALID_PRODUCER_ID_MAPPING: they are of several producers.
         """
@@ -200,10 +200,10 @@ class TransactionVerification:
         self, held: HeldBatches, message: ProduceRequest, version: int, leader: Leader
     ) -> Generator[None, None, None]:
         """
-        The same, one batch a step: others may be served in between.
+        The same, one batch a step, so that other requests can be served in between.
 
-        :param held: where those go that must wait. Whoever does not take all steps calls its :attr:`~HeldBatches.ask`
-            all the same, as others may stand in line behind its batches by then.
+        :param held: receives the batches that must wait. The caller must call its :attr:`~HeldBatches.ask` even if it
+            does not take all steps, since other batches may be queued behind these by then.
         :raise ApiError: as of :meth:`enter`; none waits.
         """
         found: list[tuple[int, Replica, BatchHeader]] = []
@@ -274,7 +274,7 @@ class TransactionVerification:
         return waiting
 
     def _remember(self, key: _Key, sequence: int) -> None:
-        """Whoever is unknown to the log may begin anywhere, but not behind what it sent before and was refused."""
+        """Store the first sequence of a producer unknown to the log; after a refusal it must not skip sequences."""
         self._lowest[key] = min(sequence, self._lowest.get(key, sequence))
         self._lowest.move_to_end(key)
         if len(self._lowest) > MAX_REMEMBERED_SEQUENCES:
@@ -301,7 +301,7 @@ class TransactionVerification:
         until: float,
     ) -> None:
         busy, old = [], []
-        # Each line is looked at just before it goes on: a marker may come between two slices.
+        # Each queue is checked just before its release, since a marker may be written between two slices.
         async for line in TimeSlice(self._scheduler).over(lines, UNITS_TO_SETTLE):
             code = codes.get(line.key.partition, ErrorCode.NETWORK_EXCEPTION)
             if code == ErrorCode.CONCURRENT_TRANSACTIONS and line.waiting and self._clock.seconds() < until:
@@ -320,12 +320,12 @@ class TransactionVerification:
             error = failure.value
             assert isinstance(error, ApiError)
         else:
-            self._log.failure("asking a coordinator", failure)
+            self._log.failure("the request to a coordinator failed", failure)
             error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._settle([line for line in lines if self._lines.get(line.key) is line], error)
 
     def _settle(self, lines: Iterable[_PartitionQueue], error: ApiError | None) -> None:
-        """Let all in line go on, in their order, or tell them why they may not."""
+        """Release the batches in queues, in order, or fail them."""
         for line in lines:
             del self._lines[line.key]
             waiting, line.waiting = line.waiting, {}
@@ -337,15 +337,15 @@ class TransactionVerification:
                 else:
                     one.errback(problem)
             if self._lowest and line.replica.log.producers.get(line.key.producer_id) is not None:
-                # Something was written: from here on the log itself knows which sequence is next.
+                # A batch was written: from now on the log knows the next sequence.
                 self._lowest.pop(line.key, None)
 
     def _problem(self, line: _PartitionQueue, place: _QueuedBatch) -> ApiError | None:
-        """Why a batch may not be written although the coordinator said so."""
+        """The error of a batch that must not be written although the coordinator has confirmed its partition."""
         producer_id, _, partition = key = line.key
         replica = line.replica
         if not replica.partition.is_leader:
-            return None  # It is refused as any other.
+            return None  # The append refuses it.
         producers = replica.log.producers
         if producers.get(producer_id) is None:
             lowest = 0 if line.member.add else self._lowest.get(key, place.sequence)
@@ -358,14 +358,14 @@ class TransactionVerification:
 
 
 def continues_transaction(records: Buffer | None, replica: Replica) -> bool:
-    """Whether a batch goes on with a transaction that is open in its partition: then nothing of it waits in line."""
+    """Whether a batch continues a transaction that is open in its partition; then no batch of it is waiting."""
     if records is None or not is_transactional(records):
         return False
     return replica.log.producers.open_transaction(*_read_producer(records, PRODUCER_AT))
 
 
 def is_transactional(records: Buffer | None) -> bool:
-    """Whether a batch, of which nothing was checked yet, says that it belongs to a transaction."""
+    """Whether the header of an unchecked batch has the transactional flag."""
     return (
         records is not None
         and len(records) >= HEADER_SIZE
@@ -376,7 +376,7 @@ def is_transactional(records: Buffer | None) -> bool:
 
 def producer_error(error: ApiError, version: int) -> ApiError:
     """
-    What a producer is told of a coordinator's error, as in Kafka: some know only how to try again.
+    The error for a producer, by the coordinator's error, as in Kafka; older producers only know retriable ones.
 
     :param version: of the Produce request.
     """
@@ -384,13 +384,13 @@ def producer_error(error: ApiError, version: int) -> ApiError:
     if code in _RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDING_VERSION):
         return ApiError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"the coordinator could not say whether the partition takes part in the transaction: {code.name}",
+            f"the coordinator could not verify that the partition is part of the transaction: {code.name}",
         )
     if code is ErrorCode.PRODUCER_FENCED:
         return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
     if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        # That is between the brokers, and nothing that a client could do about.
-        return ApiError(ErrorCode.INVALID_TXN_STATE, "the coordinator does not take this broker's word")
+        # Authorization between brokers does not concern the client.
+        return ApiError(ErrorCode.INVALID_TXN_STATE, "the coordinator does not accept requests of this broker")
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
         return ApiError(ErrorCode.INVALID_TXN_STATE, error.message)
     return error

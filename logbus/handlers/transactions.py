@@ -1,5 +1,5 @@
 """
-Transactions, as producers and other brokers drive them: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
+AddPartitionsToTxn, AddOffsetsToTxn, EndTxn: transactions of producers, for clients and other brokers.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from logbus.wire.messages.transactions import (
 )
 
 FENCED_VERSION = 2
-"""The first version of these requests that knows PRODUCER_FENCED."""
+"""The first version of these requests with PRODUCER_FENCED."""
 
 BATCHED_VERSION = 4
-"""AddPartitionsToTxn for several transactions, which brokers ask for."""
+"""The first version of AddPartitionsToTxn for several transactions, which brokers send."""
 
 ABORTABLE_VERSION = 5
-"""The first version of AddPartitionsToTxn that knows TRANSACTION_ABORTABLE."""
+"""The first version of AddPartitionsToTxn with TRANSACTION_ABORTABLE."""
 
 BUMPING_VERSION = 5
-"""The first version of EndTxn whose clients take the epoch of the next transaction from the answer (KIP-890)."""
+"""The first version of EndTxn whose response has the epoch of the next transaction (KIP-890)."""
 
 UNITS_TO_ADD = 5
-"""Units of a time slice that it takes to begin with one transaction of several."""
+"""Cost of beginning with one transaction of several, in units of a time slice."""
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
 
 
 def known_to(code: ErrorCode, version: int, first: int = FENCED_VERSION) -> ErrorCode:
-    """An error in the words that a client of this version understands; ``first`` knows PRODUCER_FENCED."""
+    """The error code for a client of this version; ``first`` is the first with PRODUCER_FENCED."""
     if code is ErrorCode.PRODUCER_FENCED and version < first:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
@@ -60,7 +60,7 @@ def known_to(code: ErrorCode, version: int, first: int = FENCED_VERSION) -> Erro
 
 @frozen
 class _Wish:
-    """Partitions that are to be in one transaction, or are said to be."""
+    """Partitions to add to one transaction, or to verify."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -71,7 +71,7 @@ class _Wish:
 @define(eq=False)
 class TransactionHandlers:
     """
-    Serves what changes transactions.
+    Changes transactions.
 
     :param internal_topics: topics that only brokers write to.
     """
@@ -105,7 +105,7 @@ class TransactionHandlers:
         by_client = context.broker is None
         adding = []
         async for wish in time_slice.over(wishes, UNITS_TO_ADD):
-            # Each has a slice of its own: they go on beside each other.
+            # Each has a time slice of its own, since they run concurrently.
             added = self._add(wish, version, TimeSlice(context.scheduler), by_client)
             adding.append(Deferred.fromCoroutine(added))
         all_outcomes = await shield_from_cancellation(gatherResults(adding, consumeErrors=True))
@@ -116,7 +116,7 @@ class TransactionHandlers:
         return AddPartitionsToTxnResponse(results_by_transaction=results)
 
     async def _add(self, wish: _Wish, version: int, time_slice: TimeSlice, by_client: bool) -> Outcomes:
-        """What became of each partition: all are added, or none."""
+        """The outcome for each partition: all are added, or none."""
         impossible = await self._impossible(wish.partitions, time_slice, by_client=by_client)
         if impossible:
             return {name: impossible.get(name, ErrorCode.OPERATION_NOT_ATTEMPTED) for name in wish.partitions}
@@ -137,11 +137,11 @@ class TransactionHandlers:
     async def _impossible(
         self, partitions: Collection[TopicPartition], time_slice: TimeSlice, *, by_client: bool
     ) -> dict[TopicPartition, ErrorCode]:
-        """Those that cannot be in a transaction."""
+        """The errors of partitions that cannot be in a transaction."""
         found: dict[TopicPartition, ErrorCode] = {}
         async for name in time_slice.over(partitions):
             if by_client and name.topic in self._internal_topics:
-                # Offsets take part by AddOffsetsToTxn.
+                # Clients add groups by AddOffsetsToTxn instead.
                 found[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif self._metadata.partition(name) is None:
                 found[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -173,7 +173,7 @@ class TransactionHandlers:
 
 
 async def _partitions(topics: Sequence[AddPartitionsToTxnTopic], time_slice: TimeSlice) -> list[TopicPartition]:
-    """The partitions of a transaction, each of them once."""
+    """The partitions of a transaction, without duplicates."""
     found: dict[TopicPartition, None] = {}
     async for topic in time_slice.over(topics):
         async for number in time_slice.over(topic.partitions):

@@ -1,5 +1,5 @@
 """
-Offsets that are committed in transactions: TxnOffsetCommit.
+TxnOffsetCommit: commits a group's offsets in a producer's transaction.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from logbus.wire.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 
-#: Older producers take COORDINATOR_LOAD_IN_PROGRESS for the end of everything (KAFKA-7296).
+#: Older producers take COORDINATOR_LOAD_IN_PROGRESS for a fatal error (KAFKA-7296).
 LOADING_VERSION = 2
-#: The first version that knows TRANSACTION_ABORTABLE (KIP-890).
+#: The first version with TRANSACTION_ABORTABLE (KIP-890).
 ABORTABLE_VERSION = 4
 
 
 @define(eq=False)
 class TxnOffsetCommitHandlers:
-    """Serves commits in transactions."""
+    """Serves TxnOffsetCommit."""
 
     _coordinator: GroupCoordinator
     _commits: TxnOffsetCommits
@@ -56,7 +56,7 @@ class TxnOffsetCommitHandlers:
                 if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     known.append(answer)
                 if code == ErrorCode.NONE:
-                    # Of a partition that is named twice the last offset counts.
+                    # If a partition is named twice, the last offset counts.
                     wanted[partition] = CommittedOffset(
                         asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now_ms
                     )
@@ -72,9 +72,9 @@ class TxnOffsetCommitHandlers:
 
 def committer(message: TxnOffsetCommitRequest, version: int) -> TxnOffsetCommitter:
     """
-    Who commits.
+    The sender of a request.
 
-    :raise ApiError: INVALID_GROUP_ID, INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH: it cannot be.
+    :raise ApiError: INVALID_GROUP_ID, INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH: a field is invalid.
     """
     if not message.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -94,7 +94,7 @@ def committer(message: TxnOffsetCommitRequest, version: int) -> TxnOffsetCommitt
 
 
 def told(code: ErrorCode, version: int) -> ErrorCode:
-    """An error in the words of a version of TxnOffsetCommit."""
+    """The error code for a version of TxnOffsetCommit."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_VERSION:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:

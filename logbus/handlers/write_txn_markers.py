@@ -84,33 +84,33 @@ class WriteTxnMarkersHandlers:
         self, jobs: Sequence[Job], outcomes: Sequence[dict[TopicPartition, ErrorCode]], *, by_client: bool
     ) -> None:
         """
-        Write some markers, and wait until they last.
+        Write some markers, and wait until they are durable.
 
-        :param outcomes: where to put what became of each, by the number of the marker.
-        :param by_client: who asks has not proved to be a broker.
+        :param outcomes: receives the outcomes, by the number of the marker.
+        :param by_client: the sender has not proved to be a broker.
         """
         refused: Sequence[Verdicts] = [{}] * len(jobs)
         if by_client:
             refused = await self._hanging.verdicts([(ending, partitions) for _, ending, partitions in jobs])
-        # What was found out about hanging transactions holds in this turn of the reactor only.
+        # The verdicts about hanging transactions are valid in this turn of the reactor only.
         writing = [
             self._writer.write(ending, [each for each in partitions if each not in some])
             for (_, ending, partitions), some in zip(jobs, refused, strict=True)
         ]
-        # Whoever asks may go away: what was appended is looked after all the same.
+        # The client may disconnect, but appended markers must be completed all the same.
         written = await shield_from_cancellation(gatherResults(writing, consumeErrors=True))
         for (number, _, _), some, found in zip(jobs, refused, written, strict=True):
             outcomes[number].update({**found, **some})
 
 
 def _chunks(partitions: Sequence[TopicPartition]) -> list[list[TopicPartition]]:
-    """Partitions of one marker, so many at a time."""
+    """Partitions of one marker, in parts of limited size."""
     starts = range(0, len(partitions), PARTITIONS_AT_A_TIME)
     return [list(partitions[start : start + PARTITIONS_AT_A_TIME]) for start in starts]
 
 
 def _together(jobs: Iterable[Job]) -> Iterator[list[Job]]:
-    """Markers in their order, for so many partitions at a time."""
+    """Markers in order, in parts with a limited number of partitions."""
     some: list[Job] = []
     room = PARTITIONS_AT_A_TIME
     for job in jobs:

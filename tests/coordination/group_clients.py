@@ -1,7 +1,7 @@
 """
-Clients of groups that do one thing at a time and keep a record of what they were promised.
+Simulated members and producers of groups that record and check the broker's promises.
 
-Each has at most one request out; its answer may come at once, later, or never, if its connection is closed.
+Each has at most one request in flight; the response may arrive at once, later, or never, if the connection is closed.
 """
 
 from __future__ import annotations

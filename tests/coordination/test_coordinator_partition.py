@@ -1,4 +1,4 @@
-"""Which partition coordinates a group."""
+"""Tests of :mod:`logbus.coordination.coordinator_partition`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from logbus.coordination.coordinator_partition import java_hash, partition_for
 
 
 class PlacementTests(SynchronousTestCase):
-    """Kafka's choice."""
+    """The results are Kafka's."""
 
     def test_hashes_are_java_s(self) -> None:
         """Texts hash as in Java, in 32 bits with a sign, characters beyond 16 bits as their surrogates."""

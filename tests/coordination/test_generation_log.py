@@ -1,4 +1,4 @@
-"""What the log says of groups."""
+"""Tests of :mod:`logbus.coordination.generation_log` and of other log messages about groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DAY_S = 24 * 3600
 
 
 class NewsTests(ConsumerGroupCase):
-    """An operator can read what became of a group, a line for each step."""
+    """One log line for each change of a group."""
 
     config = {**ConsumerGroupCase.config, "offsets.retention.minutes": str(24 * 60)}
 

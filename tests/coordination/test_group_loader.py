@@ -1,4 +1,4 @@
-"""What comes back after a restart: shards, while they load and when there is damage."""
+"""Tests of :mod:`logbus.coordination.group_loader`: requests during a load, and damaged logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.handlers.group_kit import GroupCase, commit, fetch_committed
 
 
 class LoadingTests(GroupCase):
-    """A broker that starts on what another one left."""
+    """A broker that loads the groups of a former one."""
 
     def complaints(self) -> list[str]:
         """What is logged as an error from now on."""

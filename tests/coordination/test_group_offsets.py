@@ -1,4 +1,4 @@
-"""What a group has committed, and when it expires."""
+"""Tests of :mod:`logbus.coordination.group_offsets`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY = 24 * 3600 * 1000
 
 @define
 class AGroup:
-    """As much of a group as offsets look at."""
+    """The parts of a group that expiration depends on."""
 
     is_empty: bool = True
     empty_since_ms: int | None = None

@@ -1,4 +1,4 @@
-"""Changes of groups as records."""
+"""Tests of :mod:`logbus.coordination.group_records`."""
 
 from __future__ import annotations
 

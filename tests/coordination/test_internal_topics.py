@@ -1,4 +1,4 @@
-"""How the topics that brokers keep state in are made."""
+"""Tests of :mod:`logbus.coordination.internal_topics`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Topics:
 
 
 class InternalTopicsTests(SynchronousTestCase):
-    """Made once, for everybody who needs them."""
+    """Concurrent requests create a topic once."""
 
     def setUp(self) -> None:
         self.topics: Any = Topics()

@@ -1,4 +1,4 @@
-"""Offsets in a log that is compacted: whoever takes over knows the same before and after."""
+"""Committed offsets in a compacted log: a load before and after compaction restores the same state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ steps = st.one_of(
 
 
 class CompactedShard:
-    """A shard on a log that is cleaned when a test wants it."""
+    """A shard on a log that tests can compact."""
 
     def __init__(self) -> None:
         self.clock, self.seconds = Clock(), NOW_S
@@ -85,7 +85,7 @@ class CompactedShard:
 
 
 class CompactionTests(SynchronousTestCase):
-    """What the cleaner leaves is enough."""
+    """Loads from a compacted log."""
 
     def test_what_is_left(self) -> None:
         """Transactions that were aborted, committed, overtaken or deleted; and one that is open."""

@@ -1,4 +1,4 @@
-"""Offsets that are part of transactions: pending until these end, and the same after the log was read back."""
+"""Tests of :mod:`logbus.coordination.pending_offsets`: offsets in transactions, also after a reload of the log."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ steps = st.one_of(
 
 
 class InterleavingTests(SynchronousTestCase):
-    """Whatever happens, in whatever order."""
+    """Property-based tests of interleaved transactions."""
 
     @given(st.lists(steps, max_size=30))
     def test_what_is_read_back(self, story: Sequence[tuple[Any, ...]]) -> None:

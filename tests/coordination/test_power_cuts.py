@@ -1,8 +1,9 @@
 """
-Groups live through power cuts: nothing that a client was told is taken back.
+Random tests of groups with power cuts: no acknowledged change is lost.
 
-Clients of both protocols do as they like, syncs take their time, the cleaner cleans; then the machine stops, at any
-step of the disk, and a broker starts on what is left. ``LOGBUS_POWER_CUT_SEEDS`` in the environment runs more stories.
+Clients of both protocols send random requests, syncs are slow, and the cleaner runs; then the machine stops at any step
+of the disk, and a broker starts on the data left. ``LOGBUS_POWER_CUT_SEEDS`` in the environment sets the number of
+runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A coordinator's log: written in batches, read back in slices, damage passed over."""
+"""Tests of :mod:`logbus.coordination.state_log`: appends in batches, loads in slices, and skipped damage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 class StateLogTests(SynchronousTestCase):
-    """On a memory disk, with a clock that is moved by hand."""
+    """On a memory disk, with a manual clock."""
 
     def setUp(self) -> None:
         self.clock = Clock()

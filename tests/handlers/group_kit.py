@@ -1,4 +1,4 @@
-"""Members of groups, from the far end of their connections."""
+"""Clients that are members of classic groups, for tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """
-A whole broker in memory: the real composition, on a virtual clock, a memory disk and a memory metadata store.
+A complete broker in memory, with a virtual clock, a memory disk and a memory metadata store, for tests.
 
-Clients are byte strings in and messages out; nothing waits for real time, and nothing touches a socket.
+Clients send bytes and decode messages; there is no real time and no socket.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ class _Plugin:
 
 
 class _Store(MemoryStore):
-    """A store that is nowhere."""
+    """A metadata store that has no address."""
 
     path = "memory"
 
 
 class MemoryTransport(StringTransport):
-    """A peer that takes what it is sent, unless told not to."""
+    """A transport whose peer reads everything, unless it is paused."""
 
     def loseConnection(self) -> None:
         super().loseConnection()
@@ -234,7 +234,7 @@ class MemoryBroker:
 
 @define(eq=False)
 class Client:
-    """One connection, from the far end."""
+    """A client with one connection."""
 
     server: MemoryBroker
     protocol: KafkaServerProtocol

@@ -18,7 +18,7 @@ WHO = ApiVersionsRequest(client_software_name="me", client_software_version="1")
 
 
 class FeatureTests(SynchronousTestCase):
-    """Features of a broker that serves all of Kafka's newest release."""
+    """Features of a broker that supports all versions of Kafka's newest release."""
 
     def ask(self, message: Any, version: int, release: str | None = None) -> Any:
         """The answer of a broker that names itself as ``release``."""

@@ -1,4 +1,4 @@
-"""Members of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.handlers.group_kit import GroupCase, fetch_committed
 
 
 class FlowTests(GroupCase):
-    """What several clients see of one group."""
+    """Several clients in one group."""
 
     def test_alone(self) -> None:
         """The first member gets an id, joins with it, leads, assigns to itself, and is alive."""

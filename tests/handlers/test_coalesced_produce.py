@@ -1,4 +1,4 @@
-"""Produce requests served together: nobody can tell, but by the time it takes."""
+"""Coalesced Produce requests: the results are the same as of single requests."""
 
 from __future__ import annotations
 

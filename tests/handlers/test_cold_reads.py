@@ -1,4 +1,4 @@
-"""A consumer of old data beside others, in a whole broker whose disk is slow."""
+"""A consumer of uncached data does not delay others, on a broker with a slow disk."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from tests.handlers.kit import HandlerCase
 
 
 class ListTests(HandlerCase):
-    """What has settings."""
+    """Resources with settings."""
 
     def listed(self, *types: int) -> list[tuple[int, str]]:
         """Types and names."""

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol, from the far end of a connection."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe on a complete broker."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class ConsumerGroupCase(GroupCase):
 
 
 class HeartbeatTests(ConsumerGroupCase):
-    """Members come, share and go."""
+    """Members join, share partitions, and leave."""
 
     def test_two_members(self) -> None:
         """Each has its half, and commits with its epoch only."""
@@ -193,7 +193,7 @@ class HeartbeatTests(ConsumerGroupCase):
 
 
 class MigrationTests(ConsumerGroupCase):
-    """Groups that go from one protocol to the other."""
+    """Online migration of groups between the protocols."""
 
     def test_up_and_down(self) -> None:
         """A classic group takes in a member of the consumer protocol, and is classic again when that leaves."""
@@ -251,7 +251,7 @@ class MigrationTests(ConsumerGroupCase):
 
 
 class AdvertisedTests(ConsumerGroupCase):
-    """What clients are told of it."""
+    """Advertised versions and features."""
 
     def test_feature(self) -> None:
         """ApiVersions names the APIs and the finalized feature; that it may be off is for version 4 only."""

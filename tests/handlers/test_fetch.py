@@ -1,4 +1,4 @@
-"""Fetch, but for sessions and what is a trap of the protocol."""
+"""Fetch; sessions and the protocol's pitfalls have tests of their own."""
 
 from __future__ import annotations
 

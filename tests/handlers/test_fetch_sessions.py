@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227), through the whole broker and on their own."""
+"""Incremental fetch sessions (KIP-227), on a complete broker and by themselves."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def remembered(count: int) -> list[CachedPartition]:
 
 
 class Slots(SynchronousTestCase):
-    """Sessions are few."""
+    """Limits of sessions."""
 
     def setUp(self) -> None:
         self.clock = Clock()

@@ -1,4 +1,4 @@
-"""Who coordinates what: FindCoordinator, and the topic that is made for it."""
+"""FindCoordinator, and the creation of internal topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.handlers.kit import HandlerCase, MemoryBroker
 
 
 class FindCoordinatorTests(HandlerCase):
-    """On a broker that nobody asked before."""
+    """On a broker without internal topics."""
 
     config = {
         "offsets.topic.num.partitions": "7",

@@ -1,4 +1,4 @@
-"""Groups from outside: DescribeGroups, ListGroups, DeleteGroups."""
+"""DescribeGroups, ListGroups, DeleteGroups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OPERATIONS_UNKNOWN = -(2**31)
 
 
 class DescribeTests(GroupCase):
-    """What tools see of a group."""
+    """DescribeGroups."""
 
     def test_a_stable_group(self) -> None:
         """Its members, who they are, where they come from, and what was assigned to them."""
@@ -72,7 +72,7 @@ class DescribeTests(GroupCase):
 
 
 class ListTests(GroupCase):
-    """All groups of this broker."""
+    """ListGroups."""
 
     def test_filters(self) -> None:
         """By state and by type, in any case; what no group can be filters all away."""
@@ -101,7 +101,7 @@ class ListTests(GroupCase):
 
 
 class DeleteTests(GroupCase):
-    """Groups go for good."""
+    """DeleteGroups."""
 
     def delete(self, *groups: str, version: int = 2) -> dict[str, int]:
         response = self.client.ask(DeleteGroupsRequest(groups_names=list(groups)), version)

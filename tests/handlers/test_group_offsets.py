@@ -1,4 +1,4 @@
-"""Offsets that groups commit: OffsetCommit, OffsetFetch, OffsetDelete."""
+"""OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DAY_S = 24 * 3600
 
 
 class SimpleTests(GroupCase):
-    """Consumers that are no members of any group: they assign partitions to themselves."""
+    """Consumers with a manual assignment, which are not members."""
 
     def test_commit_and_fetch(self) -> None:
         """What was committed is there, with its epoch and text; what was not is -1, without an error."""
@@ -180,7 +180,7 @@ class SimpleTests(GroupCase):
 
 
 class MemberTests(GroupCase):
-    """Members commit in their generation, and nobody else does."""
+    """Only members of the present generation may commit."""
 
     def test_who_may_commit(self) -> None:
         """A stale generation, a stranger and a simple consumer are refused."""
@@ -203,7 +203,7 @@ class MemberTests(GroupCase):
 
 
 class WritingTests(GroupCase):
-    """What happens to commits on their way to the disk."""
+    """Durability and failures of commits."""
 
     config = {**GroupCase.config, "log.flush.before.ack": "true"}
 
@@ -289,7 +289,7 @@ class WritingTests(GroupCase):
 
 
 class GoingTests(GroupCase):
-    """How committed offsets go: deleted, with their topic, or by age."""
+    """Removal of offsets: OffsetDelete, deleted topics, expiration."""
 
     config = {**GroupCase.config, "offsets.retention.minutes": str(24 * 60)}
 
@@ -403,7 +403,7 @@ class GoingTests(GroupCase):
 
 
 class TopicIdTests(GroupCase):
-    """Versions 10, which name topics by their ids."""
+    """Version 10 names topics by their ids."""
 
     NOBODYS = b"\7" * 16
 

@@ -1,4 +1,4 @@
-"""What other brokers ask of a broker, and what somebody gets who only says that it is one."""
+"""Tests of the inter-broker APIs, with authenticated brokers and with clients that claim to be brokers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PeerCase(HandlerCase):
 
 
 class IntroductionTests(PeerCase):
-    """Who is let in."""
+    """Introduce: accepted and refused brokers."""
 
     def test_not_advertised(self) -> None:
         """Clients are not told that brokers talk to each other."""
@@ -121,7 +121,7 @@ class IntroductionTests(PeerCase):
 
 
 class AnnounceTests(PeerCase):
-    """From another broker that says it is the controller."""
+    """Announce, from the controller and from others."""
 
     def test_in_another_name(self) -> None:
         """A broker announces in its own name only."""
@@ -161,7 +161,7 @@ class AnnounceTests(PeerCase):
 
 
 class ForwardTests(PeerCase):
-    """Requests of clients, from the broker that they came to."""
+    """Forward: requests of clients, from the broker that received them."""
 
     def forwarded(self, message: Any, version: int, **changes: Any) -> Any:
         """Forward it."""
@@ -204,7 +204,7 @@ class ForwardTests(PeerCase):
 
 
 class PluginCallTests(PeerCase):
-    """What a plugin on another broker asks its like here."""
+    """AskPlugin."""
 
     def asked(self, plugin: str, body: bytes = b"") -> Any:
         """Ask it."""
@@ -244,7 +244,7 @@ class PluginCallTests(PeerCase):
 
 
 class ShieldTests(SynchronousTestCase):
-    """Work that goes on when nobody waits for it any more."""
+    """Work that is shielded from cancellation."""
 
     def test_shielded(self) -> None:
         """Cancelling the waiting leaves the work alone; its result, or failure, goes nowhere then."""

@@ -1,4 +1,4 @@
-"""What clients may not do to the topics that brokers keep their state in."""
+"""Protection of internal topics against clients."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, content, prod
 
 
 class LogDirTests(HandlerCase):
-    """Where the logs of a broker are."""
+    """DescribeLogDirs."""
 
     def setUp(self) -> None:
         self.server = MemoryBroker(disks=[MemoryDisk("/first"), MemoryDisk("/second")]).start()

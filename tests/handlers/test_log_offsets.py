@@ -12,7 +12,7 @@ from tests.handlers.kit import NOW_MS, HandlerCase, a_batch
 
 
 class Offsets(HandlerCase):
-    """Where things are in a log."""
+    """ListOffsets."""
 
     def ask(self, timestamp: int, version: int, replica_id: int = -1, **given: Any) -> Any:
         asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, **given)

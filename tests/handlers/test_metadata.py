@@ -8,7 +8,7 @@ from tests.handlers.kit import HandlerCase
 
 
 class Metadata(HandlerCase):
-    """Who leads what."""
+    """Metadata and DescribeCluster."""
 
     def test_kept_until_it_changes(self) -> None:
         """The same question has the same answer, until something changed."""

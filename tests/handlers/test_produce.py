@@ -1,4 +1,4 @@
-"""Produce: each batch its own outcome, acknowledged when it is as safe as was asked for."""
+"""Produce: outcomes of single batches, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Durable(HandlerCase):
 
 
 class Outcomes(HandlerCase):
-    """What is answered."""
+    """Responses."""
 
     def test_each_its_own(self) -> None:
         """One partition's error is not the others'; the answer has all, in the request's order."""

@@ -1,4 +1,4 @@
-"""What readers of committed transactions are told: Fetch, ListOffsets, and who holds them back."""
+"""Fetch, ListOffsets and DescribeProducers with transactions, at ``read_committed``."""
 
 from __future__ import annotations
 

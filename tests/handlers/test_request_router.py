@@ -1,4 +1,4 @@
-"""From a request to its handler."""
+"""Tests of :mod:`logbus.handlers.request_router`."""
 
 from __future__ import annotations
 

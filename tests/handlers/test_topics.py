@@ -29,7 +29,7 @@ def configured(name: str, value: str | None) -> dict[str, Any]:
 
 
 class Topics(HandlerCase):
-    """Topics made, unmade and grown."""
+    """Creation and deletion of topics, and new partitions."""
 
     def create(self, version: int = 5, **given: Any) -> Any:
         fields = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": [], **given}
@@ -141,7 +141,7 @@ class Topics(HandlerCase):
 
 
 class Ceilings(HandlerCase):
-    """So many topics and partitions, whichever way they are asked for."""
+    """Limits of topics and partitions."""
 
     config = {"max.topics": "4", "max.partitions.per.broker": "6", "num.partitions": "1"}
 

@@ -1,4 +1,4 @@
-"""Transactions from outside: DescribeTransactions, ListTransactions."""
+"""DescribeTransactions, ListTransactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of transactions: written once the coordinator knows of the partition, in their producer's order."""
+"""Transactional batches are written when the coordinator has confirmed their partition, in their producer's order."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class ParticipationCase(HandlerCase):
 
 
 class TakingPart(ParticipationCase):
-    """When the coordinator is asked, and what about."""
+    """Requests to the coordinator."""
 
     def test_added_or_verified(self) -> None:
         """From version 12 on a partition is added by its first batch; before, it is only looked whether it was."""
@@ -264,7 +264,7 @@ class ManyPartitions(ParticipationCase):
 
 
 class Flags(ParticipationCase):
-    """What the request says, and what the batches say."""
+    """Transactional flags of requests and batches."""
 
     def test_no_transactional_id(self) -> None:
         """
@@ -316,7 +316,7 @@ class Flags(ParticipationCase):
 
 
 class InLine(ParticipationCase):
-    """Order, while an answer is awaited."""
+    """Order of batches while they wait."""
 
     def test_in_order(self) -> None:
         """Later batches of the producer to the partition wait behind the first, and are written in order with it."""
@@ -451,7 +451,7 @@ class InLine(ParticipationCase):
 
 
 class Bounds(ParticipationCase):
-    """Nothing piles up."""
+    """Limits of waiting batches."""
 
     def test_in_line(self) -> None:
         """A line has an end, and whoever comes then tries again."""
@@ -489,7 +489,7 @@ class Bounds(ParticipationCase):
 
 
 class CoordinatorErrors(ParticipationCase):
-    """What a producer hears of them."""
+    """Error codes for producers."""
 
     def test_by_version(self) -> None:
         """Producers that know a code are told it, others one that makes them do the same."""

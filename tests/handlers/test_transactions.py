@@ -1,4 +1,4 @@
-"""Transactions through a whole broker: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn."""
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn on a complete broker."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def wish(
 
 
 class HappyTests(TransactionCase):
-    """Nothing goes wrong."""
+    """Transactions without failures."""
 
     def test_as_old_clients_do(self) -> None:
         """Partitions take part by request; the epoch stays; markers are where the producer wrote, and nowhere else."""
@@ -184,7 +184,7 @@ class HappyTests(TransactionCase):
 
 
 class RefusalTests(TransactionCase):
-    """What is wrong is said in words that the client's version knows."""
+    """Error codes depend on the request's version."""
 
     def test_fenced(self) -> None:
         """PRODUCER_FENCED where it is known, else INVALID_PRODUCER_EPOCH."""

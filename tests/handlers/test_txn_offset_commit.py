@@ -1,4 +1,4 @@
-"""Offsets that are committed in transactions: TxnOffsetCommit, and who sees what of it."""
+"""TxnOffsetCommit, and the visibility of pending offsets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TransactionCase(GroupCase):
 
 
 class VisibilityTests(TransactionCase):
-    """Pending, and then not."""
+    """Visibility of pending and committed offsets."""
 
     def test_commit(self) -> None:
         """Nobody sees what a transaction commits until it is committed; who wants stable offsets is told to wait."""
@@ -236,7 +236,7 @@ class VisibilityTests(TransactionCase):
 
 
 class RefusalTests(TransactionCase):
-    """Who may not, and what cannot be stored."""
+    """Refused commits."""
 
     def test_a_fenced_producer(self) -> None:
         """A newer producer with the same id ends the transaction of the older, whose commits are refused then."""
@@ -349,7 +349,7 @@ class RefusalTests(TransactionCase):
 
 
 class AskingTests(TransactionCase):
-    """What may happen while the transaction's coordinator is asked."""
+    """Events during a request to the transaction's coordinator."""
 
     def asked(self, *answers: Mapping[TopicPartition, ErrorCode] | Deferred[Any]) -> list[tuple[Any, ...]]:
         """Answer in its place; what it was asked."""
@@ -469,7 +469,7 @@ class AskingTests(TransactionCase):
 
 
 class MembershipTests(ConsumerGroupCase, TransactionCase):
-    """Who may commit for a group that has members."""
+    """Commits for a group with members."""
 
     def test_members(self) -> None:
         """They say who they are, and in which generation; others are refused, and the transaction goes on."""
@@ -541,7 +541,7 @@ class MembershipTests(ConsumerGroupCase, TransactionCase):
 
 
 class EndTests(TransactionCase):
-    """What goes, while something is pending."""
+    """Removal of offsets and groups with pending offsets."""
 
     def listed_later(self, seconds: float) -> list[str]:
         for _ in range(int(seconds // 60) + 1):

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: by brokers, and by clients that abort what hangs."""
+"""WriteTxnMarkers, from brokers, and from clients that abort hanging transactions."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class ByBrokers(MarkerCase):
 
 
 class Forged(MarkerCase):
-    """What clients must not do."""
+    """Refused requests of clients."""
 
     def test_of_a_transaction_that_is_under_way(self) -> None:
         """Its coordinator ends it, and nobody else; however a client says it."""
@@ -171,7 +171,7 @@ class Forged(MarkerCase):
 
 
 class Hanging(MarkerCase):
-    """What clients may abort."""
+    """Hanging transactions, which clients may abort."""
 
     def test_of_nobody(self) -> None:
         """A transaction of a producer that no coordinator knows; asked again, there is nothing left to do."""

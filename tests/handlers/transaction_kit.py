@@ -1,4 +1,4 @@
-"""A transactional producer that commits offsets, from the far end of its connection."""
+"""A transactional producer that commits offsets, for tests."""
 
 from __future__ import annotations
 

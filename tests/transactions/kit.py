@@ -1,5 +1,5 @@
 """
-Transactional clients on a cluster in memory, whose requests get lost, come twice, or come late.
+Transactional clients on a cluster in memory, with lost, repeated and delayed requests, for tests.
 
 Producers and readers are those of the simulation (:mod:`logbus.testing.simulation.workloads.transactional_producer`);
 what becomes of each request is for the test to say.
@@ -43,7 +43,7 @@ _MAY_COME_LATE_BY_V1 = (_PRODUCE, _INIT, _ADD)
 
 
 class _Host:
-    """The reactor as a client's machine has it."""
+    """The reactor of a client's machine."""
 
     def __init__(self, clock: Any, number: int) -> None:
         self._clock = clock
@@ -67,7 +67,7 @@ class KitView(ClusterClient):
 
 @define(eq=False)
 class Held:
-    """A request that is still on its way."""
+    """A delayed request."""
 
     channel: Channel
     message: Any

@@ -1,7 +1,7 @@
 """
-What may happen to transactional producers and their brokers, drawn by Hypothesis, and how it is made to happen.
+Random schedules of actions and failures of transactional producers and brokers, drawn and executed by Hypothesis.
 
-Steps do not wait for what they begin: each says how many turns of the reactor pass until the next.
+A step does not wait for its effects: each has the number of turns of the reactor until the next.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What readers of committed records see is exactly what was committed, in order, whatever happens.
+Model-based tests: readers of committed records see exactly the committed records, in order.
 
 A schedule says what producers do, what becomes of their requests, and when brokers die. The model is the ledger of what
 producers were told: :mod:`logbus.testing.simulation.checks.transaction_history`.

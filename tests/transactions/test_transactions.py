@@ -1,4 +1,4 @@
-"""Whole transactions, by V1 and by V2, as producers and readers live them."""
+"""Complete transactions of V1 and V2 producers, with readers."""
 
 from __future__ import annotations
 

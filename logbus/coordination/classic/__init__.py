@@ -1,1 +1,16 @@
-"""A group of the classic protocol, as a pure state machine (Kafka: ClassicGroup)."""
+"""
+A group of the classic protocol, as a pure state machine (Kafka: ClassicGroup; KIP-345, KIP-394, KIP-814).
+
+A request goes to ``classic_group``, which checks it. ``group_join`` or ``rebalance`` change the members and the state.
+Responses and records wait in ``response_queue`` until the group is in its new state.
+
+* ``classic_group``: a group, with a method for each request
+* ``classic_group_state``: its states and the transitions between them
+* ``requests``: requests and responses, independent of their versions
+* ``group_join``: JoinGroup
+* ``rebalance``: the state, the generations, and the records of a group
+* ``members``: the members, their leader, and the protocols they share
+* ``member_sessions``: session timeouts
+* ``subscriptions``: the topics that members are subscribed to
+* ``response_queue``: responses and record writes that wait for the new state
+"""

@@ -1,33 +1,39 @@
 """
-Transactions: several partitions, and a group's offsets, change together or not at all (KIP-98, KIP-360, KIP-890).
+The transaction coordinator: changes several partitions and a group's offsets atomically (KIP-98, KIP-360, KIP-890).
 
-========================================================= ===========================================================
-:mod:`~logbus.coordination.transactions.transaction_metadata`      what is known of one transactional id (pure)
-:mod:`~logbus.coordination.transactions.transaction_state`           its states, and the moves between them: a table
-    (pure)
-:mod:`~logbus.coordination.transactions.state_machine`          what becomes of it, whatever is asked (pure)
-:mod:`~logbus.coordination.transactions.init_producer_id`        of that, what a new producer and time do (pure)
-:mod:`~logbus.coordination.transactions.transition`             what a decision comes to (pure)
-:mod:`~logbus.coordination.transactions.transaction_records`          both as records of ``__transaction_state`` (pure)
-:mod:`~logbus.coordination.transactions.transaction_summary`            what is to be seen of many of them (pure)
-:mod:`~logbus.coordination.transactions.transaction_shard`            one partition with its ids: what is durable holds
-:mod:`~logbus.coordination.transactions.transaction_loader`          how a partition comes back after a start
-:mod:`~logbus.coordination.transactions.transaction_coordinator`      ids by partition, leadership, what producers ask
-:mod:`~logbus.coordination.transactions.transaction_limits`           how much a broker coordinates
-:mod:`~logbus.coordination.transactions.marker_channel_manager`          the end of a transaction on its way to all
-    partitions
-:mod:`~logbus.coordination.transactions.end_transaction_marker`           what a marker says (pure)
-:mod:`~logbus.coordination.transactions.marker_codec`         the same in the words of WriteTxnMarkers (pure)
-:mod:`~logbus.coordination.transactions.marker_writer`           the same where it arrives
-:mod:`~logbus.coordination.transactions.transaction_expiration`           transactions that take too long, ids that
-    nobody uses
-:mod:`~logbus.coordination.transactions.add_partitions_to_txn_manager`    the coordinator, asked by leaders of
-    partitions
-:mod:`~logbus.coordination.transactions.transaction_lookup`           all coordinators, asked for producers by their ids
-:mod:`~logbus.coordination.transactions.hanging_transactions`          which transactions a client may abort
-========================================================= ===========================================================
+A request goes to ``transaction_coordinator``, which finds the shard of the transactional id. ``state_machine`` decides
+on a transition, which is written to ``__transaction_state`` before it takes effect. When a commit or abort is durable,
+``marker_channel_manager`` sends the markers to the leaders of all partitions, and then the completion is written. A
+broker that takes over reads the last durable state, and goes on from there.
 
-Every step is written before anything follows from it: the partitions that take part, before their records are
-appended; the decision, before it is told and before any marker; that all markers are there, before the next
-transaction. A broker that takes over reads how far it came, and goes on from there.
+The state of a transactional id, pure:
+
+* ``transaction_metadata``: the state of one id (Kafka: TransactionMetadata)
+* ``transaction_state``: its states and the transitions between them
+* ``state_machine``: decisions on requests of producers
+* ``init_producer_id``: decisions on InitProducerId, timeouts and expiration
+* ``transition``: the result of a decision, and common checks
+* ``transaction_records``: the state to records and back
+* ``transaction_summary``: states and durations of many ids
+
+The coordinator:
+
+* ``transaction_coordinator``: the ids of this broker, by partition, with leadership
+* ``transaction_shard``: a partition of ``__transaction_state`` with its ids
+* ``transaction_loader``: loads a shard from its log
+* ``transaction_limits``: limits of ids and of partitions in open transactions
+* ``transaction_expiration``: aborts transactions that time out, and removes expired ids
+
+Markers:
+
+* ``end_transaction_marker``: the outcome of a transaction, as its markers carry it (pure)
+* ``marker_codec``: markers to WriteTxnMarkers requests, and its responses back (pure)
+* ``marker_channel_manager``: sends markers to the leaders of partitions
+* ``marker_writer``: writes markers to partitions led by this broker
+
+For other brokers and tools:
+
+* ``add_partitions_to_txn_manager``: adds or verifies partitions at the coordinator, for leaders of partitions
+* ``transaction_lookup``: finds ongoing transactions by producer id, at all coordinators
+* ``hanging_transactions``: decides which transactions a client may abort
 """

@@ -1,5 +1,5 @@
 """
-A classic group on a clock that is moved by hand, with a log that does what the test says.
+A classic group with a manual clock and a fake log, for tests.
 """
 
 from __future__ import annotations

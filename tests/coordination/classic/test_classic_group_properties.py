@@ -1,5 +1,5 @@
 """
-Properties of :mod:`logbus.coordination.classic.classic_group`: several members that keep to the protocol, or do not,
+Properties of :mod:`logbus.coordination.classic.classic_group`: several members that follow the protocol, or do not,
 on a log that is slow and sometimes fails.
 """
 

@@ -1,4 +1,4 @@
-"""Tests for :mod:`logbus.coordination.classic.classic_group`: what time does to a group."""
+"""Tests for :mod:`logbus.coordination.classic.classic_group`: session and rebalance timeouts."""
 
 from __future__ import annotations
 

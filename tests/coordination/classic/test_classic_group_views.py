@@ -1,4 +1,4 @@
-"""Tests for :mod:`logbus.coordination.classic.classic_group`: what others may know and do; what is read back."""
+"""Tests for :mod:`logbus.coordination.classic.classic_group`: queries, checks and records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster's topics, a group with a log, and members that follow the protocol: what tests of groups are made of."""
+"""Fake topics, a group with a fake log, and members that follow the consumer protocol, for tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from logbus.errors import ApiError, ErrorCode
 
 @define
 class Cluster:
-    """Topics that tests make, grow and delete."""
+    """Fake topics of a cluster."""
 
     version: int = 0
     topics: dict[str, Topic] = field(factory=dict)

@@ -44,7 +44,7 @@ def sequences(draw: st.DrawFn) -> list[tuple[MemberSubscriptions, dict[TopicId, 
 
 
 class EveryAssignorTests(SynchronousTestCase):
-    """What holds for all of them."""
+    """Properties of all assignors."""
 
     def check_complete(self, wishes: MemberSubscriptions, there: dict[TopicId, int], targets: Targets) -> None:
         """Each partition of each wanted topic is with exactly one member, which wants it; nothing else is."""

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.coordination.consumer.consumer_group`: what each heartbeat is answered."""
+"""Tests of :mod:`logbus.coordination.consumer.consumer_group`: the responses to heartbeats."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def vars_of(ledger: Any) -> dict[str, Any]:
 
 
 class HeartbeatTests(GroupCase):
-    """Members that do what they should."""
+    """Members that follow the protocol."""
 
     def test_alone(self) -> None:
         """The first member has all at once, and is told how often to come."""
@@ -168,7 +168,7 @@ class HeartbeatTests(GroupCase):
 
 
 class RefusalTests(GroupCase):
-    """Members that do what they should not."""
+    """Invalid heartbeats."""
 
     def test_wrong_requests(self) -> None:
         """What makes no sense is INVALID_REQUEST, and says what would."""
@@ -325,7 +325,7 @@ class TimeTests(GroupCase):
 
 
 class TopicTests(GroupCase):
-    """Topics that come, grow and go."""
+    """Topics that are created, get partitions, and are deleted."""
 
     def test_growth(self) -> None:
         """New partitions are given out at the next heartbeats."""

@@ -1,4 +1,4 @@
-"""A group and its members, whatever happens: the promises of KIP-848."""
+"""Property-based tests of a consumer group and its members: the invariants of KIP-848."""
 
 from __future__ import annotations
 

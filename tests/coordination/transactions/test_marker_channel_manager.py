@@ -1,4 +1,4 @@
-"""Markers on their way: to whom, how often, and when it is over."""
+"""Tests of :mod:`logbus.coordination.transactions.marker_channel_manager`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Asked:
 
 @define(eq=False)
 class World:
-    """Stands for the other brokers, the local leader, and the shard."""
+    """Fakes of the other brokers, the local leader, and the shard."""
 
     asked: list[Asked] = field(factory=list)
     written: list[tuple[EndTransactionMarker, list[TopicPartition]]] = field(factory=list)
@@ -174,7 +174,7 @@ class MarkerCase(SynchronousTestCase):
 
 
 class DeliveryTests(MarkerCase):
-    """To whom, and what."""
+    """Routing and batching of markers."""
 
     def test_here_and_there(self) -> None:
         """Each leader gets its own; when all have it, it is written so, once."""
@@ -227,7 +227,7 @@ class DeliveryTests(MarkerCase):
 
 
 class AgainTests(MarkerCase):
-    """What does not work now."""
+    """Retries."""
 
     def test_every_retriable_outcome(self) -> None:
         """It is tried again after a pause that grows, up to a bound."""
@@ -336,7 +336,7 @@ class AgainTests(MarkerCase):
 
 
 class OverTests(MarkerCase):
-    """When no more is sent."""
+    """Completion, and dropped transactions."""
 
     def test_a_newer_coordinator(self) -> None:
         """Who was replaced sends no more, and writes nothing."""

@@ -1,4 +1,4 @@
-"""Markers where they arrive."""
+"""Tests of :mod:`logbus.coordination.transactions.marker_writer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of one transactional id: decisions by themselves."""
+"""Tests of :mod:`logbus.coordination.transactions.state_machine`."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class BeginTests(SynchronousTestCase):
 
 
 class TimeTests(SynchronousTestCase):
-    """Transactions that take too long, and ids that nobody uses."""
+    """Transaction timeouts, and expiration of ids."""
 
     def test_overdue(self) -> None:
         """Counted from the first partition; only what is under way."""
@@ -261,7 +261,7 @@ class TimeTests(SynchronousTestCase):
 
 
 class PartTests(SynchronousTestCase):
-    """Partitions take part."""
+    """AddPartitionsToTxn."""
 
     def test_adding(self) -> None:
         """The first one begins the transaction; one that takes part already changes nothing."""
@@ -431,7 +431,7 @@ LivesTests = Lives.TestCase
 
 
 class FailedWrites(SynchronousTestCase):
-    """What could not be written is decided again."""
+    """A decision after a failed write has the same result."""
 
     def test_the_same_again(self) -> None:
         """From the same state comes the same: a fence that failed does not bump the epoch twice."""

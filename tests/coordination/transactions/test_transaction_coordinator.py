@@ -47,7 +47,7 @@ class OneShardCase(TransactionCase):
 
 
 class TimeTests(OneShardCase):
-    """Nothing is asked; time passes."""
+    """Timeouts and expiration."""
 
     config = {
         **OneShardCase.config,
@@ -106,7 +106,7 @@ class TimeTests(OneShardCase):
 
 
 class LimitTests(OneShardCase):
-    """Nothing grows without bound."""
+    """Limits of ids and partitions."""
 
     config = {
         **OneShardCase.config,
@@ -141,7 +141,7 @@ class LimitTests(OneShardCase):
 
 
 class StartTests(OneShardCase):
-    """What a broker that starts makes of the log."""
+    """Loads of the log by a starting broker."""
 
     def test_everything_is_back(self) -> None:
         """Ids, epochs, and a transaction that is under way, which goes on."""
@@ -206,7 +206,7 @@ class StartTests(OneShardCase):
 
 
 class FailureTests(OneShardCase):
-    """Writes that fail change nothing, and can be tried again."""
+    """Failed writes have no effect, and can be retried."""
 
     def test_no_space(self) -> None:
         """Each kind of request is told so; afterwards each goes on where it was."""

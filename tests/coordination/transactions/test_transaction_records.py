@@ -1,4 +1,4 @@
-"""Transactional ids as records of ``__transaction_state``."""
+"""Tests of :mod:`logbus.coordination.transactions.transaction_records`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def transactions(draw: st.DrawFn) -> TransactionMetadata:
 
 
 class RecordTests(SynchronousTestCase):
-    """There and back."""
+    """Encoding and decoding."""
 
     @given(transactions())
     def test_round_trip(self, transaction: TransactionMetadata) -> None:

@@ -1,4 +1,4 @@
-"""What is written of transactional ids, and what holds of it."""
+"""Tests of :mod:`logbus.coordination.transactions.transaction_shard`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def transaction(
 
 
 class ShardTests(SynchronousTestCase):
-    """One partition that is led from here."""
+    """One partition led by this broker."""
 
     def setUp(self) -> None:
         self.log = Log()

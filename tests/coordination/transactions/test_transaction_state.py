@@ -18,7 +18,7 @@ from logbus.coordination.transactions.transaction_state import (
 
 
 class TableTests(SynchronousTestCase):
-    """What can happen, and what cannot."""
+    """Possible and impossible transitions."""
 
     @given(st.sampled_from(TransactionState), st.sampled_from(TransactionEvent))
     def test_every_pair(self, state: TransactionState, event: TransactionEvent) -> None:
