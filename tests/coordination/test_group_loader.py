@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from twisted.logger import LogLevel, globalLogPublisher
 
+from logbus.coordination import state_log_reader
 from logbus.coordination.coordinator_partition import partition_for
 from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.coordination.group_shard import GroupShard
@@ -42,9 +43,11 @@ class LoadingTests(GroupCase):
         """Requests for groups of the partition are to be tried again; other partitions are served."""
         member = self.member(group="g")
         self.group_of(member)
-        self.server.create("wide", 700)
+        # With so few partitions, the broker starts in one turn of the reactor.
+        self.patch(state_log_reader, "RECORDS_A_TURN", 50)
+        self.server.create("wide", 30)
         for _ in range(3):
-            commit(self.client, {("wide", number): number for number in range(700)}, "h" * 3)
+            commit(self.client, {("wide", number): number for number in range(30)}, "h" * 3)
             member.commit(5)
         self.assertNotEqual(partition_for("hhh", 4), partition_for("g", 4))
         self.restart()
@@ -54,7 +57,7 @@ class LoadingTests(GroupCase):
         self.assertEqual(codes, [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0])
         for _ in range(10):
             self.client.turn()
-        self.assertEqual(len(fetch_committed(self.client, "hhh")), 700)
+        self.assertEqual(len(fetch_committed(self.client, "hhh")), 30)
         self.assertEqual(fetch_committed(self.client, "g"), {("t", 0): 5})
         self.assertEqual(member.heartbeat(), 0)
 
