@@ -203,6 +203,16 @@ class ApiError(LogbusError):
         """The sentence for the client."""
         return str(self.args[0])
 
+    def without_frames(self) -> ApiError:
+        """
+        This error, without where it was raised.
+
+        An error that is kept in a result refers to the frames that it passed, and one of them to the result: only the
+        garbage collector frees such a circle.
+        """
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
+
     def __repr__(self) -> str:
         return f"<ApiError {self.code.name}: {self.message}>"
 

@@ -240,9 +240,10 @@ class ConfigHandlers:
                 self._check_name(resource)
                 error = await self._alter_one(resource, edit_of(resource), validate_only=validate_only)
             except ApiError as e:
-                error = e
-            if error is not None:
-                outcome.error_code, outcome.error_message = error.code, error.message
+                outcome.error_code, outcome.error_message = e.code, e.message
+            else:
+                if error is not None:
+                    outcome.error_code, outcome.error_message = error.code, error.message
         return outcomes
 
     async def _alter_one(self, resource: _Resource, edit: Edit, *, validate_only: bool) -> ApiError | None:

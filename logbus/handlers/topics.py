@@ -61,12 +61,14 @@ class TopicHandlers:
     async def create_topics(self, context: RequestContext, request: Request) -> CreateTopicsResponse:
         message: CreateTopicsRequest = request.message
         time_slice = context.time_slice(request)
-        twice = {name for name, times in Counter(topic.name for topic in message.topics).items() if times > 1}
+        times: Counter[str] = Counter()
+        async for topic in time_slice.over(message.topics):
+            times[topic.name] += 1
         answers: dict[str, CreatableTopicResult] = {}
         wanted = []
         async for topic in time_slice.over(message.topics, 2):
             try:
-                if topic.name in twice:
+                if times[topic.name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names the topic {topic.name!r} twice")
                 wanted.append(self._new_topic(topic))
             except ApiError as e:
@@ -177,8 +179,10 @@ class TopicHandlers:
     async def create_partitions(self, context: RequestContext, request: Request) -> CreatePartitionsResponse:
         message: CreatePartitionsRequest = request.message
         time_slice = context.time_slice(request)
-        twice = {name for name, times in Counter(topic.name for topic in message.topics).items() if times > 1}
-        wanted = [topic for topic in message.topics if topic.name not in twice]
+        times: Counter[str] = Counter()
+        async for topic in time_slice.over(message.topics):
+            times[topic.name] += 1
+        wanted = [topic async for topic in time_slice.over(message.topics) if times[topic.name] == 1]
         results = await for_all(
             wanted,
             self._topics.create_partitions(
@@ -193,7 +197,8 @@ class TopicHandlers:
                 error_code=ErrorCode.INVALID_REQUEST,
                 error_message=f"the request names the topic {name!r} twice",
             )
-            async for name in time_slice.over(sorted(twice))
+            async for name in time_slice.over(sorted(times))
+            if times[name] > 1
         ]
         async for topic, result in time_slice.over(zip(wanted, results, strict=True)):
             answer = CreatePartitionsTopicResult(name=topic.name)

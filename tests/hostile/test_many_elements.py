@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
+from logbus.errors import ErrorCode
 from logbus.records.batch import Record, encode_batch
 from logbus.records.compression import Codec
 from logbus.wire.messages.api_versions import ApiVersionsRequest
-from logbus.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from logbus.wire.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -48,6 +58,8 @@ from logbus.wire.messages.records import (
 )
 from logbus.wire.messages.topics import (
     CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -74,14 +86,20 @@ NAMES = [f"n{number}" for number in range(MANY)]
 class ManyElementsTests(GroupCase):
     """One request of each kind; the clock stands still, so that a slice ends after so many units of work."""
 
-    def check(self, message: Any, version: int, least: int = 3) -> Any:
-        """Have a request answered: in so many slices, while another client is answered in every turn."""
+    def check(self, message: Any, version: int, least: int = 3, most: int = 200) -> Any:
+        """
+        Have a request answered: in so many slices, while another client is answered in every turn, and with no garbage
+        for the collector.
+        """
         other = self.server.connect()
         scheduler = self.server.broker.slice_scheduler
         before = scheduler.slices
+        gc.collect(0)
+        gc.disable()
+        self.addCleanup(gc.enable)
         self.client.send(message, version)
         answers: list[Any] = []
-        for _ in range(200):
+        for _ in range(most):
             answers = self.client.answers()
             if answers:
                 break
@@ -90,6 +108,9 @@ class ManyElementsTests(GroupCase):
             iterate(self.server.reactor)
         self.assertEqual(len(answers), 1, "it was not answered")
         self.assertGreaterEqual(scheduler.slices - before, least)
+        # What refers to itself is not freed before the garbage collector has looked at everything in one go.
+        self.assertLess(gc.collect(0), 500)
+        gc.enable()
         return answers[0]
 
     def test_metadata(self) -> None:
@@ -257,6 +278,38 @@ class ManyElementsTests(GroupCase):
         listed = [ListPartitionReassignmentsTopics(name="t", partition_indexes=numbers)]
         answer = self.check(ListPartitionReassignmentsRequest(timeout_ms=1000, topics=listed), 0, least=2)
         self.assertEqual((answer.error_code, answer.topics), (0, []))
+
+    def test_settings_of_what_is_not_there(self) -> None:
+        """Each has an error of its own."""
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        resources = [AlterConfigsResource(resource_type=2, resource_name=name, configs=[]) for name in NAMES]
+        answer = self.check(AlterConfigsRequest(resources=resources), 1)
+        self.assertEqual({one.error_code for one in answer.responses}, {unknown})
+        for kind, key, code in (
+            (2, "retention.ms", unknown),
+            (4, "log.retention.ms", ErrorCode.INVALID_REQUEST),
+            (32, "retention.ms", ErrorCode.INVALID_CONFIG),
+        ):
+            change = IncrementalAlterableConfig(name=key, config_operation=0, value="1000")
+            altered = [
+                IncrementalAlterConfigsResource(resource_type=kind, resource_name=f"1{number}", configs=[change])
+                for number in range(MANY)
+            ]
+            answer = self.check(IncrementalAlterConfigsRequest(resources=altered), 1)
+            self.assertEqual({one.error_code for one in answer.responses}, {code})
+
+    def test_many_new_topics(self) -> None:
+        """They are noted in the log some at a time, and so are those that are given more partitions."""
+        names = NAMES[:1000]
+        topics = [
+            CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+            for name in names
+        ]
+        answer = self.check(CreateTopicsRequest(topics=topics, timeout_ms=0), 5, least=13, most=3000)
+        self.assertEqual({topic.error_code for topic in answer.topics} - {0, 7}, set())
+        grown = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in names]
+        answer = self.check(CreatePartitionsRequest(topics=grown, timeout_ms=0), 3, least=8, most=3000)
+        self.assertEqual({topic.error_code for topic in answer.results} - {0, 7}, set())
 
     def test_settings_and_directories(self) -> None:
         """Settings of topics, and log directories."""

@@ -51,6 +51,9 @@ from logbus.net.time_slices import SliceScheduler, TimeSlice
 ELECTIONS_AT_ONCE = 50
 """Partitions that are looked at in one step of a time slice, each of which is a unit of work."""
 
+UNITS_TO_ENCODE = 2
+"""Units of a time slice that it takes to encode the state of one partition."""
+
 UNITS_TO_LOG = 10
 """Units of a time slice that it takes to write one line of the log."""
 
@@ -328,7 +331,8 @@ class ActiveController:
         last: Iterable[Sequence[Op]] = (),
     ) -> None:
         """Write elections to the store, then apply them to the state."""
-        await self.fence.write([*first, *self._election_ops(outcomes), *last])
+        ops = [group async for group in self.time_slice().over(self._election_ops(outcomes), UNITS_TO_ENCODE)]
+        await self.fence.write([*first, *ops, *last])
         async for name, outcome in self.time_slice().over(outcomes.items()):
             record = self.state.partition(name)
             before, record.state = record.state, outcome.result

@@ -51,7 +51,7 @@ async def elect(
             outcomes[name] = None
         except ApiError as error:
             # What is kept of thousands of errors is their words.
-            outcomes[name] = error.with_traceback(None)
+            outcomes[name] = error.without_frames()
     if not elections:
         return outcomes, None
     await tenure.write(elections)
@@ -80,7 +80,7 @@ async def reassign(
             outcomes[name] = None
         except ApiError as error:
             # What is kept of thousands of errors is their words.
-            outcomes[name] = error.with_traceback(None)
+            outcomes[name] = error.without_frames()
     if not moves:
         return outcomes, None
     delivery = await tenure.move(moves)

@@ -8,8 +8,7 @@ librdkafka's issue 4904: a client that created a topic produces to it at once).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import TypeVar
 from uuid import UUID
@@ -21,7 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.cluster.controller import topic_changes
-from logbus.cluster.controller.active_controller import ActiveController
+from logbus.cluster.controller.active_controller import UNITS_TO_LOG, ActiveController
 from logbus.cluster.controller.broker_channels import PendingUpdates
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.controller_context import TopicRecord
@@ -120,18 +119,19 @@ class TopicAdmin:
             outcomes: list[CreatedTopic | ApiError] = []
             records: list[TopicRecord] = []
             room = MAX_NEW_PARTITIONS
-            twice = _twice(topic.name for topic in topics)
+            time_slice = TimeSlice(self.scheduler)
+            twice = await _twice((topic.name for topic in topics), time_slice)
             collisions = NameCollisions(tenure.state.topics)
             defaults = self.defaults()
             quota = TopicQuota(tenure.state, defaults)
-            async for topic in TimeSlice(self.scheduler).over(topics, UNITS_TO_PLAN):
+            async for topic in time_slice.over(topics, UNITS_TO_PLAN):
                 try:
                     _refuse_twice(topic.name, twice)
                     collisions.check(topic.name)
                     record = plan_topic(tenure.state, topic, defaults, self.check_topic, self.random, room)
                     quota.take(topic.name, [partition.replicas for partition in record.partitions], is_new=True)
                 except ApiError as error:
-                    outcomes.append(error.with_traceback(None))
+                    outcomes.append(error.without_frames())
                     continue
                 room -= len(record.partitions)
                 collisions.add(record.name)
@@ -148,7 +148,7 @@ class TopicAdmin:
             if validate_only or not records:
                 return outcomes, None
             delivery = await topic_changes.create(tenure, records)
-            for record in records:
+            async for record in time_slice.over(records, UNITS_TO_LOG):
                 self._log_creation(record)
             return outcomes, delivery
 
@@ -213,14 +213,15 @@ class TopicAdmin:
             grown: list[tuple[TopicRecord, Sequence[Replicas]]] = []
             room = MAX_NEW_PARTITIONS
             quota = TopicQuota(tenure.state, self.defaults())
-            twice = _twice(request.name for request in requests)
-            async for request in TimeSlice(self.scheduler).over(requests, UNITS_TO_PLAN):
+            time_slice = TimeSlice(self.scheduler)
+            twice = await _twice((request.name for request in requests), time_slice)
+            async for request in time_slice.over(requests, UNITS_TO_PLAN):
                 try:
                     _refuse_twice(request.name, twice)
                     topic, added = plan_partitions(tenure.state, request, self.random, room)
                     quota.take(request.name, added, is_new=False)
                 except ApiError as error:
-                    outcomes.append(error.with_traceback(None))
+                    outcomes.append(error.without_frames())
                     continue
                 room -= len(added)
                 grown.append((topic, added))
@@ -228,7 +229,7 @@ class TopicAdmin:
             if validate_only or not grown:
                 return outcomes, None
             delivery = await topic_changes.create_partitions(tenure, grown)
-            for topic, added in grown:
+            async for topic, added in time_slice.over(grown, UNITS_TO_LOG):
                 self._log.info("topic {topic} was given {added} more partitions", topic=topic.name, added=len(added))
             return outcomes, delivery
 
@@ -254,7 +255,7 @@ class TopicAdmin:
                     wanted[name] = compacted_if_internal(name, overrides)
                     outcomes[name] = None
                 except ApiError as error:
-                    outcomes[name] = error
+                    outcomes[name] = error.without_frames()
             if validate_only or not wanted:
                 return outcomes, None
             return outcomes, await topic_changes.configure_topics(tenure, wanted)
@@ -287,7 +288,7 @@ class TopicAdmin:
                     wanted = edited(now, edit, check, refused=ErrorCode.INVALID_REQUEST)
                     outcomes[broker_id] = None
                 except ApiError as error:
-                    outcomes[broker_id] = error
+                    outcomes[broker_id] = error.without_frames()
                     continue
                 if not validate_only:
                     delivery = await topic_changes.configure_broker(tenure, entity, wanted)
@@ -320,7 +321,7 @@ class TopicAdmin:
                         )
                     outcomes[group_id] = None
                 except ApiError as error:
-                    outcomes[group_id] = error
+                    outcomes[group_id] = error.without_frames()
                     continue
                 if not validate_only:
                     delivery = await topic_changes.configure_group(tenure, group_id, wanted)
@@ -402,10 +403,16 @@ class TopicAdmin:
         )
 
 
-def _twice(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for name, times in Counter(names).items() if times > 1)
+async def _twice(names: Iterable[str], time_slice: TimeSlice) -> Collection[str]:
+    seen: set[str] = set()
+    twice: set[str] = set()
+    async for name in time_slice.over(names):
+        if name in seen:
+            twice.add(name)
+        seen.add(name)
+    return twice
 
 
-def _refuse_twice(name: str, twice: frozenset[str]) -> None:
+def _refuse_twice(name: str, twice: Collection[str]) -> None:
     if name in twice:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} twice")

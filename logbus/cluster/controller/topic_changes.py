@@ -18,6 +18,9 @@ from logbus.metastore.imetastore import Create, Delete, NoNode, Op, Set
 from logbus.metastore.znodes import ConfigZnode, DeletedTopicZnode, TopicZnode
 from logbus.model import TopicPartition
 
+UNITS_TO_ENCODE_TOPIC = 4
+"""Units of a time slice that it takes to encode the nodes of one topic."""
+
 _log = Logger(namespace="logbus.cluster.controller")
 
 
@@ -25,7 +28,7 @@ async def create(tenure: ActiveController, topics: Sequence[TopicRecord]) -> Pen
     """Create topics that do not exist; their first leaders are elected in the same transactions."""
     groups: list[Sequence[Op]] = []
     created: set[TopicPartition] = set()
-    for topic in topics:
+    async for topic in tenure.time_slice().over(topics, UNITS_TO_ENCODE_TOPIC):
         groups.append(
             (
                 Create(ConfigZnode.topic_path(topic.name), ConfigZnode.encode(topic.overrides)),
@@ -45,7 +48,7 @@ async def create_partitions(
     groups: list[Sequence[Op]] = []
     created: set[TopicPartition] = set()
     topics = []
-    for topic, added in grown:
+    async for topic, added in tenure.time_slice().over(grown, UNITS_TO_ENCODE_TOPIC):
         records = [*topic.partitions, *(PartitionRecord(replicas) for replicas in added)]
         larger = evolve(topic, partitions=records, version=topic.version + 1)
         groups.append((Set(TopicZnode.path(topic.name), TopicZnode.encode(larger.assignment), topic.version),))

@@ -63,6 +63,7 @@ class ReplicaManager:
     :ivar exists: whether there is such a partition, on whichever broker.
     :ivar heard: told of every broker that fetches from here.
     :ivar leaderless: told of every replica whose partition has no leader.
+    :ivar added: called when a replica was added; ``removed``: when one was removed.
     """
 
     broker_id: int
@@ -75,6 +76,8 @@ class ReplicaManager:
     exists: Callable[[str, int], bool] = field(default=lambda topic, partition: False, init=False)
     heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
     leaderless: Callable[[Replica], object] = field(default=lambda replica: None, init=False)
+    added: Callable[[], object] = field(default=lambda: None, init=False)
+    removed: Callable[[], object] = field(default=lambda: None, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _changing: DeferredLock = field(factory=DeferredLock, init=False)
@@ -200,6 +203,8 @@ class ReplicaManager:
             # Nothing of the old leader may come after the new role.
             await self.fetcher.unfollow(name)
         replica.take(given, state.replicas)
+        if name not in self._by_partition:
+            self.added()
         self._by_partition[name] = replica
         self._failed.pop(name, None)
         if is_new_role and not partition.is_leader and given.leader >= 0:
@@ -287,6 +292,7 @@ class ReplicaManager:
         replica = self._by_partition.pop(name, None)
         if replica is not None:
             self._retire(replica)
+            self.removed()
         if self.logs.get(name) is not None:
             await self.logs.delete(name)
 

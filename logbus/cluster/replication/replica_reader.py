@@ -310,7 +310,7 @@ class ReplicaReader:
             except (ApiError, StorageError) as e:
                 got.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 # Its frames hold the answers, which hold the error: memory that only the garbage collector frees.
-                got.error.with_traceback(None)
+                got.error.without_frames()
                 urgent = True
                 continue
             if got.data is not None:
