@@ -307,7 +307,9 @@ class BrokerRunner(Service):
             self._lost(Failure())
             return
         # The process is ours, and so is its garbage collector.
-        self._broker.slice_scheduler.garbage = GarbageCollection(gc, reactor)
+        garbage = self._broker.slice_scheduler.garbage = GarbageCollection(gc, reactor)
+        self._broker.replicas.added = garbage.replica_added
+        self._broker.replicas.removed = garbage.replica_removed
         self._broker.when_lost(self._lost)
         # Later, so that who asks is answered.
         self._broker.when_asked_to_stop(lambda: reactor.callLater(0, signals.stop))

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import (
     FIRST_UNITS,
+    MANY_REPLICAS,
     UNITS,
     UNITS_PER_LOOK,
     GarbageCollection,
@@ -36,8 +37,11 @@ class BusyClock(Clock):
 class Collector:
     """Python's garbage collector, as far as it matters here."""
 
-    enabled = True
-    collected = 0
+    def __init__(self) -> None:
+        self.enabled = True
+        self.objects = 0
+        self.frozen: list[bool] = []
+        self.collected: list[int] = []
 
     def isenabled(self) -> bool:
         return self.enabled
@@ -48,8 +52,17 @@ class Collector:
     def disable(self) -> None:
         self.enabled = False
 
-    def collect(self) -> None:
-        self.collected += 1
+    def freeze(self) -> None:
+        self.frozen.append(True)
+
+    def unfreeze(self) -> None:
+        self.frozen.append(False)
+
+    def get_count(self) -> tuple[int, int, int]:
+        return self.objects, 0, 0
+
+    def collect(self, generation: int = 2) -> None:
+        self.collected.append(generation)
 
 
 class TimeSliceTests(SynchronousTestCase):
@@ -190,23 +203,61 @@ class TimeSliceTests(SynchronousTestCase):
         self.assertFalse(collector.enabled)
         self.clock.advance(0.1)
         self.assertTrue(collector.enabled)
-        self.assertEqual(collector.collected, 0)
+        self.assertEqual(collector.collected, [])
 
     def test_garbage_does_not_wait_forever(self) -> None:
         """
-        Where there is always work, garbage is collected now and then; a collector that was off stays off.
+        Where there is always work, young garbage is collected now and then, while there are few young objects, and at
+        last all garbage; a collector that was off stays off.
         """
         collector = Collector()
-        self.scheduler.garbage = GarbageCollection(collector, self.clock, patience=1.0)
+        self.scheduler.garbage = GarbageCollection(collector, self.clock, patience=1.0, limit=10.0)
         work = self.start(1000, seconds=0.005)
         while not work.called:
             self.turn()
-        self.assertEqual(collector.collected, 4)
+        self.assertEqual(collector.collected, [1] * 4)
+        self.clock.advance(1.0)
+        collector.objects = 1_000_000
+        work = self.start(3000, seconds=0.005)
+        while not work.called:
+            self.turn()
+        self.assertEqual(collector.collected, [1] * 4 + [2])
+        self.clock.advance(1.0)
         collector.enabled = False
         work = self.start(3 * UNITS)
         while not work.called:
             self.turn()
+        self.clock.advance(1.0)
         self.assertFalse(collector.enabled)
+
+    def test_many_replicas(self) -> None:
+        """
+        Garbage is not collected while many replicas are added. Then they are frozen; where some were removed before,
+        all is thawed.
+        """
+        collector = Collector()
+        garbage = GarbageCollection(collector, self.clock)
+
+        def add(count: int) -> None:
+            for _ in range(count):
+                garbage.replica_added()
+                self.clock.advance(0.01)
+                self.assertFalse(collector.enabled)
+            self.clock.advance(1.0)
+            self.assertTrue(collector.enabled)
+
+        add(MANY_REPLICAS - 1)
+        self.assertEqual(collector.frozen, [])
+        add(1)
+        self.assertEqual(collector.frozen, [True])
+        garbage.replica_removed()
+        add(10)
+        self.assertEqual(collector.frozen, [True])
+        add(MANY_REPLICAS)
+        self.assertEqual(collector.frozen, [True, False])
+        add(MANY_REPLICAS)
+        self.assertEqual(collector.frozen, [True, False, True])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_without_a_scheduler(self) -> None:
         """
