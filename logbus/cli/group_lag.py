@@ -13,8 +13,8 @@ from attrs import frozen
 from logbus.cli.commands.topics import raise_errors
 from logbus.cli.output import printable
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.admin.group_description import GroupDescription, GroupMember
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.list_offsets import LATEST
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TimestampOffset, TopicPartition

@@ -15,7 +15,7 @@ from logbus.cli.offset_target import OffsetChange, OffsetTarget, PartitionBounds
 from logbus.cli.output import print_json, print_table
 from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from logbus.client.admin.admin_client import AdminClient, NewTopic
-    from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata, ListedGroup
+    from logbus.client.admin.group_admin import ListedGroup
     from logbus.client.admin.group_description import GroupDescription, GroupMember
     from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
     from logbus.client.cluster.cluster import Cluster
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
     from logbus.client.consumer.partition_position import AtTime
     from logbus.client.consumer.simple_consumer import FetchOf, SimpleConsumer
+    from logbus.client.group_metadata import CommittedOffset, GroupMetadata
     from logbus.client.list_offsets import EARLIEST, LATEST
     from logbus.client.membership import CommitFailed, GroupListener, GroupOptions, MembershipFailed
     from logbus.client.producer.partitioner import RoundRobin, Uniform
@@ -134,7 +135,7 @@ _MODULES = {
     "BufferFull": "producer.producer_record",
     "Cluster": "cluster.cluster",
     "CommitFailed": "membership",
-    "CommittedOffset": "admin.group_admin",
+    "CommittedOffset": "group_metadata",
     "Consumer": "consumer.consumer",
     "ConsumerConnector": "connector",
     "ConsumerRecord": "consumer.consumer_record",
@@ -146,7 +147,7 @@ _MODULES = {
     "GroupDescription": "admin.group_description",
     "GroupListener": "membership",
     "GroupMember": "admin.group_description",
-    "GroupMetadata": "admin.group_admin",
+    "GroupMetadata": "group_metadata",
     "GroupOptions": "membership",
     "LATEST": "list_offsets",
     "ListedGroup": "admin.group_admin",

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from attrs import asdict, define, field
 
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptor
 from logbus.exposition import render
 from logbus.metrics import Family, Registry, Sample

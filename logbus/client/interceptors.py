@@ -22,8 +22,8 @@ from typing import Any
 from attrs import frozen
 from twisted.logger import Logger
 
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.producer.producer_record import ProducerRecord, RecordMetadata
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition

@@ -52,7 +52,7 @@ async def list_offsets(
         answers.update(await _list_offsets(cluster, again, committed))
 
 
-async def found_offsets(
+async def list_offsets_with_retries(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], committed: bool
 ) -> dict[TopicPartition, TimestampOffset]:
     """

@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cli.app import run_app
 from logbus.cli.group_reader import consume_for_group
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.group_metadata import CommittedOffset
 from logbus.model import TopicPartition
 from logbus.testing import Broker
 from tests.cli.test_commands import run, start

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from twisted.internet.task import deferLater
 
-from logbus.client.admin.group_admin import CommittedOffset, ListedGroup
+from logbus.client.admin.group_admin import ListedGroup
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.cluster.coordinators import Coordinators, group_error, is_coordinator_retriable
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition

@@ -105,9 +105,9 @@ class TransactionAdmin:
         """
 
         async def ask() -> list[ListedTransaction]:
-            from logbus.client.admin.transaction_requests import Filters, list_transactions
+            from logbus.client.admin.transaction_requests import TransactionFilters, list_transactions
 
-            filters = Filters(list(states), list(producer_ids), longer_than_ms, pattern)
+            filters = TransactionFilters(list(states), list(producer_ids), longer_than_ms, pattern)
             return await list_transactions(self._cluster, self._timeout, filters)
 
         return Deferred.fromCoroutine(ask())

@@ -43,7 +43,7 @@ _LIST_TRANSACTIONS = 66
 
 
 @frozen
-class Filters:
+class TransactionFilters:
     """Which transactional ids to list; see :meth:`.TransactionAdmin.list_transactions`."""
 
     states: Sequence[str] = ()
@@ -64,7 +64,7 @@ class AbortTransactionSpec:
 # Asked of every broker.
 
 
-async def list_transactions(cluster: Cluster, patience: float, filters: Filters) -> list[ListedTransaction]:
+async def list_transactions(cluster: Cluster, patience: float, filters: TransactionFilters) -> list[ListedTransaction]:
     """
     The transactional ids of all brokers, in order.
 
@@ -99,7 +99,7 @@ async def list_transactions(cluster: Cluster, patience: float, filters: Filters)
     return [found[transactional_id] for transactional_id in sorted(found)]
 
 
-async def _list_at(channel: Channel, filters: Filters) -> ListTransactionsResponse:
+async def _list_at(channel: Channel, filters: TransactionFilters) -> ListTransactionsResponse:
     version = channel.version(_LIST_TRANSACTIONS)
     for what, wanted, since in (("duration", filters.longer_than_ms, 1), ("pattern", filters.pattern, 2)):
         if wanted is not None and version < since:

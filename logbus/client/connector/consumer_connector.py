@@ -30,7 +30,7 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.connector.group_registry import GroupRegistry
 from logbus.client.connector.message_stream import MessageStream
 from logbus.client.connector.offset_storage import KafkaOffsetStorage, OffsetStorage, ZookeeperOffsetStorage
-from logbus.client.connector.owned_partitions import Holding
+from logbus.client.connector.owned_partitions import OwnedPartitions
 from logbus.client.connector.partition_reader import Reset, reader_of
 from logbus.client.connector.positions import Positions
 from logbus.client.connector.rebalance import RebalanceRounds
@@ -149,7 +149,7 @@ class ConsumerConnector:
         )
         self._cannot_commit = False
         self._member: ZookeeperMember | None = None
-        self._holding: Holding | None = None
+        self._holding: OwnedPartitions | None = None
         self._closing: list[Deferred[None]] | None = None
         self._closed = False
 
@@ -259,7 +259,7 @@ class ConsumerConnector:
     async def _join(
         self, subscription: TopicCount, streams: list[MessageStream], stream_of: Callable[[str, int], MessageStream]
     ) -> None:
-        self._holding = Holding(
+        self._holding = OwnedPartitions(
             self._cluster,
             self._storage,
             self._positions,

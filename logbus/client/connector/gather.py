@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, DeferredList
 T = TypeVar("T")
 
 
-async def together(work: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
+async def gather(work: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
     """
     The results, in order, once all have ended, be it well or not: nothing goes on behind the back of who asked.
 

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import define, field
 from twisted.logger import Logger
 
-from logbus.client.connector.gather import together
+from logbus.client.connector.gather import gather
 from logbus.client.connector.znodes import (
     GroupPaths,
     TopicCount,
@@ -90,7 +90,7 @@ class GroupRegistry:
     async def members(self, watch: Watcher) -> dict[str, TopicCount]:
         """What each consumer of the group reads; one that cannot be understood is left out, and the log says so."""
         names = await self._children(self.paths.ids, watch)
-        found = await together(self._get(self.paths.id(name), watch) for name in names)
+        found = await gather(self._get(self.paths.id(name), watch) for name in names)
         members = {}
         for name, node in zip(names, found, strict=True):
             if node is not None:

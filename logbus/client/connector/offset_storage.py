@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from attrs import define
 
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.group_admin import CommittedOffset
-from logbus.client.connector.gather import together
+from logbus.client.connector.gather import gather
 from logbus.client.connector.group_registry import create_deep
 from logbus.client.connector.znodes import GroupPaths, OffsetZnode
+from logbus.client.group_metadata import CommittedOffset
 from logbus.errors import ApiError, LogbusError
 from logbus.metastore.imetastore import NodeError, NodeExists, NoNode
 from logbus.model import TopicPartition
@@ -49,11 +49,11 @@ class ZookeeperOffsetStorage:
     async def read(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The offsets."""
         wanted = list(partitions)
-        return dict(zip(wanted, await together(self._read(each) for each in wanted), strict=True))
+        return dict(zip(wanted, await gather(self._read(each) for each in wanted), strict=True))
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogbusError]:
         """Keep these."""
-        errors = await together(self._write(self.paths.offset(each), offset) for each, offset in offsets.items())
+        errors = await gather(self._write(self.paths.offset(each), offset) for each, offset in offsets.items())
         return {each: error for each, error in zip(offsets, errors, strict=True) if error is not None}
 
     async def _read(self, partition: TopicPartition) -> int | None:

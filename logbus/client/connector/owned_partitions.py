@@ -13,19 +13,19 @@ from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, DeferredLock
 from twisted.logger import Logger
 
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.connector.message_stream import MessageStream
 from logbus.client.connector.offset_storage import OffsetStorage
 from logbus.client.connector.partition_reader import Reset, ends_of
 from logbus.client.connector.positions import Positions
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptors
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
 
 @define(eq=False)
-class Holding:
+class OwnedPartitions:
     """
     :ivar stream_of: the stream that gets the records of a topic, by topic and number.
     :ivar reachable: whether ZooKeeper can be reached; while it cannot, what we own may be somebody else's.

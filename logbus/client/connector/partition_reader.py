@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.connector.gather import together
+from logbus.client.connector.gather import gather
 from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
@@ -99,7 +99,7 @@ async def ends_of(
                 found[partition] = answer.offset
         return found
 
-    return {each: at for found in await together(map(ask, by_topic.values())) for each, at in found.items()}
+    return {each: at for found in await gather(map(ask, by_topic.values())) for each, at in found.items()}
 
 
 def forget_missing_topics(cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:

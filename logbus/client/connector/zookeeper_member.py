@@ -16,9 +16,9 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from logbus.client.connector.assignment import assign, share, wanted_topics
-from logbus.client.connector.gather import together
+from logbus.client.connector.gather import gather
 from logbus.client.connector.group_registry import GroupRegistry
-from logbus.client.connector.owned_partitions import Holding
+from logbus.client.connector.owned_partitions import OwnedPartitions
 from logbus.client.connector.rebalance import RebalanceFailed, RebalancePhase, RebalanceRounds, plan
 from logbus.client.connector.znodes import TopicCount, thread_id
 from logbus.errors import LogbusError
@@ -39,7 +39,7 @@ class ZookeeperMember:
     """
 
     registry: GroupRegistry
-    holding: Holding
+    holding: OwnedPartitions
     subscription: TopicCount
     rounds: RebalanceRounds
     backoff: float
@@ -92,7 +92,7 @@ class ZookeeperMember:
                 self._say_later(claimed, e)
 
     async def _unregister(self, claimed: Iterable[TopicPartition]) -> None:
-        await together(self.registry.release(each) for each in claimed)
+        await gather(self.registry.release(each) for each in claimed)
         await self.registry.unregister()
 
     def _say_later(self, claimed: Iterable[TopicPartition], why: object) -> None:
@@ -192,13 +192,13 @@ class ZookeeperMember:
         wanted = plan(self.claimed, share(assign(await self._topics(), members), consumer_id))
         if wanted.release:
             await self.holding.let_go(wanted.release)
-            await together(self.registry.release(each) for each in wanted.release)
+            await gather(self.registry.release(each) for each in wanted.release)
             self.holding.drop(wanted.release)
             for each in wanted.release:
                 del self.claimed[each]
         # Noted before it is tried: an answer may get lost.
         self.claimed.update(wanted.take)
-        owners = await together(
+        owners = await gather(
             self.registry.claim(each, thread_id(consumer_id, stream), self._heard)
             for each, stream in wanted.take.items()
         )
@@ -224,7 +224,7 @@ class ZookeeperMember:
         await self.registry.brokers(self._heard)
         there = [] if self.subscription.filter is None else await self.registry.topics(self._heard)
         names = wanted_topics(self.subscription, there, internal=self.internal)
-        found = await together(self.registry.partitions(name, self._heard) for name in names)
+        found = await gather(self.registry.partitions(name, self._heard) for name in names)
         return dict(zip(names, found, strict=True))
 
     def _not_ours(self, others: Mapping[TopicPartition, str]) -> None:

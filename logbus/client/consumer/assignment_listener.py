@@ -13,13 +13,13 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.committer import Committer
 from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.consumer.partition_position import Position, Reset, reset_position
 from logbus.client.consumer.record_poller import RecordPoller
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership import GroupListener
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError

@@ -27,7 +27,7 @@ class RecordError(LogbusError):
 
 
 @define(eq=False)
-class Hand:
+class BatchDelivery:
     """
     A deserialized batch of one partition that is being delivered.
 
@@ -102,14 +102,16 @@ class Hand:
         return self.fetched.next_offset if self.error is None else self.error.offset
 
 
-def deserialize_batch(fetched: Fetched, key: Deserializer[Any] | None, value: Deserializer[Any] | None) -> Hand:
+def deserialize_batch(
+    fetched: Fetched, key: Deserializer[Any] | None, value: Deserializer[Any] | None
+) -> BatchDelivery:
     """
     Deserialize the records of a batch.
 
     :param key: called with the topic and the bytes of a key; None: leave them as they are. Likewise ``value``.
     """
     if key is None and value is None:
-        return Hand(fetched)
+        return BatchDelivery(fetched)
     records: list[ConsumerRecord[Any, Any]] = []
     error = None
     for each in fetched.records:
@@ -124,4 +126,4 @@ def deserialize_batch(fetched: Fetched, key: Deserializer[Any] | None, value: De
             error.__cause__ = e
             break
         records.append(changed)
-    return Hand(fetched._replace(records=records), error)
+    return BatchDelivery(fetched._replace(records=records), error)

@@ -10,8 +10,13 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
 from logbus.client.cluster.cluster import Cluster, Node
-from logbus.client.consumer.consumer_record import CompletedFetch, completed_fetch
-from logbus.client.consumer.fetch_session_handler import FINAL_EPOCH, NO_SESSION, Ask, FetchSessionHandler
+from logbus.client.consumer.completed_fetch import CompletedFetch, completed_fetch
+from logbus.client.consumer.fetch_session_handler import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchPartitionData,
+    FetchSessionHandler,
+)
 from logbus.client.consumer.offset_for_leader_epoch import epoch_ends
 from logbus.client.consumer.partition_position import PartitionPosition
 from logbus.client.retry import api_error, is_retriable
@@ -92,13 +97,13 @@ class BrokerFetches:
         if version < _EPOCH_VERSION:
             found += await self._check(channel, sources)
         cluster, options = self._cluster, self._options
-        asked: dict[TopicPartition, tuple[PartitionPosition, Ask]] = {}
+        asked: dict[TopicPartition, tuple[PartitionPosition, FetchPartitionData]] = {}
         ids: dict[str, bytes] = {}
         cut = {source.partition for source, _ in found}
         for source in sources:
             if source.wanted is None and not source.lost and source.partition not in cut:
                 epoch = source.epoch if version >= _EPOCH_VERSION else NO_EPOCH
-                ask = Ask(source.offset, options.partition_max_bytes, self._leader_epoch(source), epoch)
+                ask = FetchPartitionData(source.offset, options.partition_max_bytes, self._leader_epoch(source), epoch)
                 asked[source.partition] = source, ask
                 topic = cluster.known(source.partition.topic)
                 ids[source.partition.topic] = ZERO_UUID if topic is None else topic.topic_id.bytes
@@ -200,7 +205,9 @@ class BrokerFetches:
                 found.append((source, end))
         return found
 
-    def _met(self, source: PartitionPosition, ask: Ask, data: PartitionData, nodes: Iterable[Node]) -> Met | None:
+    def _met(
+        self, source: PartitionPosition, ask: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
+    ) -> Met | None:
         if data.error_code:
             return self._refused(source, ask, data, nodes)
         is_leader = source.replica != self.node_id
@@ -224,7 +231,7 @@ class BrokerFetches:
         return chunk
 
     def _refused(
-        self, source: PartitionPosition, ask: Ask, data: PartitionData, nodes: Iterable[Node]
+        self, source: PartitionPosition, ask: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
     ) -> ApiError | None:
         error = api_error(data.error_code, str(source.partition))
         if source.replica == self.node_id:

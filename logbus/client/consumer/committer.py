@@ -11,8 +11,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata
-from logbus.client.consumer.delivered_offsets import Deliveries
+from logbus.client.consumer.delivered_offsets import DeliveredOffsets
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.interceptors import ConsumerInterceptors
 from logbus.client.membership import CommitFailed, GroupOffsets, Membership
 from logbus.client.membership.offset_requests import refused
@@ -57,7 +57,7 @@ class Committer:
     group: GroupOffsets | None
     interceptors: ConsumerInterceptors
     positions: Callable[[bool], dict[TopicPartition, CommittedOffset]]
-    deliveries: Deliveries
+    deliveries: DeliveredOffsets
     membership: Membership | None = None
     _committed: dict[TopicPartition, int] = field(factory=dict, init=False)
     _timer: LoopingCall | None = field(default=None, init=False)

@@ -21,16 +21,16 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from logbus.client import validators as check
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.assignment_listener import AssignmentListener
 from logbus.client.consumer.committer import Committer
 from logbus.client.consumer.consumer_record import ConsumerRecord, K, V
-from logbus.client.consumer.delivered_offsets import Deliveries
+from logbus.client.consumer.delivered_offsets import DeliveredOffsets
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.consumer.offsets_by_time import OffsetsByTime
 from logbus.client.consumer.partition_position import AtTime, Isolation, Position, Reset, reset_position
-from logbus.client.consumer.record_poller import Batches, RecordPoller
+from logbus.client.consumer.record_poller import BatchIterator, RecordPoller
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.client.membership import (
@@ -142,7 +142,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             patience=5.0,
         )
         hooks = ConsumerInterceptors(tuple(interceptors))
-        self._deliveries = Deliveries()
+        self._deliveries = DeliveredOffsets()
         self._record_poller = RecordPoller(
             cluster.reactor, self._fetcher, hooks, key_deserializer, value_deserializer, self._deliveries.delivered
         )
@@ -270,9 +270,9 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     def __anext__(self) -> Coroutine[Deferred[Any], Any, ConsumerRecord[K, V]]:
         return self._record_poller.__anext__()
 
-    def batches(self) -> Batches[K, V]:
+    def batches(self) -> BatchIterator[K, V]:
         """``async for batch in consumer.batches()``: the records of one partition at a time, as they were fetched."""
-        return Batches(self._record_poller)
+        return BatchIterator(self._record_poller)
 
     def poll(
         self, timeout: float | None = None, max_records: int = 500

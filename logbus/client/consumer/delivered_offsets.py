@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
-from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.model import TopicPartition
 
 
 @define(eq=False)
-class Deliveries:
+class DeliveredOffsets:
     """
     Delivered records in two accounts: one for transactions, which ask for :meth:`metadata`, and one for plain commits,
     which report :meth:`committed`.

@@ -28,7 +28,7 @@ class BufferedFetch(Protocol):
 
 
 @define(eq=False)
-class Problem:
+class PartitionProblem:
     """An error of a partition, raised when its turn comes."""
 
     error: ApiError

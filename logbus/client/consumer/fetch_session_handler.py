@@ -23,7 +23,7 @@ FINAL_EPOCH = -1
 _MAX_EPOCH = 2**31 - 1
 
 
-class Ask(NamedTuple):
+class FetchPartitionData(NamedTuple):
     """
     What to fetch of one partition.
 
@@ -38,7 +38,7 @@ class Ask(NamedTuple):
     last_epoch: int = NO_EPOCH
 
 
-_NOTHING = Ask(-1, 0)
+_NOTHING = FetchPartitionData(-1, 0)
 
 
 @define(eq=False)
@@ -52,7 +52,7 @@ class FetchSessionHandler:
 
     session_id: int = field(default=NO_SESSION, init=False)
     epoch: int = field(default=INITIAL_EPOCH, init=False)
-    _asked: dict[TopicPartition, Ask] = field(factory=dict, init=False)
+    _asked: dict[TopicPartition, FetchPartitionData] = field(factory=dict, init=False)
     _ids: dict[str, bytes] = field(factory=dict, init=False)
 
     def reset(self) -> None:
@@ -60,7 +60,7 @@ class FetchSessionHandler:
         self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
 
     def next_fetch(
-        self, wanted: Mapping[TopicPartition, Ask], ids: Mapping[str, bytes]
+        self, wanted: Mapping[TopicPartition, FetchPartitionData], ids: Mapping[str, bytes]
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
         """
         The partitions to put into the next fetch. Read :attr:`session_id` and :attr:`epoch` afterwards.

@@ -18,8 +18,9 @@ from logbus.client import validators as check
 from logbus.client.background_tasks import BackgroundTasks
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.broker_fetches import BrokerFetches, FetchOptions, Met, end_sessions
-from logbus.client.consumer.consumer_record import CompletedFetch, Fetched
-from logbus.client.consumer.fetch_buffer import FetchBuffer, Problem
+from logbus.client.consumer.completed_fetch import CompletedFetch
+from logbus.client.consumer.consumer_record import Fetched
+from logbus.client.consumer.fetch_buffer import FetchBuffer, PartitionProblem
 from logbus.client.consumer.partition_position import (
     AtTime,
     Isolation,
@@ -416,7 +417,7 @@ class Fetcher:
         for source, error in trouble:
             if self._sources.get(source.partition) is source and not source.stuck:
                 source.stuck = True
-                self._ahead.put(source.partition, Problem(error))
+                self._ahead.put(source.partition, PartitionProblem(error))
 
     def _serve(self) -> None:
         """Give buffered records to callers that wait."""

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.partition_position import Isolation
-from logbus.client.list_offsets import EARLIEST, LATEST, found_offsets
+from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
 from logbus.model import TimestampOffset, TopicPartition
 
 
@@ -45,14 +45,14 @@ class OffsetsByTime:
         """
 
         async def find() -> dict[TopicPartition, TimestampOffset | None]:
-            found = await found_offsets(self._cluster, times, self._committed_only)
+            found = await list_offsets_with_retries(self._cluster, times, self._committed_only)
             return {each: None if answer.offset < 0 else answer for each, answer in found.items()}
 
         return Deferred.fromCoroutine(find())
 
     def _ends(self, times: Mapping[TopicPartition, int]) -> Deferred[dict[TopicPartition, int]]:
         async def find() -> dict[TopicPartition, int]:
-            found = await found_offsets(self._cluster, times, self._committed_only)
+            found = await list_offsets_with_retries(self._cluster, times, self._committed_only)
             return {each: answer.offset for each, answer in found.items()}
 
         return Deferred.fromCoroutine(find())

@@ -7,10 +7,10 @@ from typing import Any, Generic, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
 
-from logbus.client.admin.group_admin import CommittedOffset
-from logbus.client.consumer.batch_delivery import Hand, deserialize_batch
+from logbus.client.consumer.batch_delivery import BatchDelivery, deserialize_batch
 from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched, K, V
 from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptors
 from logbus.client.serializers import Deserializer
 from logbus.errors import LogbusError
@@ -61,7 +61,7 @@ class RecordPoller(Generic[K, V]):
         self._fetcher = fetcher
         self._interceptors = interceptors
         self._key, self._value = key_deserializer, value_deserializer
-        self._open_batches: dict[TopicPartition, Hand] = {}
+        self._open_batches: dict[TopicPartition, BatchDelivery] = {}
         self._rest: Iterator[ConsumerRecord[K, V]] = iter(())
         self._delivered = delivered
         self._is_read = False
@@ -85,7 +85,7 @@ class RecordPoller(Generic[K, V]):
             if hand.error is not None:
                 raise hand.error
 
-    async def next_delivery(self, seconds: float | None = None) -> Hand | None:
+    async def next_delivery(self, seconds: float | None = None) -> BatchDelivery | None:
         """
         Wait for the next batch to deliver; None if the time is up or the consumer was closed.
 
@@ -105,7 +105,7 @@ class RecordPoller(Generic[K, V]):
             self._delivered(hand.fetched.partition)
         return hand
 
-    async def _next_delivery(self, seconds: float | None) -> Hand | None:
+    async def _next_delivery(self, seconds: float | None) -> BatchDelivery | None:
         self.settle()
         deadline = None if seconds is None else self._clock.seconds() + seconds
         while not self.closed:
@@ -121,7 +121,7 @@ class RecordPoller(Generic[K, V]):
                 return hand
         return None
 
-    def next_ready_delivery(self, but: Iterable[TopicPartition]) -> Hand | None:
+    def next_ready_delivery(self, but: Iterable[TopicPartition]) -> BatchDelivery | None:
         """
         The next batch that can be delivered without waiting, in addition to the last one.
 
@@ -133,7 +133,7 @@ class RecordPoller(Generic[K, V]):
             self._delivered(hand.fetched.partition)
         return hand
 
-    def _ready_delivery(self, but: Iterable[TopicPartition] = ()) -> Hand | None:
+    def _ready_delivery(self, but: Iterable[TopicPartition] = ()) -> BatchDelivery | None:
         if self._open_batches:
             paused = self._fetcher.paused()
             for partition, hand in self._open_batches.items():
@@ -223,7 +223,7 @@ class RecordPoller(Generic[K, V]):
                     found[each] = CommittedOffset(position, self._fetcher.epoch(each))
         return found
 
-    def _open(self, fetched: Fetched) -> Hand | None:
+    def _open(self, fetched: Fetched) -> BatchDelivery | None:
         hand = deserialize_batch(fetched, self._key, self._value)
         if hand.is_over:
             # Only transaction markers or compacted offsets: the position advanced without records.
@@ -255,13 +255,13 @@ class RecordPoller(Generic[K, V]):
                 timer.cancel()
 
 
-class Batches(Generic[K, V]):
+class BatchIterator(Generic[K, V]):
     """A consumer's batches, as an asynchronous iterator of :class:`~logbus.client.consumer.consumer_record.Fetched`."""
 
     def __init__(self, handout: RecordPoller[K, V]) -> None:
         self._record_poller = handout
 
-    def __aiter__(self) -> Batches[K, V]:
+    def __aiter__(self) -> BatchIterator[K, V]:
         return self
 
     async def __anext__(self) -> Fetched[K, V]:

@@ -17,7 +17,8 @@ from twisted.internet.defer import Deferred
 
 from logbus.client import validators as check
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.consumer.consumer_record import Fetched, completed_fetch
+from logbus.client.consumer.completed_fetch import completed_fetch
+from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.partition_position import Isolation
 from logbus.client.list_offsets import LATEST, list_offsets
 from logbus.client.retry import api_error

@@ -19,7 +19,7 @@ class ListenerEvent(Enum):
 
 
 @frozen
-class Tell:
+class NotifyListener:
     """Tell the listener, and say when it is done."""
 
     what: ListenerEvent
@@ -27,14 +27,14 @@ class Tell:
 
 
 @frozen
-class Failed:
+class ReportFailure:
     """The membership has ended, and not because somebody wanted it."""
 
     error: MembershipFailed
 
 
 @frozen
-class Left:
+class ReportLeft:
     """The membership has ended, as was wanted."""
 
 

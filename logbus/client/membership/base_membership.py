@@ -16,9 +16,9 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.membership.actions import Action, Failed, Left, ListenerEvent, Tell
+from logbus.client.group_metadata import CommittedOffset
+from logbus.client.membership.actions import Action, ListenerEvent, NotifyListener, ReportFailure, ReportLeft
 from logbus.client.membership.group_coordinator_client import GroupCoordinatorClient
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import CommitFailed, GroupListener, GroupMetadata, GroupOptions
@@ -151,14 +151,14 @@ class BaseMembership:
         return ended
 
     def _do_common(self, action: Action) -> None:
-        if isinstance(action, Tell):
+        if isinstance(action, NotifyListener):
             self._start(self._tell(action))
-        elif isinstance(action, Failed):
+        elif isinstance(action, ReportFailure):
             self._missing.stop()
             self._log.error("{error}", error=action.error)
             self._ended()
             self._start(self._call(self._listener.on_failed, action.error))
-        elif isinstance(action, Left):
+        elif isinstance(action, ReportLeft):
             self._ended()
 
     def _ended(self) -> None:
@@ -171,7 +171,7 @@ class BaseMembership:
             if not each.called:
                 each.callback(None)
 
-    async def _tell(self, action: Tell) -> None:
+    async def _tell(self, action: NotifyListener) -> None:
         method = {
             ListenerEvent.ASSIGNED: self._listener.on_assigned,
             ListenerEvent.REVOKED: self._listener.on_revoked,

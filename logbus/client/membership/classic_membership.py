@@ -24,7 +24,13 @@ from logbus.client.membership.classic_codec import (
     write_subscription,
 )
 from logbus.client.membership.classic_state_machine import ClassicStateMachine
-from logbus.client.membership.classic_states import NO_GENERATION, ClassicMemberState, Join, Leave, Sync
+from logbus.client.membership.classic_states import (
+    NO_GENERATION,
+    ClassicMemberState,
+    SendJoinGroup,
+    SendLeaveGroup,
+    SendSyncGroup,
+)
 from logbus.client.membership.interface import GroupListener, GroupMetadata, GroupOptions
 from logbus.client.membership.subscription import Subscription
 from logbus.client.membership.topic_watch import TopicWatch
@@ -115,11 +121,11 @@ class ClassicMembership(BaseMembership):
     def _do(self, actions: Sequence[Action]) -> None:
         self._remember()
         for action in actions:
-            if isinstance(action, Join):
+            if isinstance(action, SendJoinGroup):
                 self._request(self._join, self._machine.turn, action.wait)
-            elif isinstance(action, Sync):
+            elif isinstance(action, SendSyncGroup):
                 self._request(self._sync, self._machine.turn)
-            elif isinstance(action, Leave):
+            elif isinstance(action, SendLeaveGroup):
                 self._start(self._leave(action))
             else:
                 self._do_common(action)
@@ -295,7 +301,7 @@ class ClassicMembership(BaseMembership):
         if failed is not None and self.metadata == sent:
             self._do(self._machine.heartbeat_answered(failed))
 
-    async def _leave(self, action: Leave) -> None:
+    async def _leave(self, action: SendLeaveGroup) -> None:
         instance = self.options.group_instance_id
         identity = MemberIdentity(member_id=action.member_id, group_instance_id=instance, reason=action.reason)
 

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from attrs import define
 
-from logbus.client.membership.actions import Action, Failed, Left, ListenerEvent, Tell
+from logbus.client.membership.actions import Action, ListenerEvent, NotifyListener, ReportFailure, ReportLeft
 from logbus.client.membership.classic_states import (
     NO_GENERATION,
+    AfterRevocation,
     ClassicMemberState,
     ErrorReaction,
-    Join,
-    Leave,
-    Sync,
-    Then,
+    SendJoinGroup,
+    SendLeaveGroup,
+    SendSyncGroup,
     reaction_to,
 )
 from logbus.client.membership.failures import membership_failure
@@ -52,7 +52,7 @@ class ClassicStateMachine:
     owned: frozenset[TopicPartition] = frozenset()
     turn: int = 0
     paused: bool = False
-    _then: Then = Then.JOIN
+    _then: AfterRevocation = AfterRevocation.JOIN
     _wait: bool = False
     _reason: str = ""
     _failure: ErrorCode | None = None
@@ -79,18 +79,18 @@ class ClassicStateMachine:
 
     def begin(self) -> list[Action]:
         """Become a member, unless one is or is about to be."""
-        if self.phase is ClassicMemberState.LEAVING or (self.busy and self._then is not Then.JOIN):
+        if self.phase is ClassicMemberState.LEAVING or (self.busy and self._then is not AfterRevocation.JOIN):
             self._again = True
             return []
         if self.phase is not ClassicMemberState.UNJOINED:
             return []
         self.paused = False
-        return self._give_up(Then.JOIN)
+        return self._give_up(AfterRevocation.JOIN)
 
     def rejoin(self) -> list[Action]:
         """Have the group rebalance: what this member tells the leader is not the same any more."""
         if self.phase is ClassicMemberState.STABLE:
-            return self._give_up(Then.JOIN)
+            return self._give_up(AfterRevocation.JOIN)
         if self.phase in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING, ClassicMemberState.ASSIGNING):
             self._again = True
         return []
@@ -102,7 +102,7 @@ class ClassicStateMachine:
         # A static member keeps its place until its session ends (KIP-345).
         actions = [] if self.group_instance_id else self._leave("the consumer did not poll within max_poll_interval")
         self.generation, self.member_id = NO_GENERATION, ""
-        return actions + self._end(Then.PAUSE, lost=True)
+        return actions + self._end(AfterRevocation.PAUSE, lost=True)
 
     def stop(self, *, leave: bool) -> list[Action]:
         """End: give up what there is; then tell the coordinator, or not."""
@@ -111,9 +111,9 @@ class ClassicStateMachine:
             return []
         if self.phase is ClassicMemberState.UNJOINED:
             self.paused = False
-            return [Left()]
+            return [ReportLeft()]
         self._reason = "the consumer is being closed"
-        return self._end(Then.LEAVE if leave else Then.STAY)
+        return self._end(AfterRevocation.LEAVE if leave else AfterRevocation.STAY)
 
     # What the listener did.
 
@@ -131,42 +131,44 @@ class ClassicStateMachine:
         return self._go_on()
 
     def _assignment_delivered(self) -> list[Action]:
-        if self._then is not Then.JOIN or self._lost:
+        if self._then is not AfterRevocation.JOIN or self._lost:
             self._fresh = None
             return self._give_up(self._then, lost=self._lost, wait=self._wait)
         if self._fresh is not None:
             fresh, self._fresh = self._fresh, None
             self.owned |= fresh
-            return [Tell(ListenerEvent.ASSIGNED, fresh)]
+            return [NotifyListener(ListenerEvent.ASSIGNED, fresh)]
         if self._again:
-            return self._give_up(Then.JOIN)
+            return self._give_up(AfterRevocation.JOIN)
         self.phase = ClassicMemberState.STABLE
         return []
 
     def _go_on(self) -> list[Action]:
-        then, self._then = self._then, Then.JOIN
+        then, self._then = self._then, AfterRevocation.JOIN
         self.turn += 1
-        if then is Then.JOIN:
+        if then is AfterRevocation.JOIN:
             self.phase = ClassicMemberState.JOINING
             self._again = False
-            return [Join(self._wait)]
-        if then is Then.LEAVE:
+            return [SendJoinGroup(self._wait)]
+        if then is AfterRevocation.LEAVE:
             actions = self._leave(self._reason)
             if actions:
                 self.phase = ClassicMemberState.LEAVING
                 return actions
         return self._ended(then)
 
-    def _ended(self, then: Then) -> list[Action]:
+    def _ended(self, then: AfterRevocation) -> list[Action]:
         self.phase = ClassicMemberState.UNJOINED
         self.generation, self.member_id = NO_GENERATION, ""
-        self.paused = then is Then.PAUSE
+        self.paused = then is AfterRevocation.PAUSE
         again, self._again = self._again, False
-        if then is Then.FAIL:
+        if then is AfterRevocation.FAIL:
             assert self._failure is not None
-            actions: list[Action] = [Failed(membership_failure(self._failure, self.group_id, self.group_instance_id))]
+            actions: list[Action] = [
+                ReportFailure(membership_failure(self._failure, self.group_id, self.group_instance_id))
+            ]
         else:
-            actions = [] if then is Then.PAUSE else [Left()]
+            actions = [] if then is AfterRevocation.PAUSE else [ReportLeft()]
         return actions + (self.begin() if again else [])
 
     # What the coordinator answered.
@@ -175,12 +177,12 @@ class ClassicStateMachine:
         """JoinGroup: everybody is there."""
         self.member_id, self.generation = member_id, generation
         self.phase = ClassicMemberState.SYNCING
-        return [Sync()]
+        return [SendSyncGroup()]
 
     def given_id(self, member_id: str) -> list[Action]:
         """JoinGroup: MEMBER_ID_REQUIRED (KIP-394)."""
         self.member_id = member_id
-        return [Join()]
+        return [SendJoinGroup()]
 
     def synced(self, assigned: frozenset[TopicPartition]) -> list[Action]:
         """SyncGroup: this is ours."""
@@ -191,7 +193,7 @@ class ClassicStateMachine:
         if self._giving:
             # Only now can they be given to others: that takes another rebalance (KIP-429).
             self._again = True
-            return [Tell(ListenerEvent.REVOKED, self._giving)]
+            return [NotifyListener(ListenerEvent.REVOKED, self._giving)]
         return self.told()
 
     def refused(self, code: ErrorCode) -> list[Action]:
@@ -202,10 +204,10 @@ class ClassicStateMachine:
         if consequence in (ErrorReaction.OUTDATED, ErrorReaction.UNKNOWN):
             self._forget(consequence)
             # Some coordinators say so each time: they are not asked at once each time.
-            return self._give_up(Then.JOIN, lost=True, wait=True)
+            return self._give_up(AfterRevocation.JOIN, lost=True, wait=True)
         self.turn += 1
         self.phase, self._again = ClassicMemberState.JOINING, False
-        return [Join(wait=True)]
+        return [SendJoinGroup(wait=True)]
 
     def heartbeat_answered(self, code: ErrorCode) -> list[Action]:
         """Heartbeat: an error; that of a coordinator that is away means nothing yet."""
@@ -220,11 +222,11 @@ class ClassicStateMachine:
         if self.busy:
             self._lost = True
             return []
-        return self._give_up(Then.JOIN, lost=True)
+        return self._give_up(AfterRevocation.JOIN, lost=True)
 
     def left(self) -> list[Action]:
         """LeaveGroup was answered, or could not be."""
-        return self._ended(Then.LEAVE)
+        return self._ended(AfterRevocation.LEAVE)
 
     # How it works.
 
@@ -234,14 +236,14 @@ class ClassicStateMachine:
             self.member_id = ""
 
     def _leave(self, reason: str) -> list[Action]:
-        return [Leave(self.member_id, reason)] if self.member_id else []
+        return [SendLeaveGroup(self.member_id, reason)] if self.member_id else []
 
     def _fail(self, code: ErrorCode) -> list[Action]:
         self._failure = code
         self.generation = NO_GENERATION
-        return self._end(Then.FAIL, lost=True)
+        return self._end(AfterRevocation.FAIL, lost=True)
 
-    def _end(self, then: Then, *, lost: bool = False) -> list[Action]:
+    def _end(self, then: AfterRevocation, *, lost: bool = False) -> list[Action]:
         """Give up everything, once the listener has time for it."""
         self._again = False
         self.turn += 1
@@ -251,14 +253,14 @@ class ClassicStateMachine:
             return []
         return self._give_up(then, lost=lost)
 
-    def _give_up(self, then: Then, *, lost: bool = False, wait: bool = False) -> list[Action]:
+    def _give_up(self, then: AfterRevocation, *, lost: bool = False, wait: bool = False) -> list[Action]:
         """Have the listener give up what may not be kept; what was sent before does not count any more."""
         self.turn += 1
         self.phase, self._then, self._wait, self._lost = ClassicMemberState.PREPARING, then, wait, False
-        if then is Then.JOIN and self.cooperative and not lost:
+        if then is AfterRevocation.JOIN and self.cooperative and not lost:
             self._giving = frozenset(each for each in self.owned if each.topic not in self.topics)
         else:
             self._giving = self.owned
         if self._giving:
-            return [Tell(ListenerEvent.LOST if lost else ListenerEvent.REVOKED, self._giving)]
+            return [NotifyListener(ListenerEvent.LOST if lost else ListenerEvent.REVOKED, self._giving)]
         return self.told()

@@ -27,7 +27,7 @@ class ClassicMemberState(Enum):
     LEAVING = "leaving"
 
 
-class Then(Enum):
+class AfterRevocation(Enum):
     """What comes after the listener gave something up; a later one takes the place of an earlier one."""
 
     JOIN = 0
@@ -38,7 +38,7 @@ class Then(Enum):
 
 
 @frozen
-class Join:
+class SendJoinGroup:
     """
     Send JoinGroup.
 
@@ -49,12 +49,12 @@ class Join:
 
 
 @frozen
-class Sync:
+class SendSyncGroup:
     """Send SyncGroup; the leader with everybody's assignment."""
 
 
 @frozen
-class Leave:
+class SendLeaveGroup:
     """Send LeaveGroup for a member id; whatever is answered."""
 
     member_id: str

@@ -19,7 +19,7 @@ from enum import Enum
 
 from attrs import define, evolve, field, frozen
 
-from logbus.client.membership.actions import Action, Failed, Left, ListenerEvent, Tell
+from logbus.client.membership.actions import Action, ListenerEvent, NotifyListener, ReportFailure, ReportLeft
 from logbus.client.membership.failures import membership_failure
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ErrorCode
@@ -44,7 +44,7 @@ class ConsumerMemberState(Enum):
     LEAVING = "leaving"
 
 
-class Then(Enum):
+class AfterRelease(Enum):
     """What comes after the listener gave up everything; a later one takes the place of an earlier one."""
 
     GO_ON = 0
@@ -107,7 +107,7 @@ class ConsumerStateMachine:
     turn: int = 0
     paused: bool = False
     _confirmed: HeartbeatFields | None = None
-    _then: Then = Then.GO_ON
+    _then: AfterRelease = AfterRelease.GO_ON
     _lost: bool = False
     _giving: frozenset[TopicPartition] = frozenset()
     _telling: bool = False
@@ -117,14 +117,14 @@ class ConsumerStateMachine:
     @property
     def beats(self) -> bool:
         """Whether heartbeats are due; not while a fenced member's listener loses what it had: it cannot join yet."""
-        ending = self._then in (Then.JOIN, Then.PAUSE, Then.FAIL)
+        ending = self._then in (AfterRelease.JOIN, AfterRelease.PAUSE, AfterRelease.FAIL)
         return self.phase not in (ConsumerMemberState.UNJOINED, ConsumerMemberState.LEAVING) and not ending
 
     # What somebody wants.
 
     def begin(self) -> list[Action]:
         """Become a member, unless one is or is about to be."""
-        if self.phase is ConsumerMemberState.LEAVING or self._then not in (Then.GO_ON, Then.JOIN):
+        if self.phase is ConsumerMemberState.LEAVING or self._then not in (AfterRelease.GO_ON, AfterRelease.JOIN):
             self._again = True
             return []
         if self.phase is not ConsumerMemberState.UNJOINED:
@@ -141,8 +141,8 @@ class ConsumerStateMachine:
         """The application did not ask for records for too long: leave until it does."""
         if self.phase in (ConsumerMemberState.UNJOINED, ConsumerMemberState.LEAVING):
             return []
-        departing = self._departing(Then.LEAVE if self.group_instance_id is None else Then.STAY)
-        return [*departing, *self._give_up_all(Then.PAUSE, lost=True)]
+        departing = self._departing(AfterRelease.LEAVE if self.group_instance_id is None else AfterRelease.STAY)
+        return [*departing, *self._give_up_all(AfterRelease.PAUSE, lost=True)]
 
     def stop(self, *, leave: bool) -> list[Action]:
         """
@@ -155,8 +155,8 @@ class ConsumerStateMachine:
             return []
         if self.phase is ConsumerMemberState.UNJOINED:
             self.paused = False
-            return [Left()]
-        return self._give_up_all(Then.LEAVE if leave else Then.STAY)
+            return [ReportLeft()]
+        return self._give_up_all(AfterRelease.LEAVE if leave else AfterRelease.STAY)
 
     # What the coordinator answered.
 
@@ -201,15 +201,15 @@ class ConsumerStateMachine:
     def refused(self, code: ErrorCode, said: str | None = None) -> list[Action]:
         """An error in place of an answer; one that will pass means nothing yet."""
         if code in _FENCED:
-            return self._give_up_all(Then.JOIN, lost=True)
+            return self._give_up_all(AfterRelease.JOIN, lost=True)
         if code.retriable:
             return []
         self._failure = (code, said)
-        return self._give_up_all(Then.FAIL, lost=True)
+        return self._give_up_all(AfterRelease.FAIL, lost=True)
 
     def left(self) -> list[Action]:
         """The last heartbeat was answered, or could not be."""
-        return self._ended(Then.LEAVE)
+        return self._ended(AfterRelease.LEAVE)
 
     # What the listener did.
 
@@ -218,7 +218,7 @@ class ConsumerStateMachine:
         self._telling = False
         self.owned -= self._giving
         self._giving = frozenset()
-        if self._then is not Then.GO_ON:
+        if self._then is not AfterRelease.GO_ON:
             return self._go_on()
         self.phase = ConsumerMemberState.STABLE
         return [SendHeartbeat(), *self._reconcile()]
@@ -239,9 +239,9 @@ class ConsumerStateMachine:
 
     def _tell(self, what: ListenerEvent, partitions: frozenset[TopicPartition]) -> list[Action]:
         self.phase, self._telling = ConsumerMemberState.RECONCILING, True
-        return [Tell(what, partitions)]
+        return [NotifyListener(what, partitions)]
 
-    def _give_up_all(self, then: Then, *, lost: bool = False) -> list[Action]:
+    def _give_up_all(self, then: AfterRelease, *, lost: bool = False) -> list[Action]:
         """Have the listener give up everything, as soon as it has time, and go on otherwise."""
         self._then = max(self._then, then, key=lambda each: each.value)
         self._lost = self._lost or lost
@@ -254,9 +254,9 @@ class ConsumerStateMachine:
         if self.owned:
             self._giving = self.owned
             return self._tell(ListenerEvent.LOST if self._lost else ListenerEvent.REVOKED, self.owned)
-        then, self._then, self._lost = self._then, Then.GO_ON, False
+        then, self._then, self._lost = self._then, AfterRelease.GO_ON, False
         self.turn += 1
-        if then is Then.JOIN:
+        if then is AfterRelease.JOIN:
             return self._join()
         departing = self._departing(then)
         if departing:
@@ -264,12 +264,16 @@ class ConsumerStateMachine:
             return departing
         return self._ended(then)
 
-    def _departing(self, then: Then) -> list[Action]:
+    def _departing(self, then: AfterRelease) -> list[Action]:
         static = self.group_instance_id is not None
         # One that was never answered may be a member all the same.
-        if self.epoch == NOT_A_MEMBER or then not in (Then.LEAVE, Then.STAY) or (then is Then.STAY and not static):
+        if (
+            self.epoch == NOT_A_MEMBER
+            or then not in (AfterRelease.LEAVE, AfterRelease.STAY)
+            or (then is AfterRelease.STAY and not static)
+        ):
             return []
-        return [SendLeaveHeartbeat(self.member_id, AWAY_EPOCH if then is Then.STAY else LEAVING_EPOCH)]
+        return [SendLeaveHeartbeat(self.member_id, AWAY_EPOCH if then is AfterRelease.STAY else LEAVING_EPOCH)]
 
     def _join(self) -> list[Action]:
         self.turn += 1
@@ -277,14 +281,16 @@ class ConsumerStateMachine:
         self.wanted, self._confirmed = frozenset(), None
         return [SendHeartbeat()]
 
-    def _ended(self, then: Then) -> list[Action]:
+    def _ended(self, then: AfterRelease) -> list[Action]:
         self.phase, self.epoch = ConsumerMemberState.UNJOINED, NOT_A_MEMBER
-        self.paused = then is Then.PAUSE
+        self.paused = then is AfterRelease.PAUSE
         again, self._again = self._again, False
-        if then is Then.FAIL:
+        if then is AfterRelease.FAIL:
             assert self._failure is not None
             code, said = self._failure
-            actions: list[Action] = [Failed(membership_failure(code, self.group_id, self.group_instance_id, said))]
+            actions: list[Action] = [
+                ReportFailure(membership_failure(code, self.group_id, self.group_instance_id, said))
+            ]
         else:
-            actions = [] if then is Then.PAUSE else [Left()]
+            actions = [] if then is AfterRelease.PAUSE else [ReportLeft()]
         return actions + (self.begin() if again else [])

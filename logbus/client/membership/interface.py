@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from attrs import field, frozen
 from twisted.internet.defer import Deferred
 
-from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.membership.subscription import Subscription
 from logbus.client.validators import InvalidOption, checked, choice, flag, seconds, shown, text
 from logbus.errors import ApiError, ErrorCode, LogbusError

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from attrs import field, frozen
 
-from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership.interface import CommitFailed, GroupMetadata
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode

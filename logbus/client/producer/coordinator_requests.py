@@ -20,7 +20,7 @@ _SOON = Backoff(0.02, 0.5)
 
 
 @define(eq=False)
-class Asking:
+class CoordinatorRequests:
     """
     Remembers the coordinator of each key until it moves or cannot be reached.
 

@@ -134,7 +134,7 @@ def resolve_failure(
 
 
 @define
-class Sequences:
+class PartitionSequences:
     """
     The sequence numbers of one partition.
 

@@ -20,8 +20,8 @@ from logbus.client.producer.idempotence import (
     BatchSequence,
     FailureResolution,
     NotSent,
+    PartitionSequences,
     ProducerId,
-    Sequences,
     may_be_written,
     resolve_failure,
 )
@@ -128,7 +128,7 @@ class PartitionQueue:
     growing: ProducerBatch | None = None
     waiting: list[ProducerBatch] = field(factory=list)
     in_flight: list[ProducerBatch] = field(factory=list)
-    sequences: Sequences = field(factory=Sequences)
+    sequences: PartitionSequences = field(factory=PartitionSequences)
     not_before: float = 0.0
     broker: int = -1
     attempts: int = 0

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 

@@ -16,10 +16,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from logbus.client import validators as check
-from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.cluster.coordinators import GROUPS, TRANSACTIONS
-from logbus.client.producer.coordinator_requests import Asking
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
+from logbus.client.producer.coordinator_requests import CoordinatorRequests
 from logbus.client.producer.deferreds import shield
 from logbus.client.producer.idempotence import ProducerId
 from logbus.client.producer.producer_identity import ProducerIdentity
@@ -108,8 +108,8 @@ class TransactionManager(ProducerIdentity):
         self._to_add: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._is_known = False
-        self._coordinator = Asking(cluster, TRANSACTIONS)
-        self._group_coordinators = Asking(cluster, GROUPS)
+        self._coordinator = CoordinatorRequests(cluster, TRANSACTIONS)
+        self._group_coordinators = CoordinatorRequests(cluster, GROUPS)
         self._tasks: set[Deferred[Any]] = set()
         self._ending: Deferred[Any] | None = None
 

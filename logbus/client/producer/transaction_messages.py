@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.producer.idempotence import ProducerId
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition

@@ -12,9 +12,9 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.consumer.committer import Committer
-from logbus.client.consumer.delivered_offsets import Deliveries
+from logbus.client.consumer.delivered_offsets import DeliveredOffsets
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptors
 from logbus.client.membership import CommitFailed
 from logbus.errors import ErrorCode
@@ -54,7 +54,7 @@ class CommittingTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.group = Group()
         self.places: dict[TopicPartition, CommittedOffset] = {}
-        self.deliveries = Deliveries()
+        self.deliveries = DeliveredOffsets()
         self.committer = Committer(
             Clock(),
             self.group,

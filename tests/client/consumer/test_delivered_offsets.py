@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.admin.group_admin import CommittedOffset, GroupMetadata
-from logbus.client.consumer.delivered_offsets import Deliveries
+from logbus.client.consumer.delivered_offsets import DeliveredOffsets
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.model import TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -14,7 +14,7 @@ FIVE, SIX, SEVEN = (GroupMetadata("g", generation, "m") for generation in (5, 6,
 
 class DeliveriesTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.deliveries = Deliveries()
+        self.deliveries = DeliveredOffsets()
 
     def test_kept_partitions_follow_the_generation(self) -> None:
         """

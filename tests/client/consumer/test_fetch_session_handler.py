@@ -9,11 +9,17 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.consumer.batch_delivery import Hand
+from logbus.client.consumer.batch_delivery import BatchDelivery
+from logbus.client.consumer.completed_fetch import completed_fetch
 from logbus.client.consumer.consumer import Consumer
-from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched, completed_fetch
-from logbus.client.consumer.fetch_buffer import FetchBuffer, Problem
-from logbus.client.consumer.fetch_session_handler import FINAL_EPOCH, INITIAL_EPOCH, Ask, FetchSessionHandler
+from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
+from logbus.client.consumer.fetch_buffer import FetchBuffer, PartitionProblem
+from logbus.client.consumer.fetch_session_handler import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchPartitionData,
+    FetchSessionHandler,
+)
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.list_offsets import EARLIEST
 from logbus.errors import ApiError, ErrorCode
@@ -29,7 +35,9 @@ CODECS = [Codec.NONE, Codec.GZIP]
 PARTITIONS = [TopicPartition(name, index) for name in ("t", "u") for index in range(3)]
 IDS = {"t": b"t" * 16, "u": b"u" * 16}
 WANTED = st.dictionaries(
-    st.sampled_from(PARTITIONS), st.builds(Ask, st.integers(0, 3), st.just(100), st.integers(-1, 1)), max_size=6
+    st.sampled_from(PARTITIONS),
+    st.builds(FetchPartitionData, st.integers(0, 3), st.just(100), st.integers(-1, 1)),
+    max_size=6,
 )
 
 
@@ -62,7 +70,7 @@ class FetchSessionTests(SynchronousTestCase):
                 self.assertEqual(topic.topic_id, IDS[topic.topic] if by_id else bytes(16))
                 for each in topic.partitions:
                     epochs = each.current_leader_epoch, each.last_fetched_epoch
-                    ask = Ask(each.fetch_offset, each.partition_max_bytes, *epochs)
+                    ask = FetchPartitionData(each.fetch_offset, each.partition_max_bytes, *epochs)
                     known[TopicPartition(topic.topic, each.partition)] = ask
             self.assertEqual(known, wanted)
             for each in list(wanted)[:1]:
@@ -81,7 +89,7 @@ class FetchSessionTests(SynchronousTestCase):
         What is wanted as before is not named again, unless an answer spoke of it.
         """
         session = FetchSessionHandler()
-        wanted = dict.fromkeys(PARTITIONS, Ask(0, 100))
+        wanted = dict.fromkeys(PARTITIONS, FetchPartitionData(0, 100))
         session.next_fetch(wanted, IDS)
         session.answered(7)
         self.assertEqual(session.next_fetch(wanted, IDS), ([], []))
@@ -96,9 +104,9 @@ class FetchSessionTests(SynchronousTestCase):
         Its new id begins a new session.
         """
         session = FetchSessionHandler()
-        session.next_fetch({PARTITIONS[0]: Ask(0, 100)}, {"t": b"1" * 16})
+        session.next_fetch({PARTITIONS[0]: FetchPartitionData(0, 100)}, {"t": b"1" * 16})
         session.answered(7)
-        topics, _ = session.next_fetch({PARTITIONS[0]: Ask(0, 100)}, {"t": b"2" * 16})
+        topics, _ = session.next_fetch({PARTITIONS[0]: FetchPartitionData(0, 100)}, {"t": b"2" * 16})
         self.assertEqual((session.session_id, topics[0].topic_id), (0, b"2" * 16))
 
 
@@ -178,8 +186,8 @@ class ChunkTests(SynchronousTestCase):
 class HandTests(SynchronousTestCase):
     """How far the application is."""
 
-    def hand(self, *offsets: int) -> Hand:
-        return Hand(Fetched(PARTITIONS[0], [record(each) for each in offsets], 9, 9, 0))
+    def hand(self, *offsets: int) -> BatchDelivery:
+        return BatchDelivery(Fetched(PARTITIONS[0], [record(each) for each in offsets], 9, 9, 0))
 
     def test_a_loop_is_at_the_last_one(self) -> None:
         """
@@ -246,7 +254,7 @@ class ReadAheadTests(SynchronousTestCase):
         """
         ahead, (a, *_) = FetchBuffer(), PARTITIONS
         ahead.put(a, self.chunk(a, 1))
-        ahead.put(a, Problem(ApiError(ErrorCode.CORRUPT_MESSAGE)))
+        ahead.put(a, PartitionProblem(ApiError(ErrorCode.CORRUPT_MESSAGE)))
         self.assertEqual(len(ahead.take().records), 1)
         with self.assertRaises(ApiError):
             ahead.take()

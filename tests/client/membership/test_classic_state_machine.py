@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.membership.actions import Failed, Left, ListenerEvent, Tell
+from logbus.client.membership.actions import ListenerEvent, NotifyListener, ReportFailure, ReportLeft
 from logbus.client.membership.classic_state_machine import ClassicStateMachine
 from logbus.client.membership.classic_states import (
     NO_GENERATION,
     ClassicMemberState,
     ErrorReaction,
-    Join,
-    Leave,
-    Sync,
+    SendJoinGroup,
+    SendLeaveGroup,
+    SendSyncGroup,
     reaction_to,
 )
 from logbus.errors import ErrorCode
@@ -67,11 +67,11 @@ class JoiningTests(SynchronousTestCase):
     def test_all_the_way(self) -> None:
         """JoinGroup, once more with the id it was given, SyncGroup, the listener."""
         one = member()
-        assert one.begin() == [Join()]
-        assert one.given_id("m") == [Join()]
+        assert one.begin() == [SendJoinGroup()]
+        assert one.given_id("m") == [SendJoinGroup()]
         assert one.member_id == "m"
-        assert one.joined("m", 1) == [Sync()]
-        assert one.synced(places("t", 0)) == [Tell(ListenerEvent.ASSIGNED, places("t", 0))]
+        assert one.joined("m", 1) == [SendSyncGroup()]
+        assert one.synced(places("t", 0)) == [NotifyListener(ListenerEvent.ASSIGNED, places("t", 0))]
         assert (one.phase, one.owned, one.beats) == (ClassicMemberState.ASSIGNING, places("t", 0), True)
         assert one.told() == []
         assert (one.phase, one.generation) == (ClassicMemberState.STABLE, 1)
@@ -79,26 +79,26 @@ class JoiningTests(SynchronousTestCase):
     def test_no_partitions(self) -> None:
         """The listener is told that, too: the application may wait for it."""
         one = member(ClassicMemberState.SYNCING)
-        assert one.synced(frozenset()) == [Tell(ListenerEvent.ASSIGNED, frozenset())]
+        assert one.synced(frozenset()) == [NotifyListener(ListenerEvent.ASSIGNED, frozenset())]
 
     def test_what_comes_of_errors_while_joining(self) -> None:
         """In JoinGroup and SyncGroup alike."""
         for phase in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING):
             for code in (*PASSING, ErrorCode.REBALANCE_IN_PROGRESS):
                 one = member(phase)
-                assert one.refused(code) == [Join(wait=True)], (phase, code)
+                assert one.refused(code) == [SendJoinGroup(wait=True)], (phase, code)
                 assert one.phase is ClassicMemberState.JOINING
             one = member(phase)
             one.member_id = "m"
-            assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [Join(wait=True)]
+            assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [SendJoinGroup(wait=True)]
             assert (one.member_id, one.generation) == ("", NO_GENERATION)
             one.member_id = "m"
-            assert one.refused(ErrorCode.ILLEGAL_GENERATION) == [Join(wait=True)]
+            assert one.refused(ErrorCode.ILLEGAL_GENERATION) == [SendJoinGroup(wait=True)]
             assert (one.member_id, one.generation) == ("m", NO_GENERATION)
             for code in FATAL:
                 one = member(phase)
                 (failed,) = one.refused(code)
-                assert isinstance(failed, Failed)
+                assert isinstance(failed, ReportFailure)
                 assert failed.error.code is code
                 assert "'g'" in failed.error.message
                 assert one.phase is ClassicMemberState.UNJOINED
@@ -106,9 +106,9 @@ class JoiningTests(SynchronousTestCase):
     def test_a_cooperative_member_that_is_forgotten_loses_what_it_kept(self) -> None:
         """It joined with partitions, and the coordinator does not know it: others may have them."""
         one = member(ClassicMemberState.STABLE, places("t", 0), cooperative=True)
-        assert one.rejoin() == [Join()]
-        assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [Tell(ListenerEvent.LOST, places("t", 0))]
-        assert one.told() == [Join(wait=True)]
+        assert one.rejoin() == [SendJoinGroup()]
+        assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
+        assert one.told() == [SendJoinGroup(wait=True)]
         assert one.owned == frozenset()
 
     def test_every_code_has_a_consequence(self) -> None:
@@ -126,7 +126,7 @@ class RebalancingTests(SynchronousTestCase):
         """Everything is given up before joining again, and the generation holds until then: for commits."""
         one = member(ClassicMemberState.STABLE, places("t", 0, 1))
         assert one.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS) == [
-            Tell(ListenerEvent.REVOKED, places("t", 0, 1))
+            NotifyListener(ListenerEvent.REVOKED, places("t", 0, 1))
         ]
         assert (one.phase, one.owned, one.generation, one.beats) == (
             ClassicMemberState.PREPARING,
@@ -134,27 +134,27 @@ class RebalancingTests(SynchronousTestCase):
             3,
             True,
         )
-        assert one.told() == [Join()]
+        assert one.told() == [SendJoinGroup()]
         assert (one.owned, one.beats) == (frozenset(), False)
 
     def test_cooperative(self) -> None:
         """It joins with what it has; what moves is given up after, and then the group rebalances once more."""
         one = member(ClassicMemberState.STABLE, places("t", 0, 1), cooperative=True)
-        assert one.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS) == [Join()]
+        assert one.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS) == [SendJoinGroup()]
         one.joined("m", 4)
-        assert one.synced(places("t", 1, 2)) == [Tell(ListenerEvent.REVOKED, places("t", 0))]
-        assert one.told() == [Tell(ListenerEvent.ASSIGNED, places("t", 2))]
+        assert one.synced(places("t", 1, 2)) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
+        assert one.told() == [NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
         assert one.owned == places("t", 1, 2)
-        assert one.told() == [Join()]
+        assert one.told() == [SendJoinGroup()]
         one.joined("m", 5)
-        assert one.synced(places("t", 1, 2)) == [Tell(ListenerEvent.ASSIGNED, frozenset())]
+        assert one.synced(places("t", 1, 2)) == [NotifyListener(ListenerEvent.ASSIGNED, frozenset())]
         assert (one.told(), one.phase) == ([], ClassicMemberState.STABLE)
 
     def test_cooperative_with_another_subscription(self) -> None:
         """What is not read any more is given up before."""
         one = member(ClassicMemberState.STABLE, places("t", 0) | places("u", 0), cooperative=True)
-        assert one.rejoin() == [Tell(ListenerEvent.REVOKED, places("u", 0))]
-        assert one.told() == [Join()]
+        assert one.rejoin() == [NotifyListener(ListenerEvent.REVOKED, places("u", 0))]
+        assert one.told() == [SendJoinGroup()]
         assert one.owned == places("t", 0)
 
     def test_what_changes_while_joining_takes_another_round(self) -> None:
@@ -165,13 +165,13 @@ class RebalancingTests(SynchronousTestCase):
             if phase is ClassicMemberState.JOINING:
                 one.joined("m", 3)
             one.synced(frozenset())
-            assert one.told() == [Join()]
+            assert one.told() == [SendJoinGroup()]
 
     def test_a_join_that_is_sent_again_says_what_has_changed(self) -> None:
         """Then no further round is needed for it."""
         one = member(ClassicMemberState.JOINING)
         one.rejoin()
-        assert one.refused(ErrorCode.REBALANCE_IN_PROGRESS) == [Join(wait=True)]
+        assert one.refused(ErrorCode.REBALANCE_IN_PROGRESS) == [SendJoinGroup(wait=True)]
         one.joined("m", 3)
         one.synced(frozenset())
         assert (one.told(), one.phase) == ([], ClassicMemberState.STABLE)
@@ -182,22 +182,22 @@ class RebalancingTests(SynchronousTestCase):
             assert member(ClassicMemberState.STABLE, places("t", 0)).heartbeat_answered(code) == []
         for code, member_id in ((ErrorCode.ILLEGAL_GENERATION, "m"), (ErrorCode.UNKNOWN_MEMBER_ID, "")):
             one = member(ClassicMemberState.STABLE, places("t", 0))
-            assert one.heartbeat_answered(code) == [Tell(ListenerEvent.LOST, places("t", 0))]
+            assert one.heartbeat_answered(code) == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
             assert (one.generation, one.beats) == (NO_GENERATION, False)
-            assert one.told() == [Join()]
+            assert one.told() == [SendJoinGroup()]
             assert one.member_id == member_id
         for code in FATAL:
             one = member(ClassicMemberState.STABLE, places("t", 0))
-            assert one.heartbeat_answered(code) == [Tell(ListenerEvent.LOST, places("t", 0))]
+            assert one.heartbeat_answered(code) == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
             (failed,) = one.told()
-            assert isinstance(failed, Failed)
+            assert isinstance(failed, ReportFailure)
 
     def test_fenced_while_the_listener_is_busy(self) -> None:
         """What it is being told comes to its end; then the rest is lost."""
         one = member(ClassicMemberState.ASSIGNING, places("t", 0))
         assert one.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID) == []
-        assert one.told() == [Tell(ListenerEvent.LOST, places("t", 0))]
-        assert one.told() == [Join()]
+        assert one.told() == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
+        assert one.told() == [SendJoinGroup()]
 
     def test_fenced_between_giving_up_and_getting(self) -> None:
         """What would have been new is not told any more."""
@@ -206,8 +206,8 @@ class RebalancingTests(SynchronousTestCase):
         one.joined("m", 4)
         one.synced(places("t", 1, 2))
         one.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID)
-        assert one.told() == [Tell(ListenerEvent.LOST, places("t", 1))]
-        assert one.told() == [Join()]
+        assert one.told() == [NotifyListener(ListenerEvent.LOST, places("t", 1))]
+        assert one.told() == [SendJoinGroup()]
 
 
 class EndingTests(SynchronousTestCase):
@@ -216,19 +216,19 @@ class EndingTests(SynchronousTestCase):
     def test_leave(self) -> None:
         """The listener gives up, with the generation that it commits in; then the coordinator is told."""
         one = member(ClassicMemberState.STABLE, places("t", 0))
-        assert one.stop(leave=True) == [Tell(ListenerEvent.REVOKED, places("t", 0))]
+        assert one.stop(leave=True) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
         assert one.generation == 3
         (leave,) = one.told()
-        assert isinstance(leave, Leave)
+        assert isinstance(leave, SendLeaveGroup)
         assert leave.member_id == "m"
-        assert one.left() == [Left()]
+        assert one.left() == [ReportLeft()]
         assert (one.phase, one.member_id, one.generation) == (ClassicMemberState.UNJOINED, "", NO_GENERATION)
 
     def test_stay(self) -> None:
         """A static member ends without a word."""
         one = member(ClassicMemberState.STABLE, places("t", 0), group_instance_id="i")
         one.stop(leave=False)
-        assert one.told() == [Left()]
+        assert one.told() == [ReportLeft()]
 
     def test_stop_in_every_phase(self) -> None:
         """It always comes to an end, and answers that come later count for nothing."""
@@ -242,7 +242,7 @@ class EndingTests(SynchronousTestCase):
                 actions = one.told()
             if one.phase is ClassicMemberState.LEAVING:
                 actions = one.left()
-            assert actions == [Left()], phase
+            assert actions == [ReportLeft()], phase
             assert one.phase is ClassicMemberState.UNJOINED
             assert phase is ClassicMemberState.UNJOINED or one.turn > turn
 
@@ -250,18 +250,18 @@ class EndingTests(SynchronousTestCase):
         """It leaves at once, loses what it has, and comes back when it is told to begin."""
         one = member(ClassicMemberState.STABLE, places("t", 0))
         leave, tell = one.late()
-        assert isinstance(leave, Leave)
-        assert tell == Tell(ListenerEvent.LOST, places("t", 0))
+        assert isinstance(leave, SendLeaveGroup)
+        assert tell == NotifyListener(ListenerEvent.LOST, places("t", 0))
         assert one.generation == NO_GENERATION
         assert one.told() == []
         assert (one.paused, one.phase) == (True, ClassicMemberState.UNJOINED)
-        assert one.begin() == [Join()]
+        assert one.begin() == [SendJoinGroup()]
         assert not one.paused
 
     def test_a_static_member_that_is_late_keeps_its_place(self) -> None:
         """Until its session ends."""
         one = member(ClassicMemberState.STABLE, places("t", 0), group_instance_id="i")
-        assert one.late() == [Tell(ListenerEvent.LOST, places("t", 0))]
+        assert one.late() == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
 
     def test_begin_while_leaving(self) -> None:
         """It begins anew when it has left."""
@@ -269,7 +269,7 @@ class EndingTests(SynchronousTestCase):
         one.stop(leave=True)
         assert one.phase is ClassicMemberState.LEAVING
         assert one.begin() == []
-        assert one.left() == [Left(), Join()]
+        assert one.left() == [ReportLeft(), SendJoinGroup()]
 
 
 class Machine(RuleBasedStateMachine):
@@ -282,7 +282,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.member = ClassicStateMachine("g", topics=frozenset("t"))
-        self.listener: Tell | None = None
+        self.listener: NotifyListener | None = None
         self.request: tuple[int, Any] | None = None
         self.leaving = False
         self.has: frozenset[TopicPartition] = frozenset()
@@ -290,7 +290,7 @@ class Machine(RuleBasedStateMachine):
 
     def do(self, actions: list[Any]) -> None:
         for action in actions:
-            if isinstance(action, Tell):
+            if isinstance(action, NotifyListener):
                 assert self.listener is None, "the listener is told two things at a time"
                 self.listener = action
                 if action.what is ListenerEvent.ASSIGNED:
@@ -298,10 +298,10 @@ class Machine(RuleBasedStateMachine):
                     self.has |= action.partitions
                 else:
                     assert action.partitions <= self.has
-            elif isinstance(action, (Join, Sync)):
+            elif isinstance(action, (SendJoinGroup, SendSyncGroup)):
                 assert self.listener is None, "it joins before the listener is done"
                 self.request = (self.member.turn, action)
-            elif isinstance(action, Leave):
+            elif isinstance(action, SendLeaveGroup):
                 self.leaving = self.member.phase is ClassicMemberState.LEAVING
 
     @rule(cooperative=st.booleans())
@@ -331,7 +331,7 @@ class Machine(RuleBasedStateMachine):
             return
         if code is not None:
             self.do(self.member.refused(code))
-        elif isinstance(request, Join):
+        elif isinstance(request, SendJoinGroup):
             self.generation += 1
             self.do(self.member.joined("m", self.generation))
         else:

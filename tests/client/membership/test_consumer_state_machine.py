@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.membership.actions import Failed, Left, ListenerEvent, Tell
+from logbus.client.membership.actions import ListenerEvent, NotifyListener, ReportFailure, ReportLeft
 from logbus.client.membership.consumer_state_machine import (
     AWAY_EPOCH,
     LEAVING_EPOCH,
@@ -69,7 +69,7 @@ class ReportTests(SynchronousTestCase):
         """Nothing, mostly; what was not confirmed is said again."""
         one = member(0, 1)
         assert one.report() == HeartbeatFields(5)
-        assert one.target(places("t", 0)) == [Tell(ListenerEvent.REVOKED, places("t", 1))]
+        assert one.target(places("t", 0)) == [NotifyListener(ListenerEvent.REVOKED, places("t", 1))]
         assert one.report() == HeartbeatFields(5), "it has it yet"
         assert one.told() == [SendHeartbeat()]
         report = one.report()
@@ -112,8 +112,8 @@ class ReconcilingTests(SynchronousTestCase):
     def test_first_give_up_then_get(self) -> None:
         """One thing after another, and the coordinator hears of each."""
         one = member(0, 1)
-        assert one.target(places("t", 1, 2)) == [Tell(ListenerEvent.REVOKED, places("t", 0))]
-        assert one.told() == [SendHeartbeat(), Tell(ListenerEvent.ASSIGNED, places("t", 2))]
+        assert one.target(places("t", 1, 2)) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
+        assert one.told() == [SendHeartbeat(), NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
         assert one.told() == [SendHeartbeat()]
         assert (one.phase, one.owned) == (ConsumerMemberState.STABLE, places("t", 1, 2))
 
@@ -122,13 +122,13 @@ class ReconcilingTests(SynchronousTestCase):
         one = member(0, 1)
         one.target(places("t", 0))
         assert one.target(places("t", 0, 2)) == []
-        assert one.told() == [SendHeartbeat(), Tell(ListenerEvent.ASSIGNED, places("t", 2))]
+        assert one.told() == [SendHeartbeat(), NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
 
     def test_fenced(self) -> None:
         """All is lost; then it joins again under its name. No heartbeat goes out in between."""
         for code in FENCED:
             one = member(0)
-            assert one.refused(code) == [Tell(ListenerEvent.LOST, places("t", 0))]
+            assert one.refused(code) == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
             assert (one.beats, one.epoch) == (False, NOT_A_MEMBER)
             assert one.told() == [SendHeartbeat()]
             assert (one.phase, one.member_id, one.report()) == (
@@ -142,7 +142,7 @@ class ReconcilingTests(SynchronousTestCase):
         one = member(0, 1)
         one.target(places("t", 1))
         assert one.refused(ErrorCode.FENCED_MEMBER_EPOCH) == []
-        assert one.told() == [Tell(ListenerEvent.LOST, places("t", 1))]
+        assert one.told() == [NotifyListener(ListenerEvent.LOST, places("t", 1))]
         assert one.told() == [SendHeartbeat()]
 
     def test_errors(self) -> None:
@@ -151,9 +151,9 @@ class ReconcilingTests(SynchronousTestCase):
             assert member(0).refused(code) == []
         for code in FATAL:
             one = member(0)
-            assert one.refused(code, "because") == [Tell(ListenerEvent.LOST, places("t", 0))]
+            assert one.refused(code, "because") == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
             (failed,) = one.told()
-            assert isinstance(failed, Failed)
+            assert isinstance(failed, ReportFailure)
             assert failed.error.code is code
             assert one.phase is ConsumerMemberState.UNJOINED
 
@@ -164,10 +164,10 @@ class EndingTests(SynchronousTestCase):
     def test_leave(self) -> None:
         """The listener gives up in the epoch it commits in; then the coordinator is told."""
         one = member(0)
-        assert one.stop(leave=True) == [Tell(ListenerEvent.REVOKED, places("t", 0))]
+        assert one.stop(leave=True) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
         assert (one.epoch, one.beats) == (5, True)
         assert one.told() == [SendLeaveHeartbeat("m", LEAVING_EPOCH)]
-        assert one.left() == [Left()]
+        assert one.left() == [ReportLeft()]
 
     def test_a_static_member_may_come_back(self) -> None:
         """It says so, unless it is told to leave for good."""
@@ -175,12 +175,15 @@ class EndingTests(SynchronousTestCase):
         assert one.stop(leave=False) == [SendLeaveHeartbeat("m", AWAY_EPOCH)]
         one = member(group_instance_id="i")
         assert one.stop(leave=True) == [SendLeaveHeartbeat("m", LEAVING_EPOCH)]
-        assert member().stop(leave=False) == [Left()]
+        assert member().stop(leave=False) == [ReportLeft()]
 
     def test_late(self) -> None:
         """It says so at once, loses what it has, and joins when it polls."""
         one = member(0)
-        assert one.late() == [SendLeaveHeartbeat("m", LEAVING_EPOCH), Tell(ListenerEvent.LOST, places("t", 0))]
+        assert one.late() == [
+            SendLeaveHeartbeat("m", LEAVING_EPOCH),
+            NotifyListener(ListenerEvent.LOST, places("t", 0)),
+        ]
         assert one.told() == []
         assert (one.paused, one.phase) == (True, ConsumerMemberState.UNJOINED)
         assert one.begin() == [SendHeartbeat()]
@@ -191,7 +194,7 @@ class EndingTests(SynchronousTestCase):
         one = member()
         one.stop(leave=True)
         assert one.begin() == []
-        assert one.left() == [Left(), SendHeartbeat()]
+        assert one.left() == [ReportLeft(), SendHeartbeat()]
 
 
 class Machine(RuleBasedStateMachine):
@@ -200,7 +203,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.member = ConsumerStateMachine("g", "m", subscription=T)
-        self.listener: Tell | None = None
+        self.listener: NotifyListener | None = None
         self.beat: tuple[int, HeartbeatFields] | None = None
         self.leaving = False
         self.has: frozenset[TopicPartition] = frozenset()
@@ -208,7 +211,7 @@ class Machine(RuleBasedStateMachine):
 
     def do(self, actions: list[Any]) -> None:
         for action in actions:
-            if isinstance(action, Tell):
+            if isinstance(action, NotifyListener):
                 assert self.listener is None, "the listener is told two things at a time"
                 self.listener = action
                 if action.what is ListenerEvent.ASSIGNED:

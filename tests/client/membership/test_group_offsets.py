@@ -8,8 +8,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.cluster.cluster import Cluster
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership import CommitFailed, GroupMetadata
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.offset_requests import MOVED_ON

@@ -8,7 +8,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.group_admin import CommittedOffset
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership import CommitFailed, Membership, Subscription
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import GroupMetadata

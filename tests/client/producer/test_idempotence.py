@@ -14,8 +14,8 @@ from logbus.client.producer.idempotence import (
     BatchSequence,
     FailureResolution,
     NotSent,
+    PartitionSequences,
     ProducerId,
-    Sequences,
     may_be_written,
     next_sequence,
     resolve_failure,
@@ -322,7 +322,7 @@ class QueueTests(SynchronousTestCase):
         After it only another producer id helps.
         """
         self.world.begin(1)
-        self.queue.sequences = Sequences(ProducerId(7, LAST_EPOCH), 5, True, True)
+        self.queue.sequences = PartitionSequences(ProducerId(7, LAST_EPOCH), 5, True, True)
         self.assertTrue(self.queue.is_exhausted)
         self.assertEqual(self.queue.depart(1, ProducerId(8, 0)).numbers, BatchSequence(ProducerId(8, 0), 0))
         self.assertFalse(self.queue.is_exhausted)

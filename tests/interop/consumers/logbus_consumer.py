@@ -11,9 +11,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 from twisted.python.failure import Failure
 
-from logbus.client.admin.group_admin import CommittedOffset
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer import Consumer
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership import GroupListener
 from logbus.model import TopicPartition
 from tests.interop.consumers.interface import MOST, SECONDS, Committed, Listener, Place, Record, Settings
