@@ -1,33 +1,30 @@
 """
-A Twisted-native client of Kafka-compatible brokers.
+A client of Kafka-compatible clusters, for Twisted applications.
 
-::
+Sub-packages:
 
-    cluster.py      where to begin, who leads what, a connection to each broker
-    producer.py     Producer: records out; with admission.py, routing.py, accumulator.py, sender.py
-                    its pure parts: partitioner.py, partition_queue.py, idempotence.py
-    transaction.py  Transaction, and what may go wrong; transactional.py keeps its state
-    consumer.py     Consumer: records in, of partitions one chooses or as a member of a group; handout.py hands them
-                    out, deliveries.py knows what was, committing.py commits, following.py does what the membership says
-    fetcher.py      its engine: partitions and positions in, records out, read ahead; fetching.py, locating.py, and
-                    fetch_session.py, source.py, readahead.py, fetched.py, which are pure
-    simple.py       SimpleConsumer: one request each
-    admin.py        AdminClient: topics, settings, offsets, the cluster
-    membership/     members of groups, by both protocols
-    connector/      ConsumerConnector: a group that coordinates itself through ZooKeeper
-    groups.py       its part for groups; described_groups.py, coordinators.py
-    transactions.py its part for transactions
-    offsets.py      offsets by time
-    interceptors.py hooks of producer and consumer; outgoing.py calls a producer's, and its serializers
-    serializers.py  bytes, text, JSON; avro.py with schema_registry.py, registry_http.py, webbody.py
-    audit.py        an interceptor that counts; audit_events.py and audit_check.py are pure; audit_reading.py
-    client_metrics.py  what clients count, for people and for Prometheus
-    options.py      checks of options and arguments
-    broker_outages.py  which failures to reach brokers the log tells of
-    retry.py        which failures are worth another attempt
-    addresses.py    HOST:PORT
+* ``cluster``: Cluster: brokers, connections, metadata, coordinators; shared by all other parts
+* ``producer``: Producer and Transaction
+* ``consumer``: Consumer and SimpleConsumer
+* ``membership``: memberships in groups, in both protocols
+* ``admin``: AdminClient
+* ``connector``: ConsumerConnector: groups that coordinate through ZooKeeper
+* ``schema``: Avro and a client of a schema registry
+* ``audit``: counts of published and consumed records
 
-Everything that waits returns a Deferred; nothing here knows the global reactor: :class:`Cluster` is given one.
+Modules that these share:
+
+* ``serializers``: bytes, text, JSON
+* ``interceptors``: hooks of producers and consumers
+* ``client_metrics``: metrics as numbers and for Prometheus
+* ``group_metadata``: GroupMetadata, CommittedOffset
+* ``list_offsets``: lookup of offsets by time
+* ``retry``: retriable errors and backoff
+* ``validators``: checks of options and arguments
+* ``background_tasks``: coroutines that run in the background
+
+Everything that waits returns a Deferred. The client never imports the global reactor: :class:`Cluster` is given one.
+Importing this package imports none of its parts; each name is imported at first use.
 
 .. code-block:: python
 
@@ -177,7 +174,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for, and no more: a command that reads does not wait for what writes."""
+    """Import a public name at first use, so that importing the package is fast."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

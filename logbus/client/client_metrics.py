@@ -1,5 +1,5 @@
 """
-What producers and consumers count, as numbers by name and as Prometheus reads them.
+Metrics of producers and consumers, as numbers by name and in Prometheus's text format.
 
 .. code-block:: python
 
@@ -8,7 +8,7 @@ What producers and consumers count, as numbers by name and as Prometheus reads t
     metrics.as_dict()["producer"]["views"]["records"]
     metrics.text()
 
-The clients only count, in plain integers; they are asked when somebody wants to know.
+The clients only count, in plain integers, which are read when metrics are requested.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CONSUMER = {
 
 
 class MeasuredProducer(Protocol):
-    """What is asked of a producer: :class:`logbus.client.Producer` is one."""
+    """The part of :class:`logbus.client.Producer` that is measured."""
 
     @property
     def buffered(self) -> int:
@@ -54,12 +54,12 @@ class MeasuredProducer(Protocol):
 
     @property
     def metrics(self) -> Any:
-        """An object of attrs with plain integers."""
+        """An attrs object with plain integers."""
         ...
 
 
 class MeasuredConsumer(Protocol):
-    """What is asked of a consumer: :class:`logbus.client.Consumer` is one."""
+    """The part of :class:`logbus.client.Consumer` that is measured."""
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """Offsets to the end, by partition; None: not known yet."""
@@ -69,10 +69,10 @@ class MeasuredConsumer(Protocol):
 @define(eq=False)
 class ConsumerCounts(ConsumerInterceptor):
     """
-    Counts what a consumer reads; to be given to it as an interceptor.
+    Counts records of a consumer; pass it to the consumer as an interceptor.
 
-    :ivar records: that were read.
-    :ivar batches: how often some were.
+    :ivar records: delivered records.
+    :ivar batches: deliveries.
     :ivar commits: of offsets.
     """
 
@@ -81,19 +81,21 @@ class ConsumerCounts(ConsumerInterceptor):
     commits: int = 0
 
     def on_consume(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
-        """Records were read."""
+        """Count delivered records."""
         self.records += len(records)
         self.batches += 1
 
     def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Offsets were committed."""
+        """Count a commit."""
         self.commits += 1
 
 
 @define(eq=False)
 class ClientMetrics:
     """
-    :ivar registry: what :meth:`text` shows; an application may declare metrics of its own there.
+    The metrics of a process's clients.
+
+    :ivar registry: the source of :meth:`text`; the application may add its own metrics.
     """
 
     registry: Registry = field(factory=Registry)
@@ -105,7 +107,7 @@ class ClientMetrics:
 
     def add_producer(self, name: str, producer: MeasuredProducer) -> None:
         """
-        Show a producer from now on.
+        Add a producer.
 
         :param name: the label ``client``.
         :raise ValueError: another producer has this name.
@@ -116,10 +118,10 @@ class ClientMetrics:
 
     def add_consumer(self, name: str, consumer: MeasuredConsumer, counts: ConsumerCounts | None = None) -> None:
         """
-        Show a consumer from now on.
+        Add a consumer.
 
         :param name: the label ``client``.
-        :param counts: the interceptor that the consumer was given; without it only its lag is shown.
+        :param counts: the interceptor that the consumer has; without it only the lag is included.
         :raise ValueError: another consumer has this name.
         """
         if name in self._consumers:
@@ -127,13 +129,13 @@ class ClientMetrics:
         self._consumers[name] = (consumer, counts)
 
     def remove(self, name: str) -> None:
-        """Show the clients of this name no more; none may be there."""
+        """Remove the clients of this name, if there are any."""
         self._producers.pop(name, None)
         self._consumers.pop(name, None)
 
     def as_dict(self) -> dict[str, dict[str, dict[str, Any]]]:
         """
-        All numbers, by kind (``producer``, ``consumer``), client, and name. Of a consumer ``lag`` is a dictionary by
+        All numbers, by kind (``producer``, ``consumer``), client and name. A consumer's ``lag`` is a dictionary by
         partition, such as ``orders-0``.
         """
         return {
@@ -151,7 +153,7 @@ class ClientMetrics:
         }
 
     def text(self, *, openmetrics: bool = False) -> bytes:
-        """The registry as Prometheus's text format 0.0.4, or OpenMetrics 1.0.0."""
+        """The registry in Prometheus's text format 0.0.4, or OpenMetrics 1.0.0."""
         return b"".join(render(self.registry.collect(), openmetrics))
 
     def _families(self) -> Iterable[Family]:
@@ -161,7 +163,7 @@ class ClientMetrics:
                 yield _family(f"logbus_client_{kind}_{number}_total", help, "counter", _samples(found[kind], number))
         buffered = _samples(found["producer"], "buffered")
         yield _family("logbus_client_producer_buffered_bytes", "Bytes that wait to be sent.", "gauge", buffered)
-        # One series for each partition that a consumer has: few, as these are what one process reads.
+        # One series for each partition; few, since these are of one process.
         lags: list[tuple[_Labels, float]] = [
             ((("client", name), ("topic", each.topic), ("partition", str(each.partition))), lag)
             for name, (consumer, _) in self._consumers.items()

@@ -1,5 +1,5 @@
 """
-Hooks into what producers and consumers do: to log, trace, count, complete or drop records.
+Interceptors of producers and consumers: hooks to log, trace, count, change or drop records.
 
 .. code-block:: python
 
@@ -9,9 +9,9 @@ Hooks into what producers and consumers do: to log, trace, count, complete or dr
 
     producer = Producer(cluster, interceptors=[Stamped()])
 
-Interceptors are called in the order in which they are given, on the reactor: they must not wait. One that raises is
-logged with its name, and the record goes on as it was before: a fault of an interceptor is never one of delivery. An
-interceptor belongs to who made it, and may serve several clients; they do not close it.
+Interceptors are called in the given order, on the reactor, and must not block. If one raises, that is logged with its
+name, and the record goes on unchanged: an interceptor's fault never prevents delivery. The application owns its
+interceptors and may use them for several clients, which do not close them.
 """
 
 from __future__ import annotations
@@ -43,38 +43,38 @@ class RecordDropped(LogbusError):
 
 
 class ProducerInterceptor:
-    """What happens to records on their way out. Override what is of interest."""
+    """Hooks for records that are sent (Kafka: ProducerInterceptor). Override the methods of interest."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
-        """Before a record is queued: the record to send instead, or None to drop it."""
+        """Called before a record is queued; returns the record to send instead, or None to drop it."""
         return record
 
     def on_queued(self, record: ProducerRecord) -> None:
-        """After it was queued, as the interceptors left it."""
+        """Called after a record was queued, with the record as the interceptors left it."""
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
         """
-        The outcome of a record is known.
+        Called when the outcome of a record is known.
 
-        :param metadata: of one that failed the offset is −1, and so is the partition if none was chosen yet.
-        :param error: None: it is written.
+        :param metadata: if it failed, the offset is −1, and so is the partition if none was chosen yet.
+        :param error: None: it was written.
         """
 
 
 class ConsumerInterceptor:
-    """What happens to records on their way in. Override what is of interest."""
+    """Hooks for records that are read (Kafka: ConsumerInterceptor). Override the methods of interest."""
 
     def on_consume(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
-        """Before records are handed to the application."""
+        """Called before records are delivered to the application."""
 
     def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """After offsets were committed."""
+        """Called after offsets were committed."""
 
 
 @frozen
 class ProducerInterceptors:
     """
-    A producer's interceptors, called one after another.
+    Calls a producer's interceptors in order.
 
     :ivar interceptors: any objects with the methods of :class:`ProducerInterceptor`.
     """
@@ -82,14 +82,14 @@ class ProducerInterceptors:
     interceptors: tuple[ProducerInterceptor, ...] = ()
 
     def __bool__(self) -> bool:
-        """False without any: who has none pays nothing."""
+        """False without interceptors, so that calls can be skipped."""
         return bool(self.interceptors)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """
         The record to send.
 
-        :raise RecordDropped: there is none; the message names the interceptor.
+        :raise RecordDropped: an interceptor dropped it; the message names the interceptor.
         """
         for each in self.interceptors:
             try:
@@ -123,7 +123,7 @@ class ProducerInterceptors:
 @frozen
 class ConsumerInterceptors:
     """
-    A consumer's interceptors, called one after another.
+    Calls a consumer's interceptors in order.
 
     :ivar interceptors: any objects with the methods of :class:`ConsumerInterceptor`.
     """
@@ -131,11 +131,11 @@ class ConsumerInterceptors:
     interceptors: tuple[ConsumerInterceptor, ...] = ()
 
     def __bool__(self) -> bool:
-        """False without any: who has none pays nothing."""
+        """False without interceptors, so that calls can be skipped."""
         return bool(self.interceptors)
 
     def on_consume(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
-        """Records are handed to the application."""
+        """Records are about to be delivered."""
         for each in self.interceptors:
             _call(each, "on_consume", each.on_consume, records)
 

@@ -1,14 +1,14 @@
 """
-From values to the bytes of keys and values, and back: bytes, text, JSON; Avro is in :mod:`logbus.client.schema.avro`.
+Serializers and deserializers of keys and values: bytes, text, JSON. For Avro see :mod:`logbus.client.schema.avro`.
 
-A serializer is anything that is called with the topic and a value and returns bytes, a deserializer the inverse:
+A serializer is a callable that takes the topic and a value and returns bytes; a deserializer is the inverse:
 
 .. code-block:: python
 
     producer = Producer(cluster, key_serializer=StringSerializer(), value_serializer=JsonSerializer())
 
-None stays None in both directions: as a key it means none, as a value it deletes the key from a compacted topic. What
-cannot be converted is a :class:`SerializationError` that names the topic.
+None stays None in both directions: it means no key, or as a value, deletes the key from a compacted topic. A value that
+cannot be converted raises a :class:`SerializationError` that names the topic.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ Serializer = Callable[[str, Any], bytes | None]
 """Called with the topic and a value."""
 
 Deserializer = Callable[[str, bytes | None], T]
-"""Called with the topic and the bytes of a key or value; what it returns is the type of a consumer's keys or values."""
+"""Called with the topic and the bytes of a key or value; its return type is the type of a consumer's keys or values."""
 
 _SHOWN = 80
 
 
 class SerializationError(LogbusError):
-    """A key or value cannot be made into bytes, or bytes not into what was expected; the message names the topic."""
+    """A key or value cannot be serialized or deserialized; the message names the topic."""
 
 
 @frozen
 class BytesSerializer:
-    """Takes bytes, and what is like them, as they are."""
+    """Accepts bytes and bytes-like objects."""
 
     def __call__(self, topic: str, value: bytes | bytearray | memoryview | None) -> bytes | None:
         """
-        :raise SerializationError: it is something else.
+        :raise SerializationError: it is not bytes-like.
         """
         if value is None or type(value) is bytes:
             return value
@@ -55,10 +55,10 @@ class BytesSerializer:
 
 @frozen
 class BytesDeserializer:
-    """Leaves bytes as they are."""
+    """Returns the bytes unchanged."""
 
     def __call__(self, topic: str, data: bytes | None) -> bytes | None:
-        """No bytes are refused."""
+        """Never fails."""
         return data
 
 
@@ -81,7 +81,7 @@ class StringSerializer:
 
     def __call__(self, topic: str, value: str | None) -> bytes | None:
         """
-        :raise SerializationError: it is not text, or has characters that the encoding has not.
+        :raise SerializationError: it is not text, or not encodable.
         """
         if value is None:
             return None
@@ -107,7 +107,7 @@ class StringDeserializer:
 
     def __call__(self, topic: str, data: bytes | None) -> str | None:
         """
-        :raise SerializationError: the bytes are not text of this encoding.
+        :raise SerializationError: the bytes are not text in this encoding.
         """
         if data is None:
             return None
@@ -122,10 +122,10 @@ class StringDeserializer:
 @frozen
 class JsonSerializer:
     """
-    Writes JSON (RFC 8259) in UTF-8, as short as it goes: no NaN, no infinity.
+    Encodes JSON (RFC 8259) in UTF-8, without spaces; NaN and infinity are refused.
 
-    :ivar default: makes something that JSON has out of what it has not; as for :func:`json.dumps`.
-    :ivar sort_keys: so that equal values have equal bytes, as keys must.
+    :ivar default: converts objects that JSON does not support; as for :func:`json.dumps`.
+    :ivar sort_keys: equal values get equal bytes, as is needed for keys.
     """
 
     default: Callable[[Any], Any] | None = None
@@ -133,7 +133,7 @@ class JsonSerializer:
 
     def __call__(self, topic: str, value: Any) -> bytes | None:
         """
-        :raise SerializationError: JSON has no such thing.
+        :raise SerializationError: it cannot be represented in JSON.
         """
         if value is None:
             return None
@@ -152,7 +152,7 @@ class JsonSerializer:
 
 @frozen
 class JsonDeserializer:
-    """Reads JSON."""
+    """Decodes JSON."""
 
     def __call__(self, topic: str, data: bytes | None) -> Any:
         """

@@ -1,4 +1,4 @@
-"""Members of groups at whole brokers in memory, on one virtual clock."""
+"""Group members and whole brokers in memory, on one virtual clock."""
 
 from __future__ import annotations
 

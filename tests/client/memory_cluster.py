@@ -1,4 +1,4 @@
-"""A cluster in memory, for the client: brokers that keep batches in lists, on a virtual clock."""
+"""A cluster in memory for tests of the client: brokers that keep batches in lists, on a virtual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers that do not keep to what was agreed on, in ways that can be chosen; on a virtual clock."""
+"""Brokers that break the protocol in chosen ways, on a virtual clock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """
-Lies on the way from brokers that do not lie themselves: between a client and whole brokers in memory, answers come
-late, half, never, twice, or as something else (:mod:`tests.client.misbehaving_brokers`), or say something else.
+A network between a client and whole brokers in memory that delays, truncates, drops, repeats or changes responses
+(:mod:`tests.client.misbehaving_brokers`).
 """
 
 from __future__ import annotations

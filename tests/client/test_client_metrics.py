@@ -1,4 +1,4 @@
-"""The numbers of clients."""
+"""Metrics of producers and consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What interceptors may do, and what they cannot break."""
+"""Interceptors: what they may change, and that their faults never prevent delivery."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """
-Producers and consumers at brokers that vanish, lie, and answer late or half: nothing is lost or doubled, every Deferred
-fires once, errors say something, and nothing is left once all is closed.
+Producers and consumers at brokers that disappear, break the protocol, or answer late: no record is lost or duplicated,
+every Deferred fires once, errors have messages, and nothing is left after closing.
 """
 
 from __future__ import annotations

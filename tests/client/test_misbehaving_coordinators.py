@@ -1,6 +1,6 @@
 """
-Members of groups at coordinators whose answers are late, half, out of order, wrong, or never come: nothing is left out,
-what was read is committed, and all goes on as before once there is the truth again.
+Group members at coordinators whose responses are late, truncated, out of order, wrong, or missing: no record is
+skipped, processed records are committed, and members recover once responses are correct again.
 """
 
 from __future__ import annotations

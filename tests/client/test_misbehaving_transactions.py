@@ -1,6 +1,6 @@
 """
-Transactions at coordinators whose answers are late, half, out of order, or never come: each is whole or not there, as
-its producer was told, and others follow.
+Transactions at coordinators whose responses are late, truncated, out of order, or missing: each is committed or aborted
+as a whole, as its producer was told, and later ones succeed.
 """
 
 from __future__ import annotations

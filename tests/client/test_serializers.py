@@ -1,4 +1,4 @@
-"""Values to bytes and back."""
+"""Serializers and deserializers."""
 
 from __future__ import annotations
 

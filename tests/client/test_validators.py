@@ -1,4 +1,4 @@
-"""Options and arguments of the client are checked where they are given, and the error says what would be right."""
+"""Invalid options and arguments are refused at once, with a message that says what is valid."""
 
 from __future__ import annotations
 

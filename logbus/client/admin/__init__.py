@@ -1,1 +1,19 @@
-"""The admin client: topics, settings, groups, transactions, replicas and log directories."""
+"""
+The admin client (Kafka: AdminClient).
+
+* ``admin_client``: AdminClient: topics, records to delete, the cluster; inherits the parts below
+* ``config_admin``: settings of topics, brokers and groups
+* ``group_admin``: consumer groups and their offsets
+* ``transaction_admin``: transactions, producers, aborts
+* ``replica_admin``: leader elections and reassignments
+* ``log_dir_admin``: log directories
+
+Requests, imported at first use:
+
+* ``group_requests``: of groups
+* ``group_description``: descriptions of groups, of either protocol
+* ``transaction_requests``: of transactions
+
+A method of AdminClient builds a request, sends it to the controller, to leaders or to coordinators
+(:mod:`logbus.client.cluster`), and returns a value or an error for each item.
+"""

@@ -1,8 +1,8 @@
 """
-Administration of transactions (KIP-664): which there are, what partitions know of producers, and ending what hangs.
+The admin client's part for transactions (KIP-664): lists and describes them, describes the producers of partitions, and
+aborts hanging transactions.
 
-Part of :class:`~logbus.client.admin.admin_client.AdminClient`, and in its manner: what concerns several things is
-answered for each, with what was asked for or with the error as a value.
+A request about several things returns a value or an error for each.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from logbus.client.cluster.coordinators import Coordinators
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
-"""What a transactional id can be in the midst of, as coordinators spell it."""
+"""The states of transactional ids, as coordinators report them."""
 
 
 @frozen
 class ListedTransaction:
     """
-    A transactional id, as the broker lists it that coordinates it.
+    A transactional id in the list of its coordinator.
 
-    :ivar producer_id: the one it has now.
+    :ivar producer_id: its current producer id.
     :ivar state: one of :data:`STATES`.
     :ivar coordinator: the broker's id.
     """
@@ -43,11 +43,11 @@ class ListedTransaction:
 @frozen
 class TransactionDescription:
     """
-    A transactional id with its transaction, if it has one.
+    A transactional id and its transaction, if it has one.
 
-    :ivar timeout_ms: how long a transaction may take before the coordinator aborts it.
-    :ivar started_ms: when it began, in ms since 1970; None while none is under way.
-    :ivar partitions: that it has written to; once it ends, those that have no marker yet.
+    :ivar timeout_ms: after which the coordinator aborts a transaction.
+    :ivar started_ms: when the transaction began, in ms since 1970; None: there is none.
+    :ivar partitions: of the transaction; while it ends, those that have no marker yet.
     """
 
     transactional_id: str
@@ -63,12 +63,12 @@ class TransactionDescription:
 @frozen
 class ActiveProducer:
     """
-    What a partition remembers of a producer.
+    A partition's state of a producer.
 
-    :ivar last_sequence: of its last record; −1: of none.
+    :ivar last_sequence: of its last record; −1: none.
     :ivar last_timestamp: of its last batch, in ms since 1970; −1: not known.
-    :ivar coordinator_epoch: of the coordinator that wrote its last marker; −1: there is none.
-    :ivar open_since: the first offset of its transaction that is open here; None: none is.
+    :ivar coordinator_epoch: of the coordinator that wrote its last marker; −1: none.
+    :ivar open_since: the first offset of its open transaction in this partition; None: none is open.
     """
 
     producer_id: int
@@ -80,7 +80,7 @@ class ActiveProducer:
 
 
 class TransactionAdmin:
-    """What an :class:`~logbus.client.admin.admin_client.AdminClient` does with transactions."""
+    """The part of :class:`~logbus.client.admin.admin_client.AdminClient` for transactions."""
 
     _cluster: Cluster
     _timeout: float
@@ -96,12 +96,12 @@ class TransactionAdmin:
         """
         The transactional ids of all brokers, in order.
 
-        :param states: only those in one of :data:`STATES`; none: in any.
-        :param producer_ids: only those with one of these producer ids; none: with any.
-        :param longer_than_ms: only those whose transaction is under way for longer (KIP-994).
-        :param pattern: only those that match this regular expression (RE2; KIP-1152).
+        :param states: only these of :data:`STATES`; empty: all.
+        :param producer_ids: only these producer ids; empty: all.
+        :param longer_than_ms: only ids whose transaction is older than this (KIP-994).
+        :param pattern: only ids that match this regular expression (RE2; KIP-1152).
         :raises ApiError: (in the Deferred) INVALID_REGULAR_EXPRESSION; UNSUPPORTED_VERSION: a broker is too old for a
-            filter; INVALID_REQUEST: one knows no such state.
+            filter; INVALID_REQUEST: a state is unknown.
         """
 
         async def ask() -> list[ListedTransaction]:
@@ -116,9 +116,9 @@ class TransactionAdmin:
         self, transactional_ids: Iterable[str]
     ) -> Deferred[dict[str, TransactionDescription | ApiError]]:
         """
-        Transactional ids with their transactions.
+        Describe transactional ids and their transactions.
 
-        The error of one that nobody knows is TRANSACTIONAL_ID_NOT_FOUND.
+        The error for an id that does not exist is TRANSACTIONAL_ID_NOT_FOUND.
         """
 
         async def ask() -> dict[str, TransactionDescription | ApiError]:
@@ -132,9 +132,9 @@ class TransactionAdmin:
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> Deferred[dict[TopicPartition, tuple[ActiveProducer, ...] | ApiError]]:
         """
-        What partitions remember of producers, by producer id.
+        The producers of partitions, by producer id.
 
-        :param broker_id: the replica to ask; None: the leader of each.
+        :param broker_id: the replica to ask; None: the leaders.
         :raises ApiError: (in the Deferred) BROKER_NOT_AVAILABLE: there is no such broker.
         :raises Unreachable: a leader cannot be reached.
         """
@@ -150,14 +150,14 @@ class TransactionAdmin:
         self, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
     ) -> Deferred[None]:
         """
-        End a transaction in one partition, by a marker that its coordinator has not asked for.
+        Abort a transaction in one partition, with a marker written without its coordinator.
 
-        For transactions that hang: that no coordinator knows of any more. The records of one that is under way would be
-        lost for readers of committed records, and what its producer writes afterwards would not.
+        Only for hanging transactions, which no coordinator knows any more. If the transaction is still in progress,
+        read_committed consumers lose its records so far, but not those that its producer writes afterwards.
 
-        :param coordinator_epoch: as the partition remembers it of the producer; one that is less is refused.
-        :raises ApiError: (in the Deferred) INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; or the partition is
-            not there, or has no leader.
+        :param coordinator_epoch: as in the producer's state in the partition; lower ones are refused.
+        :raises ApiError: (in the Deferred) INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; or the partition
+            does not exist, or has no leader.
         """
 
         async def ask() -> None:
@@ -170,9 +170,9 @@ class TransactionAdmin:
 
     def terminate_transaction(self, transactional_id: str) -> Deferred[None]:
         """
-        Have the coordinator abort the transaction of a transactional id, and fence its producer, which must start anew.
+        Make the coordinator abort an id's transaction and fence its producer, which must start again.
 
-        :raises ApiError: (in the Deferred) TRANSACTIONAL_ID_NOT_FOUND, or what else the coordinator says.
+        :raises ApiError: (in the Deferred) TRANSACTIONAL_ID_NOT_FOUND, or another error of the coordinator.
         """
 
         async def ask() -> None:

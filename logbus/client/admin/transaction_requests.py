@@ -1,6 +1,4 @@
-"""
-What a client asks of brokers about transactions; see :mod:`logbus.client.admin.transaction_admin`.
-"""
+"""The admin client's requests about transactions; see :mod:`logbus.client.admin.transaction_admin`."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ _LIST_TRANSACTIONS = 66
 
 @frozen
 class TransactionFilters:
-    """Which transactional ids to list; see :meth:`.TransactionAdmin.list_transactions`."""
+    """Filters for ListTransactions; see :meth:`.TransactionAdmin.list_transactions`."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()
@@ -54,21 +52,21 @@ class TransactionFilters:
 
 @frozen
 class AbortTransactionSpec:
-    """Whose transaction to end, and in the name of which coordinator."""
+    """The transaction to abort (Kafka: AbortTransactionSpec)."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
 
 
-# Asked of every broker.
+# Requests to all brokers.
 
 
 async def list_transactions(cluster: Cluster, patience: float, filters: TransactionFilters) -> list[ListedTransaction]:
     """
     The transactional ids of all brokers, in order.
 
-    :param patience: seconds for which a broker is asked again that is loading.
+    :param patience: seconds for which a broker that is loading is retried.
     """
     await cluster.refresh()
     deadline = cluster.reactor.seconds() + patience
@@ -115,13 +113,13 @@ async def _list_at(channel: Channel, filters: TransactionFilters) -> ListTransac
     return response
 
 
-# Asked of coordinators.
+# Requests to coordinators.
 
 
 async def describe_at(
     channel: Channel, node: Node, transactional_ids: Sequence[str]
 ) -> dict[str, TransactionDescription | ApiError]:
-    """Transactional ids as one coordinator describes them."""
+    """Describe transactional ids at one coordinator."""
     request = DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
     response: DescribeTransactionsResponse = await channel.request(request)
     return {
@@ -132,7 +130,7 @@ async def describe_at(
 
 def _description(state: DescribedTransactionState, node: Node) -> TransactionDescription:
     partitions = [TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions]
-    # When the one before began is told as well.
+    # The start time may be that of the previous transaction.
     over = state.transaction_state in ("CompleteCommit", "CompleteAbort")
     return TransactionDescription(
         transactional_id=state.transactional_id,
@@ -148,11 +146,11 @@ def _description(state: DescribedTransactionState, node: Node) -> TransactionDes
 
 async def terminate(coordinators: Coordinators, transactional_id: str) -> None:
     """
-    Have a transaction aborted, by asking for its producer's next epoch as a producer that starts anew does.
+    Abort a transaction by InitProducerId, as a producer that starts again does.
 
     :raise ApiError: see :meth:`.TransactionAdmin.terminate_transaction`.
     """
-    # An id that nobody knows would come into being; and of one that there is, the time-out stays as it was.
+    # InitProducerId would create an unknown id, and change the timeout of a known one.
     described = (await coordinators.ask([transactional_id], describe_at))[transactional_id]
     if isinstance(described, ApiError):
         raise described
@@ -173,23 +171,23 @@ async def terminate(coordinators: Coordinators, transactional_id: str) -> None:
             return
         attempt += 1
         wait = cluster.backoff.before(attempt)
-        # While the markers of the abort are being written.
+        # The markers of the abort are being written.
         busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
         if not busy or cluster.reactor.seconds() + wait > deadline:
             raise error
         await deferLater(cluster.reactor, wait)
 
 
-# Asked of partitions' leaders.
+# Requests to partition leaders.
 
 
 async def describe_producers(
     cluster: Cluster, patience: float, partitions: Sequence[TopicPartition], broker_id: int | None
 ) -> Answers[tuple[ActiveProducer, ...]]:
     """
-    What partitions remember of producers.
+    The producers of partitions.
 
-    :param broker_id: the replica to ask; None: the leader of each.
+    :param broker_id: the replica to ask; None: the leaders.
     :raise ApiError: BROKER_NOT_AVAILABLE: there is no such broker.
     """
 
@@ -234,7 +232,7 @@ async def describe_producers(
         await _existing(cluster, partition)
         return broker_id
 
-    # Another replica's answer is not what was asked for.
+    # No retry at another replica: this one was requested.
     return await _at_replicas(cluster, 0.0, partitions, place, send)
 
 
@@ -242,7 +240,7 @@ async def write_marker(
     cluster: Cluster, patience: float, partition: TopicPartition, ending: AbortTransactionSpec
 ) -> None:
     """
-    Write a marker that aborts.
+    Write an abort marker.
 
     :raise ApiError: see :meth:`.TransactionAdmin.abort_transaction`.
     """
@@ -295,10 +293,10 @@ async def _at_replicas(
     send: Callable[[Channel, Sequence[TopicPartition]], Work[Answers[T]]],
 ) -> Answers[T]:
     """
-    Ask replicas, and ask again for what the wrong one was asked for.
+    Send a request to the replicas of partitions, and retry those that were asked at the wrong broker.
 
-    :param place: says which broker to ask.
-    :param send: asks one broker.
+    :param place: returns the broker to ask.
+    :param send: sends the request to one broker.
     """
     deadline = cluster.reactor.seconds() + patience
     answers: Answers[T] = {}

@@ -1,9 +1,9 @@
 """
-Whether what was published was consumed: monitoring events, added up and compared. Pure; any program that can read the
-audit topic may use it.
+Compares counts of published and consumed records, from monitoring events. Pure; any program that reads the audit topic
+may use it.
 
-What producers counted is the measure: all their applications together. Every other application is held against it by
-itself, its instances added up. Counts show how many, and not which: a record lost and another read twice cancel out.
+The reference is what all producers together have published. Each other application is compared with it, with the counts
+of its instances added up. Counts show how many records, not which: a lost record and a duplicate cancel out.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from logbus.client.audit.monitoring_event import CONSUMER, PRODUCER, MonitoringE
 
 
 class AuditVerdict(Enum):
-    """What counts say of a topic in a window."""
+    """The result for a topic in a window."""
 
     COMPLETE = "complete"
-    """As many as were published."""
+    """As many records as were published."""
     MISSING = "missing"
     """Fewer."""
     DUPLICATED = "duplicated"
     """More."""
     UNKNOWN = "unknown"
-    """They differ, but somebody left records uncounted, or nobody reports to have published to the topic at all."""
+    """
+    The counts differ, but some records were not counted, or no application reports to have published to the topic.
+    """
     OPEN = "open"
-    """The window is too young to tell."""
+    """The window is too recent."""
 
 
 @frozen
 class AuditComparison:
     """
-    One application's count of a topic in a window, beside what was published.
+    An application's count for a topic in a window, compared with the published records.
 
     :ivar window_start: milliseconds since 1970.
     :ivar window_ms: length of the window.
-    :ivar published: records that producers know to be written.
-    :ivar failed: records that producers could not write, as far as they know.
-    :ivar counted: records that the application saw.
+    :ivar published: acknowledged records of producers.
+    :ivar failed: records that producers failed to publish, as far as they know.
+    :ivar counted: records that the application counted.
     """
 
     topic: str
@@ -56,7 +58,7 @@ class AuditComparison:
 
     @property
     def missing(self) -> int:
-        """How many are missing; negative: how many there are too many."""
+        """The number of missing records; negative: of surplus ones."""
         return self.published - self.counted
 
 
@@ -67,10 +69,10 @@ _Place = tuple[str, int, int]
 @define(eq=False)
 class AuditTotals:
     """
-    Adds events up; each counts once, however often it was published and read.
+    Sums of events; each event counts once, even if it was published or read several times.
 
-    :ivar reference: the role that is the measure.
-    :ivar doubled: how many events came that had come before.
+    :ivar reference: the role whose counts are the reference.
+    :ivar doubled: the number of duplicate events.
     """
 
     reference: str = PRODUCER
@@ -82,16 +84,16 @@ class AuditTotals:
 
     def add(self, event: MonitoringEvent) -> bool:
         """
-        Count an event.
+        Add an event.
 
-        :returns: False: it was counted before.
+        :returns: False: it is a duplicate.
         """
         if event.id in self._seen:
             self.doubled += 1
             return False
         self._seen.add(event.id)
         is_reference = event.role == self.reference
-        # All producers together are the measure, whatever application they are part of.
+        # The reference is the sum over all producers, of all applications.
         tier = ("", self.reference) if is_reference else (event.application, event.role)
         if event.uncounted:
             self._uncounted[tier] += event.uncounted
@@ -106,12 +108,12 @@ class AuditTotals:
         self, *, settled_ms: int | None = None, expected: Collection[tuple[str, str]] = ()
     ) -> list[AuditComparison]:
         """
-        Hold every application's counts against what was published, by topic, window and application.
+        Compare each application's counts with the published records, by topic, window and application.
 
-        An application is held to the topics that it has reported on in any window, and to those that are expected.
+        An application is compared for the topics that it has reported in any window, and for the expected ones.
 
-        :param settled_ms: windows that end after it are open, whatever the counts say; milliseconds since 1970.
-        :param expected: application and topic: so that one that saw nothing is missed.
+        :param settled_ms: windows that end after this time are open, whatever the counts; milliseconds since 1970.
+        :param expected: pairs of application and topic, to detect applications that have reported nothing.
         :raise ValueError: windows of different lengths do not fit into each other.
         """
         fit = self._common_window()
@@ -152,7 +154,7 @@ class AuditTotals:
         return found
 
     def _common_window(self) -> int:
-        """The longest window, into which all others must fit."""
+        """The longest window, which must be a multiple of all others."""
         lengths = sorted({place[2] for _, place in self._counts} | {place[2] for place in self._failed})
         longest = lengths[-1] if lengths else 1
         for each in lengths:
@@ -169,9 +171,9 @@ def compare(
     expected: Collection[tuple[str, str]] = (),
 ) -> list[AuditComparison]:
     """
-    Add events up and compare: see :meth:`AuditTotals.compare`.
+    Sum up events and compare them: see :meth:`AuditTotals.compare`.
 
-    :param reference: the role that is the measure.
+    :param reference: the role whose counts are the reference.
     """
     ledger = AuditTotals(reference)
     for each in events:

@@ -1,5 +1,5 @@
 """
-Counts what an application publishes or consumes, and publishes the counts to a topic of their own.
+An interceptor that counts the records an application publishes or consumes, and publishes the counts to an audit topic.
 
 .. code-block:: python
 
@@ -9,7 +9,7 @@ Counts what an application publishes or consumes, and publishes the counts to a 
     await producer.close()
     await audit.close()
 
-A producer counts what was acknowledged, a consumer what was handed to the application. ``logbus audit`` and
+A producer counts acknowledged records, a consumer the records delivered to the application. ``logbus audit`` and
 :mod:`~logbus.client.audit.audit_comparison` compare the two.
 """
 
@@ -38,16 +38,16 @@ from logbus.client.producer.producer_record import RecordMetadata
 __all__ = ["AUDIT_TOPIC", "CONSUMER", "PRODUCER", "AuditInterceptor", "WindowCounts"]
 
 _TOPICS_AN_EVENT = 1000
-"""With the longest names there are, an event still is a quarter of the largest record that a broker takes."""
+"""With topic names of maximal length, such an event is a quarter of the largest record that a broker accepts."""
 
 
 @define(eq=False)
 class WindowCounts:
     """
-    Records by topic and window since they were last taken. Pure.
+    Counts of records by topic and window since the last :meth:`take`. Pure.
 
     :ivar window_ms: length of a window in milliseconds.
-    :ivar limit: pairs of topic and window that there is room for; records of others are only counted as uncounted.
+    :ivar limit: the most pairs of topic and window; records of others are added to ``uncounted``.
     """
 
     window_ms: int
@@ -57,19 +57,19 @@ class WindowCounts:
     _failed: Counter[tuple[int, str]] = field(factory=Counter, init=False)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to tell."""
+        """Whether there are counts to publish."""
         return bool(self._counts or self._failed or self.uncounted)
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another topic or window."""
+        """Whether the limit is reached."""
         return len(self._counts) + len(self._failed) >= self.limit
 
     def count(self, topic: str, timestamp: int, number: int = 1, *, failed: bool = False) -> None:
         """
         Count records.
 
-        :param timestamp: theirs, in milliseconds since 1970; without one (−1) they count as of 1970.
+        :param timestamp: the records' timestamp, in milliseconds since 1970; records without one (−1) count as of 1970.
         """
         start = max(timestamp, 0)
         place = (start - start % self.window_ms, topic)
@@ -81,10 +81,10 @@ class WindowCounts:
 
     def take(self, **names: str) -> list[dict[str, Any]]:
         """
-        The counts, and zero from here on.
+        Take the counts, and start again at zero.
 
-        :param names: what all events have in common.
-        :returns: the fields of events, all but their ids, by window.
+        :param names: fields that all events share.
+        :returns: the fields of events, without ids, by window.
         """
         windows: dict[int, set[str]] = {}
         for start, topic in [*self._counts, *self._failed]:
@@ -108,22 +108,22 @@ class WindowCounts:
 
 class AuditInterceptor(ProducerInterceptor, ConsumerInterceptor):
     """
-    An interceptor for producers or for consumers, several if need be; close it after them.
+    An interceptor for one or several producers or consumers; close it after them.
 
-    Events are published with a producer of its own, each at least once and with a unique id. While they cannot be, it
-    goes on counting in bounded memory. It does not count its own topic.
+    Events are published by a producer of its own, at least once each, with unique ids. If publishing fails, counting
+    continues in bounded memory. Records of the audit topic are not counted.
 
-    :param cluster: where the events go; closed by its owner.
-    :param application: whose counts these are: all instances of one consumer group, say, by one name.
+    :param cluster: the cluster of the audit topic; its owner closes it.
+    :param application: the application's name, the same for all instances, such as those of one consumer group.
     :param role: :data:`PRODUCER`, :data:`CONSUMER`, or the name of another stage.
-    :param topic: where the events go. It should keep them longer than the check looks back.
-    :param window: length of a window in seconds; the same for all who are compared.
+    :param topic: the audit topic. Its retention should exceed the period that is checked.
+    :param window: length of a window in seconds; the same for all applications that are compared.
     :param interval: seconds between publications.
     :param host: default: this host's name.
-    :param encode: makes an event into bytes; default: JSON.
-    :param limit: pairs of topic and window to count between two publications.
-    :param producer: what the events are sent with, to be closed with the interceptor; default: one of its own.
-    :param new_id: makes an id that no other event has.
+    :param encode: encodes an event; default: JSON.
+    :param limit: the most pairs of topic and window between two publications.
+    :param producer: publishes the events, and is closed with the interceptor; default: one of its own.
+    :param new_id: makes unique ids.
     :raise ValueError: a number is out of range, or a name empty.
     """
 
@@ -162,28 +162,28 @@ class AuditInterceptor(ProducerInterceptor, ConsumerInterceptor):
         self._hurried = False
         self._closed = False
 
-    # What is counted.
+    # Counting.
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """A record was published, or was not."""
+        """Count a record that was published, or failed."""
         if metadata.topic != self._topic:
             self._counts.count(metadata.topic, metadata.timestamp, failed=error is not None)
             self._counted()
 
     def on_consume(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
-        """Records were consumed."""
+        """Count consumed records."""
         window_ms = self._counts.window_ms
-        # Counted by C, for there may be many; as a window has few topics, few are left to be added up.
+        # Counter is fast, and leaves few pairs of topic and window to add up.
         found = Counter([(each.topic, each.timestamp // window_ms) for each in records if each.topic != self._topic])
         for (topic, window), number in found.items():
             self._counts.count(topic, window * window_ms, number)
         if found:
             self._counted()
 
-    # What is published.
+    # Publishing.
 
     def publish(self) -> Deferred[None]:
-        """Publish what was counted, now; fires when that is done, or did not work this time. It never fails."""
+        """Publish the counts now; fires when that has succeeded or failed, and never fails itself."""
         if self._publishing is None:
             self._publishing = Deferred.fromCoroutine(self._publish())
             if self._publishing.called:
@@ -202,9 +202,9 @@ class AuditInterceptor(ProducerInterceptor, ConsumerInterceptor):
 
     def close(self, timeout: float = 10.0) -> Deferred[None]:
         """
-        Publish what is left, and stop; fires when that is done.
+        Publish the remaining counts, and stop; fires when that is done.
 
-        :param timeout: seconds after which what cannot be published is given up, with a line in the log.
+        :param timeout: seconds after which unpublished events are dropped and logged.
         """
         return Deferred.fromCoroutine(self._close(timeout))
 
@@ -216,7 +216,7 @@ class AuditInterceptor(ProducerInterceptor, ConsumerInterceptor):
             self._timer.cancel()
             self._timer = None
         late = self._clock.callLater(seconds, self._producer.abort)
-        # What was counted while a publication was under way takes another.
+        # Records counted during a publication need another one.
         await self.publish()
         if (self._counts or self._unpublished) and late.active():
             await self.publish()
@@ -238,7 +238,7 @@ class AuditInterceptor(ProducerInterceptor, ConsumerInterceptor):
         if self._timer is None:
             self._timer = self._clock.callLater(self._interval, self._due)
         if self._counts.is_full and not self._hurried and not self._unpublished:
-            # Make room. Where events cannot be published at present, that would not help.
+            # Publish early to make room, unless publishing fails at present.
             self._hurried = True
             self._timer.reset(0)
 
@@ -262,7 +262,7 @@ class AuditInterceptor(ProducerInterceptor, ConsumerInterceptor):
                 try:
                     await written
                 except Exception as e:
-                    # It keeps its id: if it was written all the same, readers know the second one.
+                    # It keeps its id, so that readers detect a duplicate if it was written all the same.
                     failed.append(event)
                     self._log.warn("a monitoring event was not published: {error}", error=e)
             self._unpublished = failed

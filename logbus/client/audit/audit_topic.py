@@ -1,6 +1,4 @@
-"""
-Reads an audit topic to its end.
-"""
+"""Reads an audit topic to its end."""
 
 from __future__ import annotations
 
@@ -27,12 +25,12 @@ _PATIENCE = 5.0
 @define
 class AuditRead:
     """
-    What was read.
+    The result of reading an audit topic.
 
-    :ivar ledger: the events, added up.
-    :ivar events: how many there were, doubled ones included.
-    :ivar unreadable: records that are no events.
-    :ivar problem: where the first of those is, and what is wrong with it.
+    :ivar ledger: the sums.
+    :ivar events: the number of events, including duplicates.
+    :ivar unreadable: the number of records that are not events.
+    :ivar problem: the position of the first of those, and its error.
     """
 
     ledger: AuditTotals
@@ -50,14 +48,14 @@ def read_audit(
     decode: Decode | None = None,
 ) -> Deferred[AuditRead]:
     """
-    Add up the events that are in an audit topic now.
+    Sum up the events that are in an audit topic now.
 
-    :param ledger: what they are added to.
-    :param since_ms: leave out those that were published before it; milliseconds since 1970.
-    :param decode: reads an event, or says so later; default: an
+    :param ledger: the sums to add to.
+    :param since_ms: skip events published before this time; milliseconds since 1970.
+    :param decode: decodes an event, or returns a Deferred of it; default: an
         :class:`~logbus.client.audit.event_decoder.EventDecoder` without a registry.
-    :raise ApiError: (in the Deferred) the topic is not there, or cannot be read.
-    :raise LogbusError: its brokers cannot be reached; or what ``decode`` raises besides SerializationError.
+    :raise ApiError: (in the Deferred) the topic does not exist, or cannot be read.
+    :raise LogbusError: brokers cannot be reached; or an error of ``decode`` other than SerializationError.
     """
     return Deferred.fromCoroutine(_read(cluster, AuditRead(ledger), topic, since_ms, decode or EventDecoder()))
 

@@ -1,8 +1,8 @@
 """
-Reads monitoring events in whichever coding they are: JSON, Avro, or Avro behind the id of a schema in a registry.
+Decodes monitoring events in JSON, plain Avro, or Avro framed with a schema id.
 
-Which it is, the first byte says: an object in JSON begins with a brace, a framed value with a byte 0, and in Avro an
-event begins with the length of its id, which is an even byte, or one of several, and never 0.
+The first byte tells the format. A JSON object begins with a brace. A framed value begins with a byte 0. In plain Avro
+an event begins with the length of its id, which is never 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NEEDED = f"Avro needs fastavro, which is not installed: {install_hint('avro')}"
 
 def encode_avro(event: MonitoringEvent) -> bytes:
     """
-    An event in Avro, by :data:`~logbus.client.audit.monitoring_event.AVRO_SCHEMA`, without a frame: for
+    Encode an event in Avro by :data:`~logbus.client.audit.monitoring_event.AVRO_SCHEMA`, without a frame: for
     :class:`~logbus.client.audit.audit_interceptor.AuditInterceptor`'s ``encode``.
 
     :raise SerializationError: fastavro is not installed.
@@ -45,7 +45,9 @@ def encode_avro(event: MonitoringEvent) -> bytes:
 
 class EventDecoder:
     """
-    :param registry: where schemas of framed events are looked up; None: these cannot be read.
+    Decodes events; called with the value of a record.
+
+    :param registry: looks up the schemas of framed events; None: framed events are refused.
     """
 
     def __init__(self, registry: SchemaRegistry | None = None) -> None:
@@ -54,12 +56,12 @@ class EventDecoder:
 
     def __call__(self, data: bytes | None) -> MonitoringEvent | Deferred[MonitoringEvent]:
         """
-        Read an event.
+        Decode an event.
 
-        :returns: the event, or a Deferred of it where the registry is asked.
-        :raise SerializationError: (or in the Deferred) it is not one; the message says what is wrong.
+        :returns: the event, or a Deferred of it if the registry has to be asked.
+        :raise SerializationError: (or in the Deferred) it is not a valid event; the message says what is wrong.
         :raise RegistryUnreachable: (in the Deferred) the registry does not answer.
-        :raise RegistryError: (in the Deferred) it refuses to.
+        :raise RegistryError: (in the Deferred) it refuses the request.
         """
         if not data or data.lstrip()[:1] == b"{":
             return decode_event(data)

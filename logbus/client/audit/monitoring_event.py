@@ -1,8 +1,8 @@
 """
-Monitoring events: how many records of each topic somebody published or consumed in a window of time. Pure.
+Monitoring events: counts of the records that an instance has published or consumed, by topic, in a window. Pure.
 
-As JSON an event is an object of the fields of :class:`MonitoringEvent`; :data:`AVRO_SCHEMA` is the same for Avro. What
-is counted is the time of the records (event time), so that producers and consumers count a record in the same window,
+In JSON an event is an object with the fields of :class:`MonitoringEvent`; :data:`AVRO_SCHEMA` is the same for Avro.
+Records are counted by their timestamps (event time), so that producers and consumers count a record in the same window,
 however much later it is read. Windows begin at multiples of their length since 1970.
 """
 
@@ -16,7 +16,7 @@ from attrs import asdict, field, frozen
 from logbus.client.serializers import JsonDeserializer, JsonSerializer, SerializationError
 
 AUDIT_TOPIC = "logbus-audit"
-"""Where events go unless another topic is named."""
+"""The default audit topic."""
 
 DEFAULT_WINDOW_MS = 600_000
 PRODUCER, CONSUMER = "producer", "consumer"
@@ -44,17 +44,17 @@ _LONGEST_WINDOW_MS = 366 * 24 * 3600 * 1000
 @frozen
 class MonitoringEvent:
     """
-    What somebody counted in a window since the event before: the events of a window add up.
+    Counts for one window since the previous event; the events of a window add up.
 
-    :ivar id: unique; an event that was published twice has the same.
-    :ivar application: whose counts these are; the instances of an application are added up.
-    :ivar host: where it runs.
-    :ivar role: ``producer``, ``consumer``, or another stage of the way.
+    :ivar id: unique; a duplicate of an event has the same id.
+    :ivar application: the application's name; its instances are added up.
+    :ivar host: the instance's host.
+    :ivar role: ``producer``, ``consumer``, or another stage.
     :ivar window_start: milliseconds since 1970, a multiple of ``window_ms``.
     :ivar window_ms: length of the window in milliseconds.
     :ivar counts: records by topic: published and acknowledged, or consumed.
-    :ivar failed: records by topic of which the producer knows, or must fear, that they are not written.
-    :ivar uncounted: records, of whatever topics and windows, for which there was no room to count them.
+    :ivar failed: records by topic that the producer failed to write, or may have failed to.
+    :ivar uncounted: records, of any topics and windows, that were not counted for lack of room.
     """
 
     id: str
@@ -69,12 +69,12 @@ class MonitoringEvent:
 
 
 def as_fields(event: MonitoringEvent) -> dict[str, Any]:
-    """An event as JSON and Avro have it."""
+    """An event's fields, as in JSON and Avro."""
     return asdict(event)
 
 
 def encode_event(event: MonitoringEvent) -> bytes:
-    """An event as JSON."""
+    """Encode an event in JSON."""
     data = JsonSerializer()(AUDIT_TOPIC, as_fields(event))
     assert data is not None
     return data
@@ -82,18 +82,18 @@ def encode_event(event: MonitoringEvent) -> bytes:
 
 def decode_event(data: bytes | None) -> MonitoringEvent:
     """
-    Read an event from JSON.
+    Decode an event from JSON.
 
-    :raise SerializationError: it is not one; the message says what is wrong.
+    :raise SerializationError: it is not a valid event; the message says what is wrong.
     """
     return event_of(JsonDeserializer()(AUDIT_TOPIC, data))
 
 
 def event_of(fields: Any) -> MonitoringEvent:
     """
-    An event from its fields; fields that are not known are of a later version, and left out.
+    Make an event from its fields; unknown fields, of later versions, are ignored.
 
-    :raise SerializationError: these are not an event's.
+    :raise SerializationError: these are not valid fields of an event.
     """
     if not isinstance(fields, dict):
         raise SerializationError("a monitoring event is an object")

@@ -1,20 +1,32 @@
 """
-The consumer that the documents describe: coordinated through ZooKeeper, by all members alike.
+A consumer of groups that coordinate through ZooKeeper, as in Kafka 0.8 (ConsumerConnector), without a group
+coordinator.
 
-::
+The user's part:
 
-    connector.py   ConsumerConnector: streams of topics or of what a filter allows; options, commits, the end
-    member.py      a member: session, watches, rounds of looking, letting go and taking
-    holding.py     its streams and what of them is done and committed
-    streams.py     MessageStream: what the user loops over
-    registry.py    who is there, who owns what: requests to ZooKeeper
-    offsets.py     offsets in ZooKeeper, or with the brokers
-    reading.py     how partitions are read
-    zookeeper.py   the store, by a connect string
-    together.py    many requests at once
+* ``consumer_connector``: ConsumerConnector: options, streams, commits, shutdown
+* ``message_stream``: MessageStream: an asynchronous iterator over records
+* ``topic_filter``: TopicFilter, WhiteList, BlackList: topics by regular expression
+* ``zookeeper``: the connection to ZooKeeper, made from a connect string
 
-Pure: znodes.py (where nodes are and how they are spelled), filters.py, assignment.py (ranges), rebalance.py (what to
-let go and take, and when to look again), positions.py (how far each partition is done).
+Membership and rebalancing:
+
+* ``zookeeper_member``: a member: session, watches, rebalance rounds
+* ``rebalance``: pure: which partitions to release and claim, and when to look again
+* ``assignment``: pure: ranges of partitions for the streams of all members
+* ``group_registry``: requests to ZooKeeper: members, owners, topics
+* ``znodes``: pure: paths and contents of nodes
+* ``gather``: runs several requests at once
+
+Partitions and offsets:
+
+* ``owned_partitions``: streams, positions and commits of the partitions that a member owns
+* ``positions``: pure: how far partitions were processed and committed
+* ``partition_reader``: reads partitions with a Fetcher
+* ``offset_storage``: offsets in ZooKeeper, or in Kafka
+
+A watch in ``group_registry`` starts a round of ``zookeeper_member``. It computes the ``assignment``, releases and
+claims partitions as ``rebalance`` says, and tells ``owned_partitions``, which starts and stops the streams.
 """
 
 from logbus.client.connector.consumer_connector import ConsumerConnector

@@ -1,9 +1,8 @@
 """
-Who reads what: the partitions of a topic in ranges over the streams of all members, the same at every member. Pure.
+Assigns ranges of each topic's partitions to the streams of all members; every member computes the same. Pure.
 
-The documents' rule: both are sorted; each stream gets as many partitions as any other, and the first ones one more
-while some are left over. Streams are sorted by their names as text, as the consumers of Kafka 0.8 do: ``c-10`` comes
-before ``c-2``.
+Partitions and streams are sorted; each stream gets an equal number of partitions, and the first ones get one more if
+the division leaves a rest. Streams are sorted by their names as text, as in Kafka 0.8: ``c-10`` comes before ``c-2``.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from logbus.model import TopicPartition
 
 def ranges(partitions: Collection[int], threads: Collection[str]) -> dict[int, str]:
     """
-    The thread of each partition of one topic.
+    The stream of each partition of one topic.
 
-    :return: nothing if there are no threads.
+    :return: empty if there are no streams.
     """
     if not threads:
         return {}
@@ -36,10 +35,10 @@ def assign(
     topics: Mapping[str, Collection[int]], members: Mapping[str, TopicCount]
 ) -> dict[TopicPartition, tuple[str, int]]:
     """
-    The consumer of each partition, and which of its streams, from 0.
+    The consumer of each partition, and the number of its stream.
 
     :param topics: partitions by topic.
-    :param members: what each consumer of the group subscribes to, by its id.
+    :param members: the subscriptions of the group's consumers, by id.
     """
     assigned = {}
     for topic, partitions in topics.items():
@@ -54,16 +53,16 @@ def assign(
 
 
 def share(assigned: Mapping[TopicPartition, tuple[str, int]], consumer_id: str) -> dict[TopicPartition, int]:
-    """What of it is one consumer's: its stream for each partition."""
+    """One consumer's part of an assignment: the stream of each partition."""
     return {partition: stream for partition, (owner, stream) in assigned.items() if owner == consumer_id}
 
 
 def wanted_topics(subscription: TopicCount, there: Iterable[str], *, internal: bool) -> list[str]:
     """
-    The topics a consumer asks for, in order; of those it names also such as are not there yet.
+    The topics that a consumer subscribes to, in order, including named topics that do not exist.
 
-    :param there: the topics that there are.
-    :param internal: whether a filter sees the brokers' own topics, too.
+    :param there: the existing topics.
+    :param internal: whether a filter includes internal topics.
     """
     if subscription.filter is None:
         return sorted(subscription.topics)

@@ -1,6 +1,6 @@
 """
-The consumer of the documents: members of a group divide partitions among themselves, through ZooKeeper and without a
-master.
+The consumer of groups that coordinate through ZooKeeper (Kafka 0.8: ZookeeperConsumerConnector): members divide
+partitions among themselves, without a coordinator.
 
 .. code-block:: python
 
@@ -48,36 +48,36 @@ Storage = Literal["zookeeper", "kafka"]
 
 class ConsumerConnector:
     """
-    A consumer of a group.
+    A consumer in a group.
 
-    A record is *done* when its stream is asked for the next one. What is done is committed every
-    ``auto_commit_interval``, before a partition is let go, and at the end; what was not yet done when a member died is
-    delivered again to another. Nothing is committed that is not done, unless :meth:`commit_offsets` is told so.
+    A record is *processed* when its stream is asked for the next one. Processed records are committed every
+    ``auto_commit_interval``, before a partition is released, and at the end. Records that a member had not processed
+    when it died are delivered again to another member. Only :meth:`commit_offsets` can commit the record in hand.
 
-    :param cluster: where the records come from; closed by its owner.
-    :param store: the cluster's ZooKeeper, open: see :func:`zookeeper_store`; closed by its owner.
+    :param cluster: the cluster to read from; its owner closes it.
+    :param store: an open connection to the cluster's ZooKeeper, see :func:`zookeeper_store`; its owner closes it.
     :param group_id: letters, digits, ``.``, ``_`` and ``-``.
-    :param consumer_id: what is ours alone of the consumer id, which begins with the group; None: made of the host's
-        name, the time and a random number.
-    :param offsets_storage: where offsets are kept: ``zookeeper`` or ``kafka``. They are not moved from one to the
+    :param consumer_id: the part of the consumer id after the group; None: made of the host name, the time and a random
+        number.
+    :param offsets_storage: where offsets are stored: ``zookeeper`` or ``kafka``. They are not copied from one to the
         other.
-    :param auto_commit: commit what is done without being told to.
+    :param auto_commit: commit processed records automatically.
     :param auto_commit_interval: seconds.
-    :param auto_offset_reset: where to begin a partition without a committed offset, and to go on where an offset is not
-        kept any more: ``earliest``, ``latest``, or ``none``: that is an error.
-    :param rebalance_max_retries: attempts to get one's share after the first, until that is called a failure.
-    :param rebalance_backoff: seconds between them; attempts also follow each change.
-    :param finish_timeout: seconds to wait for records that are not done, before their partitions are let go; they are
-        delivered again by the next owner then.
-    :param offsets_timeout: seconds that reading or committing offsets may take.
-    :param exclude_internal_topics: filters do not see the brokers' own topics; all members must agree.
-    :param interceptors: see :class:`~logbus.client.interceptors.ConsumerInterceptor`; they hear of each record as its
-        stream hands it out, and of what is committed.
+    :param auto_offset_reset: where to start without a committed offset, or if the offset is out of range: ``earliest``,
+        ``latest``, or ``none``, which raises an error.
+    :param rebalance_max_retries: attempts after the first until a rebalance counts as failed.
+    :param rebalance_backoff: seconds between them; each change also causes an attempt.
+    :param finish_timeout: seconds to wait for records in processing before their partitions are released; after that
+        the next owner gets them again.
+    :param offsets_timeout: the most seconds for reading or committing offsets.
+    :param exclude_internal_topics: filters ignore internal topics; all members must have the same setting.
+    :param interceptors: see :class:`~logbus.client.interceptors.ConsumerInterceptor`; they get each record when its
+        stream delivers it, and committed offsets.
     :param wall_clock: seconds since 1970.
     :param reading: options of :class:`~logbus.client.consumer.fetcher.Fetcher`: ``max_wait``, ``max_bytes``,
-        ``isolation`` and so on. ``queue_bytes`` is what each stream reads ahead.
+        ``isolation`` and so on. ``queue_bytes`` is the buffer of each stream.
 
-    :ivar consumer_id: as it is registered.
+    :ivar consumer_id: the registered id.
     :raises ConfigError: an option is wrong.
     :raises TypeError: there is no such option.
     """
@@ -122,7 +122,7 @@ class ConsumerConnector:
         ):
             if not seconds > 0:
                 raise ConfigError(f"{name} {seconds}: expected more than 0 s")
-        # An option that there is not is found now, and not when the first record is asked for.
+        # Check the options now, and not when the first record is asked for.
         reader_of(cluster, auto_offset_reset, **reading).close()
         self.consumer_id = f"{group_id}_{own}"
         self._cluster = cluster
@@ -155,12 +155,12 @@ class ConsumerConnector:
 
     def create_message_streams(self, topics: Mapping[str, int]) -> Deferred[dict[str, list[MessageStream]]]:
         """
-        Join the group, and read topics, also such as are not there yet.
+        Join the group, and read topics, which need not exist yet.
 
-        :param topics: the number of streams of each; those of all members share its partitions.
-        :return: fires with the streams of each topic once this member has its share.
-        :raises ConfigError: a topic or a number is not possible.
-        :raises RebalanceFailed: (in the Deferred) the share is not to be had; this member has left the group again.
+        :param topics: the number of streams of each topic; the streams of all members share its partitions.
+        :return: fires with the streams of each topic once this member has its partitions.
+        :raises ConfigError: a topic name or a number is invalid.
+        :raises RebalanceFailed: (in the Deferred) this member did not get its partitions, and has left the group again.
         :raises LogbusError: this connector has streams already, or is shut down.
         """
         for topic, count in topics.items():
@@ -183,13 +183,13 @@ class ConsumerConnector:
         self, topic_filter: TopicFilter, count: int = 1
     ) -> Deferred[list[MessageStream]]:
         """
-        Join the group, and read the topics that a filter allows; new ones are found while it runs.
+        Join the group, and read the topics that a filter allows, including topics created later.
 
         :param topic_filter: :class:`WhiteList` or :class:`BlackList`.
-        :param count: streams; each may deliver records of several topics.
-        :return: fires with them once this member has its share.
-        :raises ConfigError: the number is not possible.
-        :raises RebalanceFailed: (in the Deferred) the share is not to be had; this member has left the group again.
+        :param count: the number of streams; each may deliver records of several topics.
+        :return: fires with the streams once this member has its partitions.
+        :raises ConfigError: the number is invalid.
+        :raises RebalanceFailed: (in the Deferred) this member did not get its partitions, and has left the group again.
         :raises LogbusError: this connector has streams already, or is shut down.
         """
         _check_count(count)
@@ -204,10 +204,11 @@ class ConsumerConnector:
 
     def commit_offsets(self, *in_hand: MessageStream) -> Deferred[None]:
         """
-        Commit what is done, and the records that were taken out last and are declared done by this call.
+        Commit processed records, including the record in hand of each given stream.
 
-        :param in_hand: the streams whose last record is done; none: all of them.
-        :raises LogbusError: (in the Deferred) something could not be committed, as while ZooKeeper is out of reach.
+        :param in_hand: the streams whose last record is processed; none: all streams.
+        :raises LogbusError: (in the Deferred) an offset could not be committed, for instance because ZooKeeper is
+            unreachable.
         """
 
         async def commit() -> None:
@@ -220,15 +221,15 @@ class ConsumerConnector:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions whose records this consumer delivers at present."""
+        """The partitions that this consumer reads at present."""
         streams = () if self._holding is None else self._holding.streams
         return frozenset(partition for stream in streams for partition in stream.partitions)
 
     def shutdown(self) -> Deferred[None]:
         """
-        Commit what is done, let go of all partitions, leave the group, and end the streams.
+        Commit processed records, release all partitions, leave the group, and end the streams.
 
-        :return: fires when that is done; while ZooKeeper is out of reach the others notice when its session expires.
+        :return: fires when that is done; if ZooKeeper is unreachable, the others notice when the session expires.
         """
         ended: Deferred[None] = Deferred()
         if self._closed:
@@ -240,7 +241,7 @@ class ConsumerConnector:
             Deferred.fromCoroutine(self._shutdown()).addBoth(self._ended)
         return ended
 
-    # How it works.
+    # Internals.
 
     def _stream(self) -> MessageStream:
         return MessageStream(
@@ -296,7 +297,7 @@ class ConsumerConnector:
             await self._holding.commit()
         except LogbusError as e:
             if not self._cannot_commit:
-                self._log.warn("consumer {name}: {error}; trying again", name=self.consumer_id, error=e)
+                self._log.warn("consumer {name}: {error}; retrying", name=self.consumer_id, error=e)
             self._cannot_commit = True
         else:
             if self._cannot_commit:
@@ -327,6 +328,6 @@ def _check_count(count: int) -> None:
 
 
 def _unique(now: float) -> str:
-    """What makes a consumer's id its own, as Kafka's consumers have it."""
+    """The unique part of a consumer id, in Kafka's format."""
     host = re.sub(r"[^a-zA-Z0-9._-]", "-", socket.gethostname())[:200]
     return f"{host}-{int(now * 1000)}-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""Many requests at once, without leaving any behind."""
+"""Runs several requests concurrently."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 async def gather(work: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
     """
-    The results, in order, once all have ended, be it well or not: nothing goes on behind the back of who asked.
+    Wait until all coroutines have ended; returns their results in order.
 
-    :raise Exception: the first one's failure, if any failed.
+    :raise Exception: the first failure, if any; also then only after all have ended.
     """
     begun = [Deferred.fromCoroutine(each) for each in work]
     results: list[T] = []

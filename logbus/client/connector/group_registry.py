@@ -1,8 +1,8 @@
 """
-The registries of a group in ZooKeeper: who is a member, who owns what, and which topics there are to read.
+A group's registries in ZooKeeper: members, owners, and the topics to read.
 
-What is read leaves a watch, so that nothing changes unnoticed afterwards. Requests whose connection broke may have been
-served or not; each of ours can therefore be made again.
+Reads leave a watch, so that no later change is missed. A request whose connection broke may or may not have been
+served; so all requests here can be repeated.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from logbus.metastore.znodes import BROKER_IDS, TOPICS, TopicZnode
 from logbus.model import TopicPartition
 
 _ATTEMPTS = 5
-"""How often somebody else may come in between."""
+"""How often to retry after a concurrent change."""
 
 
 async def create_deep(store: Any, path: str, data: bytes, *, ephemeral: bool = False) -> None:
     """
-    Make a node, and its parents if they are missing.
+    Create a node, and missing parents.
 
-    :raise NodeExists: it is there already.
+    :raise NodeExists: the node exists.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -47,14 +47,14 @@ async def create_deep(store: Any, path: str, data: bytes, *, ephemeral: bool = F
         try:
             await create_deep(store, parent, b"")
         except NodeExists:
-            pass  # Somebody was quicker.
+            pass  # Created concurrently.
     raise NoNode(path, "somebody removes its parent again and again")
 
 
 @define(eq=False)
 class GroupRegistry:
     """
-    One consumer's view.
+    One consumer's requests.
 
     :ivar store: an :class:`~logbus.metastore.imetastore.IMetadataStore`.
     :ivar wall_clock: seconds since 1970.
@@ -68,7 +68,7 @@ class GroupRegistry:
     _log = Logger()
 
     async def register(self, subscription: TopicCount) -> None:
-        """Say that we are here, and what we read; for as long as this session lasts."""
+        """Register this consumer and its subscription, for as long as the session lasts."""
         path = self.paths.id(self.consumer_id)
         data = TopicCountZnode.encode(subscription, int(self.wall_clock() * 1000))
         for _ in range(_ATTEMPTS):
@@ -78,17 +78,17 @@ class GroupRegistry:
             except NodeExists:
                 found = await self._get(path)
             if found is not None and found[1].ephemeral_owner == self.store.session_id:
-                return  # Made by a request whose answer got lost.
+                return  # Created by a request whose response was lost.
             if found is not None:
-                # Of a session of ours before: it would go away under us when that one expires.
+                # Of an earlier session of this consumer: it would vanish when that session expires.
                 await self._replace(path, found[1], data)
 
     async def unregister(self) -> None:
-        """We are gone."""
+        """Remove this consumer's registration."""
         await self._delete(self.paths.id(self.consumer_id))
 
     async def members(self, watch: Watcher) -> dict[str, TopicCount]:
-        """What each consumer of the group reads; one that cannot be understood is left out, and the log says so."""
+        """The subscriptions of the group's consumers, by id; those that cannot be read are left out and logged."""
         names = await self._children(self.paths.ids, watch)
         found = await gather(self._get(self.paths.id(name), watch) for name in names)
         members = {}
@@ -100,7 +100,7 @@ class GroupRegistry:
                 except (BadZnode, ConfigError) as e:
                     if name not in self._strange:
                         self._log.warn(
-                            "group {group}: what consumer {name} reads is not understood: {error}",
+                            "group {group}: the subscription of consumer {name} cannot be read: {error}",
                             group=self.paths.group_id,
                             name=name,
                             error=e,
@@ -110,16 +110,16 @@ class GroupRegistry:
         return members
 
     async def topics(self, watch: Watcher) -> list[str]:
-        """The topics there are."""
+        """All topics."""
         return await self._children(TOPICS, watch)
 
     async def brokers(self, watch: Watcher) -> list[str]:
-        """The brokers there are."""
+        """All brokers."""
         return await self._children(BROKER_IDS, watch)
 
     async def partitions(self, topic: str, watch: Watcher) -> tuple[int, ...]:
         """
-        The partitions of a topic; nothing while it is not there.
+        The partitions of a topic; empty if it does not exist.
 
         :raise BadZnode: its node cannot be read.
         """
@@ -128,10 +128,10 @@ class GroupRegistry:
 
     async def claim(self, partition: TopicPartition, thread: str, watch: Watcher) -> str | None:
         """
-        Own a partition, if nobody else does.
+        Become the owner of a partition that has none.
 
-        :param watch: hears when its owner changes.
-        :return: who owns it instead; None: we do.
+        :param watch: called when its owner changes.
+        :return: the current owner; None: this consumer.
         """
         path = self.paths.owner(partition)
         data = thread.encode()
@@ -144,7 +144,7 @@ class GroupRegistry:
                     await create_deep(self.store, path, data, ephemeral=True)
                 except NodeExists:
                     pass
-                continue  # Look at it: this leaves the watch, too.
+                continue  # Read it, which also sets the watch.
             if found == data and stat.ephemeral_owner == self.store.session_id:
                 return None
             owner = str(found.decode("utf-8", "replace"))
@@ -154,7 +154,7 @@ class GroupRegistry:
         return owner
 
     async def release(self, partition: TopicPartition) -> None:
-        """Own a partition no more, if we do."""
+        """Remove this consumer as the owner of a partition."""
         path = self.paths.owner(partition)
         found = await self._get(path)
         if found is not None and self._is_ours(found[0].decode("utf-8", "replace")):
@@ -177,7 +177,7 @@ class GroupRegistry:
             pass
 
     async def _get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat] | None:
-        """A node, or None; the watch is left either way."""
+        """A node, or None; sets the watch in both cases."""
         for _ in range(_ATTEMPTS):
             try:
                 found: tuple[bytes, Stat] = await self.store.get(path, watch)
@@ -188,7 +188,7 @@ class GroupRegistry:
         return None
 
     async def _children(self, path: str, watch: Watcher) -> list[str]:
-        """A node's children, none if it is not there; the watch is left either way."""
+        """A node's children, or none if it does not exist; sets the watch in both cases."""
         for _ in range(_ATTEMPTS):
             try:
                 found: list[str] = await self.store.children(path, watch)

@@ -1,8 +1,7 @@
 """
-A message stream: the records of some partitions, merged, for one loop to take out one after the other.
+A message stream: the merged records of some partitions, for one loop (Kafka 0.8: KafkaStream).
 
-Nothing is read ahead of the loop beyond what its reader keeps, so a slow loop slows down its own partitions, and no
-others.
+A stream reads ahead only as far as its reader's buffer, so a slow loop slows down its own partitions only.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ T = TypeVar("T")
 @define(eq=False)
 class MessageStream:
     """
-    An asynchronous iterator over :class:`~logbus.client.ConsumerRecord`; which partitions they come from changes with
-    every rebalance. It ends when the connector shuts down.
+    An asynchronous iterator over :class:`~logbus.client.ConsumerRecord`. Its partitions change with every rebalance. It
+    ends when the connector shuts down.
 
     .. code-block:: python
 
         async for record in stream:
             print(record.topic, record.partition, record.offset, record.value)
 
-    Asking for the next record says that the one before is done. One loop reads a stream; for more, ask the connector
-    for more streams.
+    Asking for the next record means that the previous one is processed. A stream is read by one loop; for more loops,
+    ask the connector for more streams.
 
-    A record that is damaged, or a partition without an offset where ``auto_offset_reset`` is none, is an
-    :class:`~logbus.errors.ApiError` for the loop; the stream may be read on, and says so again.
+    A corrupt batch, or a partition without an offset if ``auto_offset_reset`` is none, raises an
+    :class:`~logbus.errors.ApiError` in the loop. The loop may go on; the stream raises it again while its cause lasts.
     """
 
     _cluster: Cluster
@@ -86,19 +85,19 @@ class MessageStream:
         after = record.offset + 1 if self._records else self._after
         self._in_hand = TopicPartition(record.topic, record.partition), after
         if self._interceptors:
-            # Each when it is handed out: what waits behind it may yet be read anew, or by others.
+            # One record at a time: the records behind it may yet be read again, or by another member.
             self._interceptors.on_consume((record,))
         return record
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Where its records come from at present."""
+        """The partitions that it reads at present."""
         return frozenset(self._partitions)
 
     # For the connector.
 
     def finish(self) -> None:
-        """The record that was taken out last is done."""
+        """The last record is processed."""
         if self._in_hand is not None:
             partition, after = self._in_hand
             self._in_hand = None
@@ -108,7 +107,7 @@ class MessageStream:
                 each.callback(None)
 
     def finishing(self, partitions: Iterable[TopicPartition]) -> Deferred[None] | None:
-        """Fires when the record that is out is done; None: none of these partitions has one out."""
+        """Fires when the record in hand is processed; None: it is of none of these partitions."""
         if self._in_hand is None or self._in_hand[0] not in frozenset(partitions):
             return None
         waiting: Deferred[None] = Deferred(self._hearing.remove)
@@ -116,7 +115,7 @@ class MessageStream:
         return waiting
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these, too, from where :class:`Positions` says."""
+        """Read these partitions, too, from their positions in :class:`Positions`."""
         new = [each for each in partitions if each not in self._partitions]
         if not new or self._ended:
             return
@@ -126,11 +125,11 @@ class MessageStream:
                 self._reader.add(self._starts(new))
                 return
             except ApiError:
-                pass  # The loop hears of it when it opens the next one.
+                pass  # Raised in the loop when it opens the next reader.
         self._open_anew()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Deliver nothing of these any more, from now on; a record that is out stays so."""
+        """Deliver nothing more of these partitions; the record in hand stays."""
         old = [each for each in partitions if each in self._partitions]
         for each in old:
             del self._partitions[each]
@@ -140,21 +139,21 @@ class MessageStream:
             self._reader.remove(old)
 
     def disown(self, partitions: Iterable[TopicPartition]) -> None:
-        """Should a record of these be out, it counts as not delivered."""
+        """If the record in hand is of these partitions, it does not count as delivered."""
         if self._in_hand is not None and self._in_hand[0] in frozenset(partitions):
             self._in_hand = None
 
     def end(self) -> None:
-        """Deliver nothing any more; a loop that waits ends."""
+        """Deliver nothing more; end a waiting loop."""
         self._ended = True
         self._partitions.clear()
         self._records.clear()
         self._open_anew()
 
-    # How it works.
+    # Internals.
 
     async def _more(self) -> None:
-        """Wait for records, or for other partitions to read; there may be none all the same."""
+        """Wait for records or for other partitions; there may be no records afterwards."""
         turn = self._turn
         try:
             fetched = await self._wait(self._opened().poll())
@@ -178,14 +177,14 @@ class MessageStream:
             self._positions.reached(fetched.partition, fetched.next_offset)
 
     async def _failed(self, error: LogbusError) -> None:
-        """A topic that was just made, or deleted, is not the same everywhere at once: another attempt is worth it."""
+        """Retry: a topic that was just created or deleted is not known to all brokers at once."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
         damaged = isinstance(error, ApiError) and error.code is ErrorCode.CORRUPT_MESSAGE
         if damaged or not is_retriable(error):
             raise error
-        self._log.debug("{error}; trying again", error=error)
+        self._log.debug("{error}; retrying", error=error)
         self._attempt += 1
         for topic in {each.topic for each in self._partitions}:
             self._cluster.forget(topic)
@@ -222,7 +221,7 @@ class MessageStream:
         return starts
 
     def _open_anew(self) -> None:
-        """Give up the reader; a loop that waits for it looks anew, and does not hear of its end."""
+        """Drop the reader; a waiting loop opens the next one, without an error."""
         reader, self._reader = self._reader, None
         self._records.clear()
         self._turn += 1

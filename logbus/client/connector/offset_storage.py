@@ -1,7 +1,4 @@
-"""
-Where the offsets of a group are kept: in ZooKeeper, as the documents have it, or with the brokers, as all newer
-consumers do.
-"""
+"""Stores a group's offsets in ZooKeeper, as Kafka 0.8 did, or in Kafka (``offsets.storage``)."""
 
 from __future__ import annotations
 
@@ -21,27 +18,27 @@ from logbus.model import TopicPartition
 
 
 class OffsetStorage(Protocol):
-    """Keeps, for each partition, the offset of the next record to read."""
+    """Stores the next offset to read of each partition."""
 
     async def read(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """
-        The offsets; None where none was committed.
+        The offsets; None: no offset.
 
         :raise LogbusError: they cannot be read.
         """
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogbusError]:
         """
-        Keep these.
+        Store these.
 
-        :return: what could not be kept; nothing: all is well.
-        :raise LogbusError: nobody knows what was kept.
+        :return: errors of partitions that could not be stored.
+        :raise LogbusError: the outcome is unknown.
         """
 
 
 @define(eq=False)
 class ZookeeperOffsetStorage:
-    """``/consumers/G/offsets/T/P``."""
+    """Offsets in ZooKeeper: ``/consumers/G/offsets/T/P``."""
 
     store: Any
     paths: GroupPaths
@@ -52,7 +49,7 @@ class ZookeeperOffsetStorage:
         return dict(zip(wanted, await gather(self._read(each) for each in wanted), strict=True))
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogbusError]:
-        """Keep these."""
+        """Store these."""
         errors = await gather(self._write(self.paths.offset(each), offset) for each, offset in offsets.items())
         return {each: error for each, error in zip(offsets, errors, strict=True) if error is not None}
 
@@ -81,7 +78,7 @@ class ZookeeperOffsetStorage:
 
 @define(eq=False)
 class KafkaOffsetStorage:
-    """The group's offsets as every Kafka client sees them; ``logbus groups`` shows them, too."""
+    """Offsets committed to the brokers; other Kafka clients and ``logbus groups`` see them, too."""
 
     admin: AdminClient
     group_id: str
@@ -100,7 +97,7 @@ class KafkaOffsetStorage:
         return found
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogbusError]:
-        """Keep these."""
+        """Store these."""
         wanted = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
         answers = await self.admin.alter_group_offsets(self.group_id, wanted)
         return {partition: error for partition, error in answers.items() if error is not None}

@@ -1,7 +1,7 @@
 """
-What a consumer holds: its streams, how far they were read, and what of it is committed.
+The partitions that a consumer owns: their streams, positions and commits.
 
-Holding knows nothing of who else there is: :mod:`.member` tells it what to begin with and what to let go.
+:mod:`.zookeeper_member` says which partitions to start and to release.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from logbus.model import TopicPartition
 @define(eq=False)
 class OwnedPartitions:
     """
-    :ivar stream_of: the stream that gets the records of a topic, by topic and number.
-    :ivar reachable: whether ZooKeeper can be reached; while it cannot, what we own may be somebody else's.
-    :ivar interceptors: hear of what was committed.
-    :ivar auto_commit: commit what is done before it is let go.
-    :ivar finish_timeout: seconds to wait for a record that is out of a stream before its partition is let go.
-    :ivar offsets_timeout: seconds that reading or committing offsets may take.
+    Starts and stops the streams' partitions, and commits their positions.
+
+    :ivar stream_of: the stream for a topic, by topic and number.
+    :ivar reachable: whether ZooKeeper is reachable; while it is not, another member may own the partitions.
+    :ivar interceptors: get committed offsets.
+    :ivar auto_commit: commit processed records before partitions are released.
+    :ivar finish_timeout: seconds to wait for a record in processing before its partition is released.
+    :ivar offsets_timeout: the most seconds for reading or committing offsets.
     """
 
     cluster: Cluster
@@ -52,10 +54,10 @@ class OwnedPartitions:
 
     async def begin(self, taken: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogbusError]:
         """
-        Deliver the records of these; what is delivered already goes on.
+        Deliver records of these partitions; those that are delivered already go on.
 
-        :param taken: the stream of each, by its number.
-        :return: what cannot be begun yet, and why.
+        :param taken: the number of each partition's stream.
+        :return: the partitions that cannot be started yet, with errors.
         """
         failed: dict[TopicPartition, LogbusError] = {}
         new = [each for each in taken if each not in self.positions]
@@ -78,11 +80,11 @@ class OwnedPartitions:
         return failed
 
     async def let_go(self, released: Mapping[TopicPartition, int]) -> None:
-        """Deliver nothing of these any more, and commit what was done."""
+        """Stop delivering these partitions, and commit what was processed."""
         by_stream = self._by_stream(released)
         for stream, partitions in by_stream.items():
             stream.remove(partitions)
-        # Now that nothing new comes out, what is out may be brought to its end.
+        # Nothing more is delivered now; wait for the records in processing.
         waiting = [stream.finishing(partitions) for stream, partitions in by_stream.items()]
         outstanding = [each for each in waiting if each is not None]
         if outstanding:
@@ -94,11 +96,11 @@ class OwnedPartitions:
             try:
                 await self.commit(released)
             except LogbusError as e:
-                self._log.warn("offsets were not committed before their partitions were let go: {error}", error=e)
+                self._log.warn("offsets were not committed before their partitions were released: {error}", error=e)
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """
-        These are not ours any more: deliver nothing of them, at once, and commit nothing.
+        Stop delivering partitions that were lost, at once and without a commit.
 
         :param partitions: None: all.
         """
@@ -110,9 +112,9 @@ class OwnedPartitions:
 
     async def commit(self, among: Iterable[TopicPartition] | None = None) -> None:
         """
-        Commit what is done; one commit at a time, so that none overtakes another.
+        Commit processed records; one commit at a time, so that they stay in order.
 
-        :raise LogbusError: something could not be committed.
+        :raise LogbusError: an offset could not be committed.
         """
         await self._lock.acquire()
         try:
@@ -121,8 +123,8 @@ class OwnedPartitions:
                 return
             if not self.reachable():
                 raise LogbusError(
-                    f"{len(offsets)} offsets cannot be committed: ZooKeeper is out of reach, and the partitions may be "
-                    "somebody else's by now"
+                    f"{len(offsets)} offsets cannot be committed: ZooKeeper is unreachable, and other consumers may "
+                    "own the partitions by now"
                 )
             failed = await self._in_time(self.storage.commit(offsets), "committing offsets")
             kept = {each: offset for each, offset in offsets.items() if each not in failed}
@@ -155,7 +157,7 @@ class OwnedPartitions:
 
 
 async def _patiently(done: Deferred[Any], seconds: float, clock: Any) -> None:
-    """Wait for something, and not for too long."""
+    """Wait for a Deferred, with a timeout."""
     late = False
 
     def expire() -> None:
@@ -166,7 +168,7 @@ async def _patiently(done: Deferred[Any], seconds: float, clock: Any) -> None:
     timer = clock.callLater(seconds, expire)
     try:
         ended = await done
-        # A list that is cancelled does not fail, but what is in it.
+        # Cancelling a DeferredList makes its parts fail, and not the list.
         if not late and not all(success for success, _ in ended):
             raise CancelledError
     finally:

@@ -1,6 +1,4 @@
-"""
-How a stream's partitions are read: with the client's own consumer of partitions and positions.
-"""
+"""Reads a stream's partitions with a :class:`~logbus.client.consumer.fetcher.Fetcher`."""
 
 from __future__ import annotations
 
@@ -22,16 +20,16 @@ Reset = Literal["earliest", "latest", "none"]
 
 
 class PartitionReader(Protocol):
-    """What streams need of it."""
+    """The part of a fetcher that streams use."""
 
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions, too, from these offsets on."""
+        """Read these partitions, too, from these offsets."""
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more; what was read ahead of them is dropped."""
+        """Stop reading these, and drop their buffered records."""
 
     def poll(self) -> Deferred[Fetched]:
-        """The next records of any partition, waiting for some; it can be cancelled."""
+        """Wait for the next records of any partition; can be cancelled."""
 
     def close(self) -> object:
         """Stop."""
@@ -42,7 +40,7 @@ OpenReader = Callable[[], PartitionReader]
 
 def reader_of(cluster: Cluster, reset: Reset, **options: Any) -> PartitionReader:
     """
-    A reader without partitions.
+    A new reader, without partitions.
 
     :param options: of :class:`~logbus.client.consumer.fetcher.Fetcher`.
     """
@@ -50,16 +48,16 @@ def reader_of(cluster: Cluster, reset: Reset, **options: Any) -> PartitionReader
 
 
 def records_of(fetched: Fetched) -> deque[ConsumerRecord]:
-    """The records of one partition, as users see them."""
+    """The records of a fetch."""
     return deque(fetched.records)
 
 
 def start_position(partition: TopicPartition, offset: int | None) -> int:
     """
-    Where to begin to read a partition.
+    The offset to start at.
 
-    :param offset: None: nothing was committed, and that is not to be made up for.
-    :raise ApiError: OFFSET_OUT_OF_RANGE: just that.
+    :param offset: None: there is no committed offset, and no reset policy.
+    :raise ApiError: OFFSET_OUT_OF_RANGE: it is None.
     """
     if offset is None:
         raise ApiError(
@@ -73,9 +71,9 @@ async def ends_of(
     cluster: Cluster, partitions: Iterable[TopicPartition], reset: Reset, *, committed: bool
 ) -> dict[TopicPartition, int | LogbusError | None]:
     """
-    Where to begin partitions that nobody committed an offset for: at one end; None: nowhere, that is an error.
+    Start offsets of partitions without a committed offset, by the reset policy; None: the policy is none.
 
-    :param committed: the end is where the first open transaction begins, if there is one.
+    :param committed: the end is the last stable offset.
     """
     by_topic: dict[str, list[TopicPartition]] = {}
     for each in partitions:
@@ -103,7 +101,7 @@ async def ends_of(
 
 
 def forget_missing_topics(cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:
-    """Forget what the cluster knows of topics that seem to lack one of these: it may be new."""
+    """Drop cached metadata of topics that lack one of these partitions, which may be new."""
     for topic, partition in partitions:
         known = cluster.known(topic)
         if known is not None and partition not in known.partitions:

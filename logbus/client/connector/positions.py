@@ -1,8 +1,8 @@
 """
-How far partitions were read, and what of that is committed. Pure.
+How far partitions were processed and committed. Pure.
 
-A record counts as read when it is *done*: its stream was asked for the next one. What is committed is therefore never
-past a record that somebody is still busy with.
+A record is processed when its stream was asked for the next one. So a commit never goes past a record that is still
+being processed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from logbus.model import TopicPartition
 @define(eq=False)
 class Positions:
     """
-    The offset of the next record of each partition that is read; None where there is none.
+    The next offset of each partition that is read; None: there is none.
 
-    What a stream says of a partition that was dropped, or begun again since, is not heard.
+    Reports about a partition that was dropped are ignored.
     """
 
     _next: dict[TopicPartition, int | None] = field(factory=dict, init=False)
@@ -27,17 +27,17 @@ class Positions:
 
     def begin(self, partition: TopicPartition, committed: int | None, start: int | None = None) -> None:
         """
-        A partition is read from now on, unless it was already.
+        Start a partition, unless it was started already.
 
-        :param committed: the offset it begins at; None: nobody has committed any.
-        :param start: where it begins then; None: nowhere, to begin is an error.
+        :param committed: its committed offset; None: none.
+        :param start: where to start without one; None: that is an error.
         """
         if partition not in self._next:
             self._committed[partition] = committed
             self._next[partition] = start if committed is None else committed
 
     def reached(self, partition: TopicPartition, offset: int) -> None:
-        """Everything before ``offset`` is done."""
+        """All records before ``offset`` are processed."""
         if partition in self._next:
             self._next[partition] = offset
 
@@ -50,7 +50,7 @@ class Positions:
 
     def uncommitted(self, among: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """
-        What a commit would have to say.
+        The offsets to commit.
 
         :param among: only of these partitions.
         """
@@ -62,7 +62,7 @@ class Positions:
         }
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These were committed."""
+        """These offsets were committed."""
         for partition, offset in offsets.items():
             if partition in self._committed:
                 self._committed[partition] = offset
@@ -72,7 +72,7 @@ class Positions:
         return list(self._next)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Others read these now, or may."""
+        """Remove partitions that other members may read now."""
         for partition in list(partitions):
             self._next.pop(partition, None)
             self._committed.pop(partition, None)

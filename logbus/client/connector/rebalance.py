@@ -1,15 +1,15 @@
 """
-A rebalance as values: what to let go and what to take, and when to look again. Pure.
+Rebalancing: which partitions to release and to claim, and when to look again. Pure.
 
-A member's way::
+The states of a member::
 
     AWAY ──connected──▶ DUE ──begin──▶ LOOKING ──ended, nothing missing──▶ SETTLED
      ▲                   ▲                │                                   │
      │                   │                └──ended, something missing──▶ WAITING
      └──away (from any)  └──changed (from SETTLED, from WAITING, from LOOKING once it ends), time is up (from WAITING)
 
-*Missing* is what this member should read and does not yet: its owner before has not let go of it, or its offset cannot
-be read. A round that finds something missing is followed by another one after a pause, or as soon as something changes.
+A partition is *missing* if this member should read it and does not yet, because its last owner has not released it, or
+its offset cannot be read. A round with missing partitions is followed by another after a pause, or after a change.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from logbus.model import TopicPartition
 
 
 class RebalanceFailed(LogbusError):
-    """A consumer did not get its share of the partitions in time; the message says what is missing, and why."""
+    """A consumer did not get its partitions in time; the message says which are missing, and why."""
 
 
 @frozen
 class RebalancePlan:
     """
-    :ivar release: what others are to read, or another stream of ours, by the stream that has it now.
-    :ivar take: what is ours now, by stream; also what we have already: that is looked after.
+    The partitions to release and to claim.
+
+    :ivar release: partitions of other members, or of another of its streams, with the stream that has them now.
+    :ivar take: this member's partitions, by stream, including those that it has already.
     """
 
     release: Mapping[TopicPartition, int]
@@ -40,17 +42,17 @@ class RebalancePlan:
 
 def plan(claimed: Mapping[TopicPartition, int], share: Mapping[TopicPartition, int]) -> RebalancePlan:
     """
-    What to do, in this order, to have one's share and nothing else.
+    The steps, in this order, to own the assigned partitions and no others.
 
-    :param claimed: what we own or may own, by stream.
-    :param share: what we should own, by stream.
+    :param claimed: the partitions that it owns or may own, by stream.
+    :param share: the partitions that it should own, by stream.
     """
     released = {each: stream for each, stream in claimed.items() if share.get(each) != stream}
     return RebalancePlan(released, dict(share))
 
 
 class RebalancePhase(Enum):
-    """See the module."""
+    """The state of a member: see the module."""
 
     AWAY = "away"
     DUE = "due"
@@ -62,10 +64,10 @@ class RebalancePhase(Enum):
 @define(eq=False)
 class RebalanceRounds:
     """
-    When to look, and how often it was in vain.
+    Decides when to start a round, and counts failures.
 
-    :ivar max_retries: rounds in vain after the first, until it is called a failure.
-    :ivar failures: rounds in vain, one after the other, while nothing changed.
+    :ivar max_retries: failed rounds after the first until that is reported.
+    :ivar failures: consecutive failed rounds while nothing changed.
     """
 
     max_retries: int
@@ -74,22 +76,22 @@ class RebalanceRounds:
     _again: bool = field(default=False, init=False)
 
     def is_in(self, phase: RebalancePhase) -> bool:
-        """Whether this is the phase."""
+        """Whether the member is in this phase."""
         return self.phase is phase
 
     def connected(self) -> None:
-        """The store can be asked."""
+        """ZooKeeper is reachable."""
         if self.phase is RebalancePhase.AWAY:
             self.phase = RebalancePhase.DUE
 
     def away(self) -> None:
-        """The store cannot be asked."""
+        """ZooKeeper is unreachable."""
         self.phase = RebalancePhase.AWAY
         self.failures = 0
         self._again = False
 
     def changed(self) -> None:
-        """Something is not as it was when we looked."""
+        """A watched node has changed."""
         if self.phase is RebalancePhase.LOOKING:
             self._again = True
         elif self.phase in (RebalancePhase.WAITING, RebalancePhase.SETTLED):
@@ -97,20 +99,20 @@ class RebalanceRounds:
             self.failures = 0
 
     def time_is_up(self) -> None:
-        """The pause after a round in vain is over."""
+        """The pause after a failed round is over."""
         if self.phase is RebalancePhase.WAITING:
             self.phase = RebalancePhase.DUE
 
     def begin(self) -> None:
-        """A round begins."""
+        """Start a round."""
         if self.phase is RebalancePhase.DUE:
             self.phase = RebalancePhase.LOOKING
 
     def ended(self, missing: bool) -> bool:
         """
-        A round is over.
+        End a round.
 
-        :return: whether it is time to call it a failure: once for every ``max_retries`` rounds after the first.
+        :return: whether to report a failure: once every ``max_retries`` rounds after the first.
         """
         if self.phase is not RebalancePhase.LOOKING:
             return False

@@ -1,6 +1,7 @@
 """
-Which topics a consumer wants, when it does not name them: a regular expression that a whole name must match, or must
-not. Matched in linear time (RE2), because expressions of other members are matched, too. Pure.
+Topic filters: regular expressions that a topic's whole name must match, or must not match. Pure.
+
+Matched in linear time (RE2), since the expressions of other members are matched, too.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from attrs import field, frozen
 from logbus.errors import ConfigError
 
 LONGEST = 2048
-"""Characters of an expression."""
+"""The most characters of an expression."""
 MEMORY = 512 * 1024
-"""Bytes that a compiled expression may take."""
+"""The most bytes of a compiled expression."""
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics of the brokers' own."""
+"""Internal topics of the brokers."""
 
 
 @lru_cache(maxsize=64)
@@ -44,8 +45,8 @@ class TopicFilter:
     """
     Base of :class:`WhiteList` and :class:`BlackList`.
 
-    :ivar expression: in the syntax of RE2, without look-around and back references.
-    :raise ConfigError: it is not one.
+    :ivar expression: in RE2's syntax, without look-around and back references.
+    :raise ConfigError: it is not a regular expression.
     """
 
     pattern: ClassVar[str]
@@ -58,7 +59,7 @@ class TopicFilter:
         _compiled(expression)
 
     def allows(self, topic: str) -> bool:
-        """Whether a topic of this name is wanted."""
+        """Whether a topic is included."""
         raise NotImplementedError
 
     def _matches(self, topic: str) -> bool:

@@ -1,6 +1,6 @@
 """
-The nodes of consumers that coordinate through ZooKeeper: where they are, and how they are spelled, as the consumers of
-Kafka 0.8 wrote them. Both kinds may share a group. Pure.
+Paths and contents of consumers' nodes in ZooKeeper, in the format of Kafka 0.8. Consumers of Kafka 0.8 may be in the
+same group. Pure.
 
 ::
 
@@ -25,7 +25,7 @@ from logbus.model import TopicPartition
 CONSUMERS = "/consumers"
 STATIC = "static"
 MOST_STREAMS = 10_000
-"""Of one consumer: what somebody else writes must not make us count for ever."""
+"""The most streams of one consumer: a limit for what other clients may write."""
 _FILTERS: Mapping[str, type[TopicFilter]] = {each.pattern: each for each in (WhiteList, BlackList)}
 _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 
@@ -33,10 +33,10 @@ _GROUP = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 @frozen
 class TopicCount:
     """
-    What a consumer reads.
+    A consumer's subscription (Kafka 0.8: TopicCount).
 
-    :ivar topics: number of streams by topic; with a filter: nothing.
-    :ivar filter: instead of names; ``streams``: how many streams share what it allows.
+    :ivar topics: the number of streams by topic; empty with a filter.
+    :ivar filter: instead of names; ``streams``: the number of streams for all topics that it allows.
     """
 
     topics: Mapping[str, int]
@@ -44,43 +44,43 @@ class TopicCount:
     streams: int = 0
 
     def streams_for(self, topic: str) -> int:
-        """How many streams of this consumer share the partitions of a topic."""
+        """The number of streams of this consumer that share a topic's partitions."""
         if self.filter is None:
             return self.topics.get(topic, 0)
         return self.streams if self.filter.allows(topic) else 0
 
 
 def is_legal_group(group_id: str) -> bool:
-    """Whether a group's name can be part of a path, as Kafka checks it."""
+    """Whether a group id can be part of a path, as Kafka checks it."""
     return _GROUP.fullmatch(group_id) is not None and group_id not in (".", "..")
 
 
 def thread_id(consumer_id: str, stream: int) -> str:
-    """What an owner's node holds: the consumer, and which of its streams, from 0."""
+    """The content of an owner's node: the consumer id and the number of the stream."""
     return f"{consumer_id}-{stream}"
 
 
 @frozen
 class GroupPaths:
-    """Where the nodes of one group are."""
+    """The paths of a group's nodes."""
 
     group_id: str
 
     @property
     def ids(self) -> str:
-        """The parent of the members."""
+        """The parent of the members' nodes."""
         return f"{CONSUMERS}/{self.group_id}/ids"
 
     def id(self, consumer_id: str) -> str:
-        """A member."""
+        """The node of a member."""
         return f"{self.ids}/{consumer_id}"
 
     def owner(self, partition: TopicPartition) -> str:
-        """Who owns a partition."""
+        """The node of a partition's owner."""
         return f"{CONSUMERS}/{self.group_id}/owners/{partition.topic}/{partition.partition}"
 
     def offset(self, partition: TopicPartition) -> str:
-        """How far a partition was read."""
+        """The node of a partition's offset."""
         return f"{CONSUMERS}/{self.group_id}/offsets/{partition.topic}/{partition.partition}"
 
 
@@ -110,7 +110,7 @@ class TopicCountZnode:
     def decode(cls, path: str, data: bytes) -> TopicCount:
         """
         :raise BadZnode: it cannot be read.
-        :raise ConfigError: its filter is not a regular expression that we know.
+        :raise ConfigError: its filter is not a regular expression that RE2 supports.
         """
         with ZnodeReader(path, data, cls.VERSION) as node:
             counts = {str(name): int(count) for name, count in node["subscription"].items()}
@@ -135,7 +135,7 @@ class OffsetZnode:
     @staticmethod
     def decode(path: str, data: bytes) -> int:
         """
-        :raise BadZnode: it is no number.
+        :raise BadZnode: it is not a number.
         """
         if not re.fullmatch(rb"\d{1,19}", data):
             raise BadZnode(f"{path} holds {data[:40]!r}, not an offset")
@@ -144,7 +144,7 @@ class OffsetZnode:
 
 def partitions_of(topic: str, data: bytes) -> tuple[int, ...]:
     """
-    The partitions of a topic, in order, as ``/brokers/topics/T`` says; also where topics have no ids.
+    The partitions of a topic, in order, from ``/brokers/topics/T``, in any of its formats.
 
     :raise BadZnode: it cannot be read.
     """

@@ -1,4 +1,4 @@
-"""The store that a connector wants, by ``zookeeper.connect``."""
+"""Connects a consumer to ZooKeeper by a connect string (``zookeeper.connect``)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from logbus.metastore.zookeeper_store import ZooKeeperStore, require_kazoo
 
 def zookeeper_store(reactor: Any, connect: str, *, session_timeout: float = 6.0) -> ZooKeeperStore:
     """
-    The ZooKeeper of a cluster; ``open()`` and ``close()`` it, both give Deferreds.
+    A connection to the cluster's ZooKeeper; its ``open()`` and ``close()`` return Deferreds.
 
-    :param connect: ``HOST:PORT,HOST:PORT/CHROOT``, the same that the brokers have as ``zookeeper.connect``.
-    :param session_timeout: seconds without a sign of life until the partitions of a consumer go to others.
-    :raise ConfigError: ``connect`` is not of this form, or the client library is missing: it comes with
-        the extra ``zookeeper``.
+    :param connect: ``HOST:PORT,HOST:PORT/CHROOT``, like the brokers' ``zookeeper.connect``.
+    :param session_timeout: seconds without a heartbeat until other consumers get this one's partitions.
+    :raise ConfigError: ``connect`` is malformed, or the client library (the extra ``zookeeper``) is missing.
     """
     require_kazoo()
     return ZooKeeperStore(ConnectString.parse(connect), reactor, session_timeout, complain_seconds=session_timeout)

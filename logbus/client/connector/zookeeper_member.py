@@ -1,9 +1,9 @@
 """
-A member of a group: it registers, watches, and sees to it that it has its share of the partitions and nothing else.
+A member of a group in ZooKeeper: registers, watches, and rebalances (Kafka 0.8: ZKRebalancerListener).
 
-There is no master. Every member reads the same registries, comes to the same assignment, lets go of what is not its
-own, and takes what is, as soon as the owner before has let go. What it has and keeps is read on meanwhile. No two
-members own a partition at a time: an owner is an ephemeral node, which only one can make.
+All members read the same registries and compute the same assignment. Each releases partitions that it should not have,
+and claims its own as soon as their last owners have released them. Partitions that it keeps are read on meanwhile. The
+owner of a partition is an ephemeral node, so no two members own it at a time.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from logbus.model import TopicPartition
 from logbus.services import Task, Tasks
 
 SHOWN = 5
-"""Of what is missing, in the log."""
+"""The number of items to list in a log message."""
 
 
 @define(eq=False)
 class ZookeeperMember:
     """
-    :ivar claimed: what we own or, should the answer to a request have got lost, may own; by stream.
-    :ivar backoff: seconds between two attempts to get what is missing.
-    :ivar internal: whether a filter sees the brokers' own topics.
+    One consumer's membership, and the partitions that it has claimed.
+
+    :ivar claimed: the partitions that it owns, or may own if a response was lost; by stream.
+    :ivar backoff: seconds between rebalance attempts.
+    :ivar internal: whether filters include internal topics.
     """
 
     registry: GroupRegistry
@@ -59,9 +61,9 @@ class ZookeeperMember:
 
     def join(self) -> Deferred[None]:
         """
-        Become a member; fires once we have our share.
+        Join the group; fires when this member has its partitions.
 
-        :raise RebalanceFailed: (in the Deferred) it is not to be had; we are a member all the same.
+        :raise RebalanceFailed: (in the Deferred) it did not get its partitions; it stays a member all the same.
         """
         store = self.registry.store
         joined = self._joining = Deferred()
@@ -74,7 +76,7 @@ class ZookeeperMember:
         return joined
 
     async def leave(self) -> None:
-        """Let go of everything, and be a member no more."""
+        """Release all partitions, and leave the group."""
         self._left = True
         joining, self._joining = self._joining, None
         if joining is not None and not joining.called:
@@ -82,7 +84,7 @@ class ZookeeperMember:
         await self._tasks.stop()
         await self.holding.let_go(dict(self.claimed))
         if self._unsubscribe is not None:
-            # Until here: what a lost session takes with it must not be committed.
+            # Only now: a session lost before this takes its partitions with it, which must not be committed then.
             self._unsubscribe()
         claimed, self.claimed = list(self.claimed), {}
         if self._unsubscribe is not None and self.registry.store.state is not SessionState.CLOSED:
@@ -96,10 +98,10 @@ class ZookeeperMember:
         await self.registry.unregister()
 
     def _say_later(self, claimed: Iterable[TopicPartition], why: object) -> None:
-        """Whose store it is may keep the session up after we are gone, and our nodes with it."""
+        """Leave when ZooKeeper is back: the session may outlive this member, and keep its nodes."""
         self._log.warn(
-            "consumer {name} leaves, and cannot say so; the others notice when ZooKeeper is back, or when its session "
-            "expires: {why}",
+            "consumer {name} leaves while ZooKeeper is unreachable; the others notice when it is back, or when the "
+            "session expires: {why}",
             name=self.registry.consumer_id,
             why=why,
         )
@@ -112,7 +114,7 @@ class ZookeeperMember:
 
         unsubscribe = self.registry.store.subscribe(changed)
 
-    # What happens to us.
+    # Changes of the session and of watched nodes.
 
     @property
     def _connected(self) -> bool:
@@ -130,11 +132,11 @@ class ZookeeperMember:
             looking.cancel()
         if state is SessionState.SUSPENDED:
             self._log.warn(
-                "ZooKeeper is out of reach: consumer {name} reads on, and cannot commit until it is back", name=name
+                "ZooKeeper is unreachable: consumer {name} reads on, but cannot commit until it is back", name=name
             )
         else:
             self._log.warn(
-                "the session of consumer {name} is over: its {count} partitions are somebody else's",
+                "the session of consumer {name} has expired: it has lost its {count} partitions",
                 name=name,
                 count=len(self.claimed),
             )
@@ -142,13 +144,13 @@ class ZookeeperMember:
             self.holding.drop()
 
     def _heard(self, event: WatchedEvent) -> None:
-        """Something changed; what it is will be read."""
+        """A watched node has changed."""
         if not self._left:
             self.rounds.changed()
             self._look()
 
     def _look(self) -> None:
-        """Have a round, now or as soon as the one under way is over."""
+        """Start a round, now or after the current one."""
         if not self.rounds.is_in(RebalancePhase.DUE):
             return
         if self._nap is not None:
@@ -159,7 +161,7 @@ class ZookeeperMember:
             if self.rounds.is_in(RebalancePhase.AWAY):
                 self._looking.cancel()
 
-    # Rounds.
+    # Rebalance rounds.
 
     async def _until_settled(self) -> None:
         while self.rounds.is_in(RebalancePhase.DUE) and not self._left:
@@ -181,12 +183,12 @@ class ZookeeperMember:
         except LogbusError as e:
             return [str(e)]
         except Exception as e:
-            # A bug; the partitions are wanted all the same.
+            # A bug; keep trying to get the partitions.
             self._log.failure("rebalancing failed")
             return [repr(e)]
 
     async def _round(self) -> list[str]:
-        """Look, let go, take; what is missing afterwards, and why."""
+        """Compute the assignment, release and claim partitions; returns reasons for those still missing."""
         consumer_id = self.registry.consumer_id
         members = await self._members()
         wanted = plan(self.claimed, share(assign(await self._topics(), members), consumer_id))
@@ -196,7 +198,7 @@ class ZookeeperMember:
             self.holding.drop(wanted.release)
             for each in wanted.release:
                 del self.claimed[each]
-        # Noted before it is tried: an answer may get lost.
+        # Noted before the request, since its response may be lost.
         self.claimed.update(wanted.take)
         owners = await gather(
             self.registry.claim(each, thread_id(consumer_id, stream), self._heard)
@@ -208,7 +210,7 @@ class ZookeeperMember:
         failed = await self.holding.begin(ours)
         return [
             *(f"{each} is still owned by {owner}" for each, owner in others.items()),
-            *(f"where to begin with {each} is not known: {error}" for each, error in failed.items()),
+            *(f"the start offset of {each} is not known: {error}" for each, error in failed.items()),
         ]
 
     async def _members(self) -> Mapping[str, TopicCount]:
@@ -231,7 +233,7 @@ class ZookeeperMember:
         stolen = [each for each in others if each in self.holding.positions]
         if stolen:
             self._log.error(
-                "{partitions}: ours, and owned by somebody else now; who removed our node?",
+                "{partitions}: owned by another consumer now, although this one had not released them",
                 partitions=_some(map(str, stolen)),
             )
         self.holding.drop(others)

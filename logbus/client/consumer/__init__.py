@@ -1,1 +1,33 @@
-"""The consumer: records fetched from the leaders of partitions, delivered in order, with positions and commits."""
+"""
+Consumers: fetching, positions, delivery to the application, commits.
+
+Consumer and its group:
+
+* ``consumer``: Consumer: the public class
+* ``assignment_listener``: AssignmentListener: applies the group's assignment to the fetcher
+* ``committer``: Committer: commits offsets, on demand and periodically
+* ``delivered_offsets``: DeliveredOffsets: partitions with uncommitted records, by generation; pure
+* ``offsets_by_time``: OffsetsByTime: Consumer's lookups of offsets
+* ``simple_consumer``: SimpleConsumer: single requests, without positions or retries
+
+Delivery:
+
+* ``record_poller``: RecordPoller: delivers records to one loop
+* ``batch_delivery``: BatchDelivery: a batch being delivered; pure
+* ``consumer_record``: ConsumerRecord, Fetched: records as the application gets them
+
+Fetching:
+
+* ``fetcher``: Fetcher: fetches assigned partitions into a buffer
+* ``broker_fetches``: BrokerFetches: the fetches from one broker
+* ``fetch_session_handler``: FetchSessionHandler: an incremental fetch session (KIP-227); pure
+* ``partition_position``: PartitionPosition: the fetch state of a partition; pure
+* ``position_lookup``: looks up leaders, and offsets of positions such as "latest"
+* ``offset_for_leader_epoch``: detects truncated logs (KIP-320)
+* ``fetch_buffer``: FetchBuffer: fetched data not delivered yet; pure
+* ``completed_fetch``: CompletedFetch: fetched batches, still encoded; pure
+
+A record's path: ``broker_fetches`` sends a Fetch and makes a CompletedFetch of each partition in the response;
+``fetcher`` puts it into the ``fetch_buffer``; ``record_poller`` takes and deserializes it, and the application's loop
+gets its records. When the loop asks for more, ``committer`` may commit their offsets.
+"""

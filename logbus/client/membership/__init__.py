@@ -1,21 +1,38 @@
 """
-Members of consumer groups.
+Memberships in consumer groups, in the classic protocol and that of KIP-848.
 
-::
+What a consumer uses:
 
-    interface.py          what a consumer plugs in: Membership, its options, its listener, GroupMetadata, errors
-    subscription.py       what a member wants to read: topics, or those whose names match an expression
-    offsets.py            GroupOffsets: commit and look up offsets, with or without being a member; commits.py, pure
-    coordinator.py        one group's coordinator, kept until it proves to be another
-    shell.py              what both protocols have in common: the listener, the consumer's polls, commits
-    missing_topics.py     tells the log of subscribed topics that do not exist
-    classic.py            pure: what a member of the classic protocol does next; classic_steps.py its words
-    classic_shell.py      does it: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; topic_watch.py new topics and partitions
-    memberdata.py         pure: what members tell each other
-    assignors.py          pure: range, roundrobin; sticky.py, sticky_general.py: sticky, cooperative-sticky
-    consumer_protocol.py  pure: what a member of the consumer protocol (KIP-848) does next
-    consumer_shell.py     does it: ConsumerGroupHeartbeat
-    failures.py           why a membership ended, and what to do
+* ``interface``: Membership, GroupOptions, GroupListener, and errors
+* ``subscription``: Subscription: topics by name or by regular expression
+* ``protocol_choice``: makes a membership of either protocol
+* ``group_offsets``: GroupOffsets: commits and fetches offsets, also without a membership
+
+Both protocols:
+
+* ``base_membership``: BaseMembership: calls the listener, watches polls, commits
+* ``actions``: what the state machines return to be executed; pure
+* ``group_coordinator_client``: requests to the group's coordinator
+* ``offset_requests``: OffsetCommit and OffsetFetch; pure
+* ``missing_topics``: logs subscribed topics that do not exist
+* ``failures``: error messages with advice
+
+The classic protocol:
+
+* ``classic_membership``: sends JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+* ``classic_state_machine``, ``classic_states``: the states of a member; pure
+* ``topic_watch``: detects topic changes that require a rebalance
+* ``classic_codec``: encodes subscriptions and assignments; pure
+* ``assignors``: the assignors by name: ``range_assignor``, ``sticky_assignor``, ``sticky_general_assignment``; pure
+* ``racks``: racks of members and replicas (KIP-881); pure
+
+The consumer protocol (KIP-848):
+
+* ``consumer_membership``: sends ConsumerGroupHeartbeat
+* ``consumer_state_machine``: the states of a member; pure
+
+A response of the coordinator goes to the state machine, which returns actions: requests to send, or calls of the
+listener. The membership executes them and reports the results to the state machine.
 
 .. code-block:: python
 

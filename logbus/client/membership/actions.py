@@ -1,4 +1,4 @@
-"""What both protocols' members have done for them."""
+"""Actions that the state machines of both protocols return, for their memberships to execute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logbus.model import TopicPartition
 
 
 class ListenerEvent(Enum):
-    """What a listener can be told of partitions."""
+    """The calls of a listener about partitions."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -20,7 +20,7 @@ class ListenerEvent(Enum):
 
 @frozen
 class NotifyListener:
-    """Tell the listener, and say when it is done."""
+    """Call the listener, and report when it is done."""
 
     what: ListenerEvent
     partitions: frozenset[TopicPartition]
@@ -28,15 +28,15 @@ class NotifyListener:
 
 @frozen
 class ReportFailure:
-    """The membership has ended, and not because somebody wanted it."""
+    """End the membership with an error."""
 
     error: MembershipFailed
 
 
 @frozen
 class ReportLeft:
-    """The membership has ended, as was wanted."""
+    """End the membership, as requested."""
 
 
 Action = object
-"""One of these, or one of a protocol's own."""
+"""One of these, or an action of one protocol."""

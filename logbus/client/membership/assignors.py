@@ -1,9 +1,9 @@
 """
-Who reads what in the classic protocol: pure functions that the leader of a group computes.
+The assignors of the classic protocol: pure functions that the leader of a group calls.
 
-All clients of a group must agree on the name and on what members tell each other; the results are those of Kafka's own
-assignors of the same names, as long as racks play no part. See :mod:`~logbus.client.membership.range_assignor`, and
-:mod:`~logbus.client.membership.sticky_assignor` for those that look at what members had before.
+All clients of a group must agree on an assignor's name and data. The results are those of Kafka's assignors of the same
+names, except when racks matter. See :mod:`~logbus.client.membership.range_assignor`, and
+:mod:`~logbus.client.membership.sticky_assignor` for those that take earlier assignments into account.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from logbus.errors import ConfigError
 from logbus.model import TopicPartition
 
 Partitions = Mapping[str, int]
-"""How many partitions topics have; those that are not there have none, or are not in it."""
+"""Partition counts by topic; 0, or missing, for topics that do not exist."""
 Members = Mapping[str, MemberSubscription]
 
 
 @frozen
 class Assignor:
     """
-    A way to share out partitions.
+    A partition assignment strategy (Kafka: ConsumerPartitionAssignor).
 
-    :ivar name: by which members agree on it.
-    :ivar share: gives each member its partitions, also if it has none. Partitions near a member come first, where it is
-        known where they are (KIP-881); they are never shared out less evenly for it.
-    :ivar cooperative: members keep, while they join, what they have (KIP-429); what moves is left out of the
-        assignment until its former owner has given it up.
-    :ivar user_data: what a member tells the leader's assignor, from what it had and in which generation.
+    :ivar name: its name in the protocol.
+    :ivar share: assigns partitions to each member, also if it gets none. Partitions in a member's rack are preferred,
+        if racks are known (KIP-881), but never at the cost of balance.
+    :ivar cooperative: members keep their partitions while they join (KIP-429); a partition that moves is left out of
+        the assignment until its owner has given it up.
+    :ivar user_data: makes a member's data for the leader's assignor, from its last assignment and generation.
     """
 
     name: str
@@ -44,15 +44,15 @@ class Assignor:
 
     def assign(self, partitions: Partitions, members: Members, replicas: ReplicaRacks | None = None) -> Assignment:
         """
-        Share out partitions.
+        Assign partitions to members.
 
-        :param replicas: in which racks they have replicas; None: racks play no part.
+        :param replicas: the racks of replicas; None: ignore racks.
         """
         return self.share(partitions, members, replicas or {})
 
 
 def assign_roundrobin(partitions: Partitions, members: Members, replicas: ReplicaRacks) -> Assignment:
-    """All partitions of all topics in order, to one member after the other that reads the topic, wherever it is."""
+    """Assign all partitions of all topics in order, to one subscribed member after the other; racks are ignored."""
     result: Assignment = {member: [] for member in members}
     ordered = in_order(members)
     turn = 0
@@ -76,7 +76,7 @@ ASSIGNORS: Mapping[str, Assignor] = {
         Assignor("cooperative-sticky", assign_cooperatively, cooperative=True, user_data=cooperative_data),
     )
 }
-"""By name."""
+"""All assignors by name."""
 
 
 def assignors_by_name(names: Sequence[str]) -> tuple[Assignor, ...]:
@@ -94,5 +94,8 @@ def assignors_by_name(names: Sequence[str]) -> tuple[Assignor, ...]:
 
 
 def are_cooperative(assignors: Iterable[Assignor]) -> bool:
-    """Whether a member of these may keep partitions while it joins: only if whichever is agreed on allows it."""
+    """
+    Whether a member with these assignors may keep partitions while it joins: all must be cooperative, since any may be
+    chosen.
+    """
     return all(each.cooperative for each in assignors)

@@ -1,8 +1,8 @@
 """
-What the shells of both protocols have in common: the listener is told, the consumer's polls are watched, offsets are
-committed.
+The common part of both protocols' memberships: calls the listener, watches the consumer's polls, and commits offsets.
 
-A shell hands what happens to its machine, and does what that says. Nothing is ever waited for inside the machine.
+A membership passes events to its state machine, and executes the actions that this returns. The state machine itself
+never waits.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
 LEAVING_TAKES = 5.0
-"""Seconds after which one who leaves does not wait for the coordinator any more: its session will end."""
+"""Seconds to wait for the coordinator when leaving; after that the session expires there."""
 
 _PASSING = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
 
 
 class MemberStateMachine(Protocol):
-    """What the machines of both protocols have in common."""
+    """The common interface of both state machines."""
 
     owned: frozenset[TopicPartition]
     paused: bool
@@ -48,7 +48,9 @@ class MemberStateMachine(Protocol):
 
 class BaseMembership:
     """
-    :param listener: is told, one thing after another.
+    Base class of the memberships of both protocols.
+
+    :param listener: called with one change after another.
     """
 
     _log = Logger()
@@ -73,66 +75,66 @@ class BaseMembership:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that the listener has."""
+        """The partitions that the listener was told of."""
         return self._machine.owned
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who we are now."""
+        """The current identity in the group."""
         raise NotImplementedError
 
     @property
     def last_metadata(self) -> GroupMetadata:
-        """Who we are, or were last."""
+        """The current or last identity in the group."""
         self._remember()
         return self._last_metadata
 
     def polled(self) -> None:
-        """The application is alive."""
+        """Note that the application asked for records."""
         self._polled_at = self._clock.seconds()
         if self._machine.paused and not self._closed:
             self._begin()
 
     def unsubscribe(self) -> Deferred[None]:
-        """Give up everything and leave."""
+        """Give up all partitions and leave."""
         return self._stop(self._leaves(None))
 
     def close(self, *, leave: bool | None = None) -> Deferred[None]:
-        """End."""
+        """End the membership."""
         self._closed = True
         return self._stop(self._leaves(leave))
 
     def rejoin(self, reason: str) -> None:
-        """Have the group rebalance."""
+        """Trigger a rebalance."""
 
     def committed(self, partitions: Sequence[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
-        """What the group committed for partitions."""
+        """The group's committed offsets for partitions."""
         return self._offsets.fetch(partitions, require_stable=self.options.require_stable)
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Deferred[None]:
-        """Commit as the member one is now."""
+        """Commit as the current member."""
         return Deferred.fromCoroutine(self._commit(dict(offsets)))
 
-    # What protocols do each in their way.
+    # Overridden by each protocol.
 
     def _do(self, actions: Sequence[Action]) -> None:
         raise NotImplementedError
 
     def _is_settled(self) -> bool:
-        """Whether it is known who we are."""
+        """Whether the identity in the group is known, since no join is in progress."""
         raise NotImplementedError
 
     def _rest(self) -> None:
-        """Stop whatever goes on: the membership has ended."""
+        """Stop all activity: the membership has ended."""
         raise NotImplementedError
 
     def _leaves(self, leave: bool | None) -> bool:
         return self.options.group_instance_id is None if leave is None else leave
 
-    # How it works.
+    # Internals.
 
     def _remember(self) -> None:
-        """Keep who we are, for when we are nobody."""
+        """Save the identity for :attr:`last_metadata`."""
         metadata = self.metadata
         if metadata.is_member:
             self._last_metadata = metadata
@@ -197,7 +199,7 @@ class BaseMembership:
             self._log.failure("a listener of group {group} failed", group=self.options.group_id)
 
     async def _farewell(self, send: Callable[[], Coroutine[Deferred[Any], Any, int]]) -> None:
-        """Tell the coordinator that one leaves: tried twice, and not for long, for nobody wants to wait for it."""
+        """Send a request to leave, at most twice and for a short time, since callers wait for it."""
 
         async def say() -> None:
             for _ in range(2):
@@ -226,8 +228,8 @@ class BaseMembership:
                 return
             self._poll_watch = None
             self._log.warn(
-                "group {group}: the consumer asked for no records for {seconds:g} s, and leaves until it does: "
-                "process fewer at a time, or raise max_poll_interval",
+                "group {group}: the consumer has not polled for {seconds:g} s, and leaves the group until it does: "
+                "process fewer records at a time, or raise max_poll_interval",
                 group=self.options.group_id,
                 seconds=self.options.max_poll_interval,
             )
@@ -245,7 +247,7 @@ class BaseMembership:
             if attempt or not self.metadata.is_member:
                 await self._settled(deadline)
             member = self.metadata
-            # The coordinator does not know whose partitions are whose: another member's offset must not be put back.
+            # The coordinator does not check who owns a partition, so do not overwrite another member's offset.
             gone = [each for each in offsets if not member.is_member or each not in self.assignment]
             if gone:
                 lost |= self.not_ours(gone)
@@ -266,7 +268,7 @@ class BaseMembership:
             raise failure
 
     def not_ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
-        """Why offsets of partitions cannot be committed that were given up, or never assigned."""
+        """The errors for partitions that were revoked, or never assigned."""
         if not self._is_settled():
             code = ErrorCode.REBALANCE_IN_PROGRESS
         else:
@@ -274,13 +276,15 @@ class BaseMembership:
         return {each: ApiError(code) for each in partitions}
 
     def _may_commit_later(self, error: CommitFailed, member: GroupMetadata) -> bool:
-        """Whether the refusal may only mean that a rebalance went on meanwhile, and the partitions remained ours."""
+        """
+        Whether the commit failed because of a rebalance in progress, so that the partitions may still be assigned.
+        """
         if error.code not in MOVED_ON:
             return False
         return error.code in _PASSING or self.metadata != member or not self._is_settled()
 
     def _settled(self, deadline: float) -> Deferred[None]:
-        """Fires when it is known who we are, or at a time (the reactor's)."""
+        """Fires when the identity is known, or at the deadline (in the reactor's time)."""
         if self._is_settled():
             return succeed(None)
         waiting: Deferred[None] = Deferred()
@@ -310,7 +314,7 @@ class BaseMembership:
                     each.callback(None)
 
     def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> Deferred[None]:
-        """Let something go on by itself; what fails there is a mistake here, and told to the log."""
+        """Run a coroutine in the background; log its failure."""
         task = Deferred.fromCoroutine(coroutine)
         self._tasks.add(task)
 
@@ -324,5 +328,5 @@ class BaseMembership:
 
 
 def code_of(error: LogbusError) -> ErrorCode:
-    """The code that an error in reaching the coordinator counts as."""
+    """The error code for a failure to reach the coordinator."""
     return error.code if isinstance(error, ApiError) else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,8 +1,8 @@
 """
-What members of the classic protocol tell each other, as values: subscriptions and assignments.
+Encodes and decodes the subscriptions and assignments of the classic protocol (Kafka: ConsumerProtocol).
 
-The bytes come from any client of any version. What cannot be read counts as nothing: one member's mistake must not keep
-the others from their partitions.
+The bytes come from any client of any version. Undecodable bytes count as empty: one member's mistake must not keep the
+others from their partitions.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NEWEST = 3
 @frozen
 class MemberSubscription:
     """
-    What one member tells the leader.
+    A member's subscription, as sent to the leader.
 
-    :ivar owned: what it reads now; nothing in the eager protocol, where it gave up all before.
-    :ivar generation: in which it was given that; −1: it does not say.
-    :ivar user_data: for the assignor alone.
+    :ivar owned: its current partitions; empty in the eager protocol, where it gave them up before.
+    :ivar generation: in which these were assigned; −1: not given.
+    :ivar user_data: data for the assignor.
     """
 
     topics: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class MemberSubscription:
 
 
 def write_subscription(subscription: MemberSubscription) -> bytes:
-    """The bytes of a subscription; the group instance id is said elsewhere."""
+    """Encode a subscription; the group instance id is not part of it."""
     return encode_versioned(
         ConsumerProtocolSubscription(
             topics=list(subscription.topics),
@@ -61,7 +61,7 @@ def write_subscription(subscription: MemberSubscription) -> bytes:
 
 
 def read_subscription(data: bytes, group_instance_id: str | None = None) -> MemberSubscription:
-    """What a member told; a subscription to nothing if the bytes do not say."""
+    """Decode a subscription; empty if it cannot be decoded."""
     found = _read(ConsumerProtocolSubscription, data)
     if found is None:
         return MemberSubscription(group_instance_id=group_instance_id)
@@ -76,18 +76,18 @@ def read_subscription(data: bytes, group_instance_id: str | None = None) -> Memb
 
 
 def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """The bytes of an assignment, without user data: no assignor here has any."""
+    """Encode an assignment; no assignor here has user data."""
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=by_topic(partitions)), _NEWEST)
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """What the leader assigned; nothing if the bytes do not say, as for one that it did not know of."""
+    """Decode an assignment; empty if it cannot be decoded, or there is none."""
     found = _read(ConsumerProtocolAssignment, data)
     return frozenset() if found is None else frozenset(_flat(found.assigned_partitions))
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
-    """Partitions with their topics, both in order."""
+    """Group partitions by topic, both in order."""
     found: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         found.setdefault(topic, []).append(number)
@@ -105,7 +105,7 @@ def _read(kind: type[M], data: bytes) -> M | None:
     if version < 0:
         return None
     try:
-        # Later versions begin with what the newest known here has.
+        # Later versions only append fields.
         return decode(kind, min(version, _NEWEST), data, _VERSION.size)[0]
     except DecodeError:
         return None

@@ -1,5 +1,5 @@
 """
-A member of the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, sent as
+A membership in the classic protocol: sends JoinGroup, SyncGroup, Heartbeat and LeaveGroup as
 :mod:`~logbus.client.membership.classic_state_machine` says.
 """
 
@@ -51,12 +51,12 @@ from logbus.wire.messages.groups import (
 
 _LEAVE_GROUP, _SEVERAL_LEAVE = 13, 3
 _BEYOND_REBALANCE = 5.0
-"""Seconds that an answer may take longer than the coordinator waits for members."""
+"""Seconds that a response may take beyond the rebalance timeout."""
 
 
 class ClassicMembership(BaseMembership):
     """
-    See :class:`~logbus.client.membership.Membership`.
+    The classic implementation of :class:`~logbus.client.membership.Membership`.
 
     :raise ConfigError: an assignor is not known.
     """
@@ -67,7 +67,7 @@ class ClassicMembership(BaseMembership):
         self._machine: ClassicStateMachine = ClassicStateMachine(
             options.group_id, are_cooperative(self._assignors), options.group_instance_id
         )
-        # JoinGroup waits for others, and answers come in order: it has a connection of its own.
+        # JoinGroup blocks its connection until others have joined, so it uses one of its own.
         self._lane = cluster.lane("join")
         self._joining: tuple[int, Deferred[None]] | None = None
         self._joined = JoinGroupResponse()
@@ -79,12 +79,12 @@ class ClassicMembership(BaseMembership):
 
     @property
     def state(self) -> str:
-        """One of the names of :class:`~logbus.client.membership.classic_state_machine.ClassicMemberState`."""
+        """A value of :class:`~logbus.client.membership.classic_states.ClassicMemberState`."""
         return self._machine.phase.value
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who we are now."""
+        """The current identity in the group."""
         member = self._machine
         if member.generation == NO_GENERATION:
             return GroupMetadata(self.options.group_id, group_instance_id=self.options.group_instance_id)
@@ -92,9 +92,9 @@ class ClassicMembership(BaseMembership):
 
     def subscribe(self, subscription: Subscription) -> None:
         """
-        Want this from now on.
+        Subscribe to this from now on.
 
-        :raise ConfigError: the pattern is no regular expression.
+        :raise ConfigError: the pattern is not a regular expression.
         """
         subscription.among([])
         if self._closed or (
@@ -111,12 +111,12 @@ class ClassicMembership(BaseMembership):
             self._do(self._machine.rejoin())
 
     def rejoin(self, reason: str) -> None:
-        """Have the group rebalance."""
+        """Trigger a rebalance."""
         if self._machine.phase is ClassicMemberState.STABLE:
             self._log.info("group {group}: joining again: {reason}", group=self.options.group_id, reason=reason)
         self._do(self._machine.rejoin())
 
-    # What the machine says.
+    # Actions of the state machine.
 
     def _do(self, actions: Sequence[Action]) -> None:
         self._remember()
@@ -148,7 +148,7 @@ class ClassicMembership(BaseMembership):
         self._cluster.hang_up(self._lane)
 
     def _request(self, send: Any, turn: int, *arguments: Any) -> None:
-        """Have a request sent and its answer taken in, as long as the machine's turn lasts."""
+        """Send a request and pass its response to the state machine, unless its turn is over by then."""
 
         async def ask() -> None:
             try:
@@ -254,7 +254,7 @@ class ClassicMembership(BaseMembership):
         return max(self._cluster.timeout, self.options.max_poll_interval + _BEYOND_REBALANCE)
 
     async def _look(self) -> None:
-        """See whether there are new topics or partitions."""
+        """Check for new topics or partitions."""
         member = self._machine
         try:
             if member.phase is ClassicMemberState.STABLE and self._subscription is not None:
@@ -297,7 +297,7 @@ class ClassicMembership(BaseMembership):
             self._beating = False
         if self._machine.beats:
             self._beat = self._clock.callLater(wait, self._send_heartbeat)
-        # One of a generation before says nothing about this one.
+        # Ignore an error of an earlier generation.
         if failed is not None and self.metadata == sent:
             self._do(self._machine.heartbeat_answered(failed))
 

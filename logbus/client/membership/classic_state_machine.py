@@ -1,16 +1,17 @@
 """
-What a member of the classic protocol does next: pure, it knows neither time nor connections.
+The state machine of a member of the classic protocol (Kafka: AbstractCoordinator). Pure: it uses neither time nor
+connections.
 
 .. code-block:: text
 
     UNJOINED ── begin ──▶ (PREPARING) ──▶ JOINING ──▶ SYNCING ──▶ ASSIGNING ──▶ STABLE
-        ▲                     ▲  the listener   │         │     the listener       │
-        │                     │  gives up       │         │     is told            │
+        ▲                     ▲  on_revoked     │         │     on_assigned        │
+        │                     │                 │         │                        │
         │                     └─── rejoin, an error: join again ──────────────────┘
         └── LEAVING ◀── (PREPARING) ◀── stop, late, fenced
 
-Each method is something that happened; it returns what is to be done for it, in this order. A request's answer that
-comes after the member went on counts for nothing: the shell tells by :attr:`ClassicStateMachine.turn`.
+Each method is an event, and returns the actions to execute, in order. A response that arrives after the state has moved
+on is ignored; :attr:`ClassicStateMachine.turn` tells.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ from logbus.model import TopicPartition
 @define
 class ClassicStateMachine:
     """
-    :ivar cooperative: keeps partitions while it joins (KIP-429).
-    :ivar topics: what it reads; set before it joins.
+    State, member id, generation and partitions of one member.
+
+    :ivar cooperative: keep partitions during a rebalance (KIP-429).
+    :ivar topics: the topics to read; set before joining.
     :ivar owned: the partitions that the listener has.
-    :ivar turn: grows whenever answers to what was sent before are void.
+    :ivar turn: incremented when responses to earlier requests become void.
     """
 
     group_id: str
@@ -78,7 +81,7 @@ class ClassicStateMachine:
     # What somebody wants.
 
     def begin(self) -> list[Action]:
-        """Become a member, unless one is or is about to be."""
+        """Join, unless this has happened or is about to."""
         if self.phase is ClassicMemberState.LEAVING or (self.busy and self._then is not AfterRevocation.JOIN):
             self._again = True
             return []
@@ -88,7 +91,7 @@ class ClassicStateMachine:
         return self._give_up(AfterRevocation.JOIN)
 
     def rejoin(self) -> list[Action]:
-        """Have the group rebalance: what this member tells the leader is not the same any more."""
+        """Rebalance, because the subscription of this member has changed."""
         if self.phase is ClassicMemberState.STABLE:
             return self._give_up(AfterRevocation.JOIN)
         if self.phase in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING, ClassicMemberState.ASSIGNING):
@@ -96,16 +99,16 @@ class ClassicStateMachine:
         return []
 
     def late(self) -> list[Action]:
-        """The application did not ask for records for too long: leave, so that others take over, until it does."""
+        """The application did not poll in time: leave until it does, so that others take over."""
         if self.phase in (ClassicMemberState.UNJOINED, ClassicMemberState.LEAVING):
             return []
-        # A static member keeps its place until its session ends (KIP-345).
+        # A static member keeps its partitions until its session expires (KIP-345).
         actions = [] if self.group_instance_id else self._leave("the consumer did not poll within max_poll_interval")
         self.generation, self.member_id = NO_GENERATION, ""
         return actions + self._end(AfterRevocation.PAUSE, lost=True)
 
     def stop(self, *, leave: bool) -> list[Action]:
-        """End: give up what there is; then tell the coordinator, or not."""
+        """Give up all partitions; then send LeaveGroup, or not."""
         if self.phase is ClassicMemberState.LEAVING:
             self._again = False
             return []
@@ -115,10 +118,10 @@ class ClassicStateMachine:
         self._reason = "the consumer is being closed"
         return self._end(AfterRevocation.LEAVE if leave else AfterRevocation.STAY)
 
-    # What the listener did.
+    # Results of the listener.
 
     def told(self) -> list[Action]:
-        """The listener is done with what it was told last."""
+        """The listener has handled its last call."""
         if self._giving:
             self.owned -= self._giving
             self._giving = frozenset()
@@ -171,10 +174,10 @@ class ClassicStateMachine:
             actions = [] if then is AfterRevocation.PAUSE else [ReportLeft()]
         return actions + (self.begin() if again else [])
 
-    # What the coordinator answered.
+    # Responses of the coordinator.
 
     def joined(self, member_id: str, generation: int) -> list[Action]:
-        """JoinGroup: everybody is there."""
+        """JoinGroup succeeded."""
         self.member_id, self.generation = member_id, generation
         self.phase = ClassicMemberState.SYNCING
         return [SendSyncGroup()]
@@ -185,32 +188,32 @@ class ClassicStateMachine:
         return [SendJoinGroup()]
 
     def synced(self, assigned: frozenset[TopicPartition]) -> list[Action]:
-        """SyncGroup: this is ours."""
+        """SyncGroup succeeded, with this assignment."""
         self.phase = ClassicMemberState.ASSIGNING
-        # In the eager protocol nothing is owned by now.
+        # In the eager protocol all partitions were revoked before.
         self._giving = self.owned - assigned
         self._fresh = assigned - self.owned
         if self._giving:
-            # Only now can they be given to others: that takes another rebalance (KIP-429).
+            # Other members get them in another rebalance (KIP-429).
             self._again = True
             return [NotifyListener(ListenerEvent.REVOKED, self._giving)]
         return self.told()
 
     def refused(self, code: ErrorCode) -> list[Action]:
-        """JoinGroup or SyncGroup: an error."""
+        """JoinGroup or SyncGroup failed."""
         consequence = reaction_to(code)
         if consequence is ErrorReaction.FATAL:
             return self._fail(code)
         if consequence in (ErrorReaction.OUTDATED, ErrorReaction.UNKNOWN):
             self._forget(consequence)
-            # Some coordinators say so each time: they are not asked at once each time.
+            # Some coordinators return this error each time, so use the backoff.
             return self._give_up(AfterRevocation.JOIN, lost=True, wait=True)
         self.turn += 1
         self.phase, self._again = ClassicMemberState.JOINING, False
         return [SendJoinGroup(wait=True)]
 
     def heartbeat_answered(self, code: ErrorCode) -> list[Action]:
-        """Heartbeat: an error; that of a coordinator that is away means nothing yet."""
+        """Heartbeat failed. Errors of an unavailable coordinator are ignored."""
         consequence = reaction_to(code)
         if consequence is ErrorReaction.WAIT:
             return []
@@ -225,10 +228,10 @@ class ClassicStateMachine:
         return self._give_up(AfterRevocation.JOIN, lost=True)
 
     def left(self) -> list[Action]:
-        """LeaveGroup was answered, or could not be."""
+        """LeaveGroup was answered, or failed."""
         return self._ended(AfterRevocation.LEAVE)
 
-    # How it works.
+    # Internals.
 
     def _forget(self, consequence: ErrorReaction) -> None:
         self.generation = NO_GENERATION
@@ -244,7 +247,7 @@ class ClassicStateMachine:
         return self._end(AfterRevocation.FAIL, lost=True)
 
     def _end(self, then: AfterRevocation, *, lost: bool = False) -> list[Action]:
-        """Give up everything, once the listener has time for it."""
+        """Give up all partitions, once the listener is free."""
         self._again = False
         self.turn += 1
         if self.busy:
@@ -254,7 +257,7 @@ class ClassicStateMachine:
         return self._give_up(then, lost=lost)
 
     def _give_up(self, then: AfterRevocation, *, lost: bool = False, wait: bool = False) -> list[Action]:
-        """Have the listener give up what may not be kept; what was sent before does not count any more."""
+        """Have the listener give up the partitions that must not be kept; earlier responses become void."""
         self.turn += 1
         self.phase, self._then, self._wait, self._lost = ClassicMemberState.PREPARING, then, wait, False
         if then is AfterRevocation.JOIN and self.cooperative and not lost:

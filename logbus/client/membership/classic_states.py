@@ -1,7 +1,4 @@
-"""
-The words of :mod:`~logbus.client.membership.classic_state_machine`: where a member is, what it has done, what errors
-mean.
-"""
+"""States, actions and error reactions of a member of the classic protocol."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from attrs import frozen
 from logbus.errors import ErrorCode
 
 NO_GENERATION = -1
-"""The generation of who is no member."""
+"""The generation of a client that is not a member."""
 
 
 class ClassicMemberState(Enum):
-    """Where a member is."""
+    """The state of a member (Kafka: AbstractCoordinator.MemberState)."""
 
     UNJOINED = "unjoined"
     PREPARING = "preparing"
@@ -28,7 +25,7 @@ class ClassicMemberState(Enum):
 
 
 class AfterRevocation(Enum):
-    """What comes after the listener gave something up; a later one takes the place of an earlier one."""
+    """The next step after partitions were revoked; a later one in this list replaces an earlier one."""
 
     JOIN = 0
     PAUSE = 1
@@ -42,7 +39,7 @@ class SendJoinGroup:
     """
     Send JoinGroup.
 
-    :ivar wait: a while before; something was wrong.
+    :ivar wait: with backoff, after an error.
     """
 
     wait: bool = False
@@ -50,19 +47,19 @@ class SendJoinGroup:
 
 @frozen
 class SendSyncGroup:
-    """Send SyncGroup; the leader with everybody's assignment."""
+    """Send SyncGroup; the leader includes all assignments."""
 
 
 @frozen
 class SendLeaveGroup:
-    """Send LeaveGroup for a member id; whatever is answered."""
+    """Send LeaveGroup for a member id; its response does not matter."""
 
     member_id: str
     reason: str
 
 
 class ErrorReaction(Enum):
-    """What an error means for a member."""
+    """How a member reacts to an error code."""
 
     WAIT = "ask again after a while"
     REJOIN = "join again"
@@ -80,5 +77,8 @@ _CONSEQUENCES = {
 
 
 def reaction_to(code: ErrorCode) -> ErrorReaction:
-    """What an error in an answer to JoinGroup, SyncGroup or Heartbeat means; MEMBER_ID_REQUIRED is none at first."""
+    """
+    The reaction to an error of JoinGroup, SyncGroup or Heartbeat. MEMBER_ID_REQUIRED is handled elsewhere the first
+    time.
+    """
     return _CONSEQUENCES.get(code, ErrorReaction.WAIT if code.retriable else ErrorReaction.FATAL)

@@ -1,5 +1,5 @@
 """
-A member of the consumer protocol: ConsumerGroupHeartbeat, sent as
+A membership in the consumer protocol: sends ConsumerGroupHeartbeat as
 :mod:`~logbus.client.membership.consumer_state_machine` says.
 """
 
@@ -34,18 +34,18 @@ from logbus.wire.messages.consumer_groups import (
 
 _HEARTBEAT = 68
 _MEMBER_MAKES_ID = 1
+"""The first version in which members generate their ids, and subscribe by regular expressions (KIP-1082)."""
 _OFTEN, _SELDOM = 0.05, 300.0
-"""Seconds between heartbeats: brokers say how many, within reason."""
-"""The version from which members make their own ids, and subscribe by expressions (KIP-1082)."""
+"""Bounds for the heartbeat interval, in seconds, which brokers choose."""
 _FIRST_INTERVAL = 5.0
-"""Seconds between heartbeats until the coordinator has said its own."""
+"""The heartbeat interval in seconds before the coordinator has sent one."""
 
 
 class ConsumerMembership(BaseMembership):
     """
-    See :class:`~logbus.client.membership.Membership`.
+    The consumer-protocol implementation of :class:`~logbus.client.membership.Membership`.
 
-    :param new_id: makes the member's id.
+    :param new_id: generates the member id.
     """
 
     def __init__(
@@ -69,19 +69,19 @@ class ConsumerMembership(BaseMembership):
 
     @property
     def state(self) -> str:
-        """One of the names of :class:`~logbus.client.membership.consumer_state_machine.ConsumerMemberState`."""
+        """A value of :class:`~logbus.client.membership.consumer_state_machine.ConsumerMemberState`."""
         return self._machine.phase.value
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who we are now."""
+        """The current identity in the group."""
         member = self._machine
         if member.epoch <= 0:
             return GroupMetadata(self.options.group_id, group_instance_id=self.options.group_instance_id)
         return GroupMetadata(self.options.group_id, member.epoch, member.member_id, self.options.group_instance_id)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want this from now on."""
+        """Subscribe to this from now on."""
         if self._closed:
             return
         self._subscription = subscription
@@ -92,7 +92,7 @@ class ConsumerMembership(BaseMembership):
         else:
             self._do(actions)
 
-    # What the machine says.
+    # Actions of the state machine.
 
     def _do(self, actions: Sequence[Action]) -> None:
         self._remember()
@@ -121,7 +121,7 @@ class ConsumerMembership(BaseMembership):
 
     def _schedule_heartbeat_soon(self) -> None:
         if self._attempt and not self._beating:
-            # A coordinator that refuses everything is not asked at once each time.
+            # Use the backoff after errors.
             self._schedule_heartbeat(self._cluster.backoff.before(self._attempt))
         else:
             self._heartbeat_at_once()
@@ -180,7 +180,7 @@ class ConsumerMembership(BaseMembership):
         pattern: str | None = None
         is_full = subscription is not None and report.owned is not None
         if subscription is not None:
-            # Empty takes back what was said before.
+            # An empty value removes the earlier one.
             topics, pattern = list(subscription.topics), subscription.pattern or (None if joins else "")
         request = ConsumerGroupHeartbeatRequest(
             group_id=options.group_id,
@@ -205,7 +205,7 @@ class ConsumerMembership(BaseMembership):
             self._start(self._resolve(wanted, self._resolving))
         return actions
 
-    # Topics are named by their ids here.
+    # Topic ids and names.
 
     def _by_id(self, partitions: Iterable[TopicPartition]) -> list[HeartbeatTopicPartitions]:
         ids = {name: topic_id for topic_id, name in self._names.items()}
@@ -215,7 +215,10 @@ class ConsumerMembership(BaseMembership):
         return [HeartbeatTopicPartitions(topic_id=each, partitions=numbers) for each, numbers in found.items()]
 
     async def _resolve(self, wanted: dict[bytes, list[int]], turn: int) -> None:
-        """Find the names of topics, and tell the machine what it is to have, as far as they are known."""
+        """
+        Look up the names of assigned topics, and pass the target assignment to the state machine as far as they are
+        known.
+        """
         attempt = 0
         while True:
             missing = wanted.keys() - self._names.keys()

@@ -1,4 +1,4 @@
-"""Why a membership ended, in words that say what to do."""
+"""Error messages for memberships that have ended, with advice."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def membership_failure(
     code: ErrorCode, group_id: str, group_instance_id: str | None = None, said: str | None = None
 ) -> MembershipFailed:
     """
-    The error for a code that trying again does not help.
+    The error for a code that retrying does not help.
 
-    :param said: what the broker had to say; left out where there is advice.
+    :param said: the broker's message; left out if there is advice.
     """
     advice = _ADVICE.get(code)
     if advice is None:

@@ -1,4 +1,4 @@
-"""One group's coordinator: looked for once, and anew when it proves to be another."""
+"""Sends requests to one group's coordinator, and looks it up again after it has moved."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from logbus.net.channel import Channel, Disconnected
 from logbus.wire.connection import api_key_of
 
 ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""What a broker says that does not coordinate the group (any more)."""
+"""Errors of a broker that is not the group's coordinator (any more)."""
 
 
 class GroupCoordinatorClient:
-    """
-    Cheap to have several of: what one finds out the others find out, too, by asking.
-    """
+    """Remembers the coordinator until an error shows that it has moved. Cheap to have several of for one group."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster
@@ -28,21 +26,21 @@ class GroupCoordinatorClient:
         self._node: Node | None = None
 
     def forget(self) -> None:
-        """It proved to be another, or cannot be reached."""
+        """Look the coordinator up again before the next request."""
         self._node = None
 
     def noticed(self, code: int) -> None:
-        """Take a response's error code into account."""
+        """Check an error code for signs that the coordinator has moved."""
         if code in ELSEWHERE:
             self.forget()
 
     async def channel(self, lane: str = "") -> Channel:
         """
-        A connection to it.
+        A connection to the coordinator.
 
-        :param lane: see :meth:`Cluster.channel`.
-        :raise ApiError: there is none now, or one may not know.
-        :raise LogbusError: it cannot be reached, nor perhaps anybody.
+        :param lane: see :meth:`.Cluster.channel`.
+        :raise ApiError: there is no coordinator now, or the client is not authorized.
+        :raise LogbusError: the coordinator, or any broker, cannot be reached.
         """
         if self._node is None:
             found = (await Coordinators(self._cluster, 0).find([self._group_id]))[self._group_id]
@@ -62,10 +60,10 @@ class GroupCoordinatorClient:
         self, message: Any, *, highest: int | None = None, lane: str = "", seconds: float | None = None
     ) -> Any:
         """
-        Send it a request; the response, whatever error codes are in it.
+        Send a request to the coordinator, and return its response, whatever error codes it has.
 
         :param highest: the highest version to use.
-        :param seconds: to wait for the answer; default: the connection's.
+        :param seconds: to wait for the response; default: the connection's.
         :raise LogbusError: as :meth:`channel`, or the connection was lost.
         """
         channel = await self.channel(lane)

@@ -1,4 +1,4 @@
-"""What groups commit, and look up; a consumer may do so without being a member."""
+"""Commits and fetches a group's offsets, as a member or without one."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from logbus.model import TopicPartition
 
 _OFFSET_FETCH = 9
 _BY_NAME = 9
-"""The last version of OffsetCommit and OffsetFetch that names topics."""
+"""The last version of OffsetCommit and OffsetFetch that identifies topics by name."""
 
 
 class GroupOffsets:
     """
-    The committed offsets of a group. Commits are sent one after another: what was committed last holds.
+    The committed offsets of a group. Commits are sent one after another, so the last one wins.
 
-    :param patience: seconds for which something is tried again.
-    :ivar group_id: the group's name.
+    :param patience: seconds for which requests are retried.
+    :ivar group_id: the group's id.
     """
 
     def __init__(self, cluster: Cluster, group_id: str, patience: float = 30.0) -> None:
@@ -51,10 +51,10 @@ class GroupOffsets:
         """
         Commit offsets.
 
-        Cancelling the Deferred does not take back what is on its way.
+        Cancelling the Deferred does not cancel a request that was sent.
 
-        :param member: who commits; None: nobody, for a group without members.
-        :raise CommitFailed: (in the Deferred) some are not committed; it says which and why.
+        :param member: the member that commits; None: the group has no members.
+        :raise CommitFailed: (in the Deferred) some partitions are not committed; the message says which and why.
         :raise LogbusError: no coordinator could be reached in time.
         """
         return Deferred.fromCoroutine(self._commit(dict(offsets), member or GroupMetadata(self.group_id)))
@@ -63,14 +63,14 @@ class GroupOffsets:
         self, partitions: Sequence[TopicPartition], *, require_stable: bool = False
     ) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
         """
-        What is committed for partitions; None for nothing.
+        The committed offsets of partitions; None: no offset.
 
-        :param require_stable: wait for transactions that are open (KIP-447).
+        :param require_stable: wait for open transactions (KIP-447).
         :raise ApiError: (in the Deferred) the broker refuses, or transactions stay open for ``patience``.
         """
         return Deferred.fromCoroutine(self._fetch(list(dict.fromkeys(partitions)), require_stable))
 
-    # How it works.
+    # Internals.
 
     async def _commit(self, offsets: dict[TopicPartition, CommittedOffset], member: GroupMetadata) -> None:
         await self._commits.acquire()
@@ -114,10 +114,10 @@ class GroupOffsets:
         self, partitions: Sequence[TopicPartition], send: Callable[[Sequence[TopicPartition]], Any]
     ) -> dict[TopicPartition, Any]:
         """
-        Ask for each partition, again for those of which the answer may be another later.
+        Send a request for partitions, and retry those with retriable errors.
 
-        :return: what was asked for, or an error.
-        :raise LogbusError: nothing was answered, all the time.
+        :return: a result or an error for each.
+        :raise LogbusError: no attempt was answered.
         """
         clock = self._cluster.reactor
         deadline = clock.seconds() + self._patience

@@ -1,8 +1,8 @@
 """
-What a consumer plugs in to be a member of a group.
+The interface between a consumer and its group membership: Membership, its options, listener and errors.
 
-A :class:`Membership` joins, stays in, and comes back to a group by itself; it tells its :class:`GroupListener` which
-partitions the consumer has, and waits for what the listener returns before it goes on.
+A :class:`Membership` joins the group, stays in it, and rejoins by itself. It tells its :class:`GroupListener` which
+partitions the consumer has, and awaits the listener's result before it goes on.
 """
 
 from __future__ import annotations
@@ -32,28 +32,30 @@ __all__ = [
 _SENT = checked(seconds, positive=True, is_sent=True)
 
 ListenerResult = Awaitable[Any] | None
-"""What a listener returns: something to wait for, or None."""
+"""A listener's result: something to await, or None."""
 
 
 @frozen
 class GroupOptions:
     """
-    How one is a member. Names are Kafka's, durations in seconds.
+    Options of a group member. Names are Kafka's, durations in seconds.
 
-    :ivar group_instance_id: of a static member (KIP-345): it keeps its place when it comes back within its session.
-    :ivar group_protocol: ``consumer`` is KIP-848's: the broker assigns, and says how often to send a heartbeat.
-    :ivar session_timeout: after so long without a heartbeat the coordinator takes a member for dead (classic).
+    :ivar group_instance_id: of a static member (KIP-345): it keeps its partitions if it comes back within its session.
+    :ivar group_protocol: ``consumer`` is the protocol of KIP-848: the broker assigns partitions and sets the heartbeat
+        interval.
+    :ivar session_timeout: without a heartbeat for this long the coordinator removes the member (classic).
     :ivar heartbeat_interval: between heartbeats (classic).
-    :ivar max_poll_interval: a consumer that does not ask for records for so long leaves the group; others wait as
-        long for it in a rebalance.
-    :ivar assignors: names, the preferred first, among which the members of a group agree (classic). Only if all of a
-        member's are cooperative, it keeps in a rebalance what it goes on to read (KIP-429).
-    :ivar group_remote_assignor: of the broker's, such as ``uniform`` or ``range`` (consumer); None: its default.
-    :ivar client_rack: for assignors, and for brokers nearby.
+    :ivar max_poll_interval: a consumer that does not ask for records for this long leaves the group; a rebalance waits
+        for it as long.
+    :ivar assignors: names, the preferred first, of which the members of a group choose one that all have (classic). A
+        member keeps partitions during a rebalance only if all of its assignors are cooperative (KIP-429).
+    :ivar group_remote_assignor: an assignor of the broker, such as ``uniform`` or ``range`` (consumer); None: its
+        default.
+    :ivar client_rack: used by assignors, and to fetch from nearby brokers.
     :ivar metadata_max_age: how often to look for new topics and partitions (classic).
-    :ivar request_timeout: for which something is tried again, such as a commit.
-    :ivar require_stable: wait for the end of transactions that commit offsets before a partition is read on
-        (KIP-447); otherwise what these transactions are about is read again.
+    :ivar request_timeout: for which requests such as commits are retried.
+    :ivar require_stable: before a partition is read, wait for the end of transactions that commit its offset (KIP-447);
+        otherwise the records of these transactions are read again.
     """
 
     group_id: str = field(validator=checked(text))
@@ -86,44 +88,45 @@ class GroupOptions:
 
 class GroupListener:
     """
-    Hears which partitions a consumer has. Override what is of interest; each may return something to wait for.
+    Called when a consumer's partitions change (Kafka: ConsumerRebalanceListener). Override the methods of interest;
+    each may return something to await.
 
-    The calls come one after another, never two at a time, and the group's rebalance waits for each: so what
-    ``on_revoked`` commits is committed before another member reads on. A consumer calls it when the application is done
-    with the records that it got of the partitions. Heartbeats go on meanwhile; a listener that
-    takes longer than ``max_poll_interval`` costs the membership. One that fails is logged, and the membership goes on.
+    Calls never overlap, and the rebalance waits for each. So offsets that ``on_revoked`` commits are committed before
+    another member reads on. A consumer calls ``on_revoked`` when the application has processed the records delivered of
+    the partitions. Heartbeats continue meanwhile; a listener that takes longer than ``max_poll_interval`` loses the
+    membership. If a listener fails, that is logged, and the membership continues.
     """
 
     def on_assigned(self, partitions: frozenset[TopicPartition]) -> ListenerResult:
-        """These are new. In the classic protocol it is also called with none, when a rebalance brought nothing."""
+        """These partitions are new. In the classic protocol also called with none, when a rebalance brought nothing."""
         return None
 
     def on_revoked(self, partitions: frozenset[TopicPartition]) -> ListenerResult:
-        """These are given up after this call; what was processed of them can still be committed."""
+        """These are revoked after this call; processed records of them can still be committed."""
         return None
 
     def on_lost(self, partitions: frozenset[TopicPartition]) -> ListenerResult:
-        """These may be another's already: nothing can be committed any more. Default: as ``on_revoked``."""
+        """These may belong to another member already: nothing can be committed. Default: calls ``on_revoked``."""
         return self.on_revoked(partitions)
 
     def on_failed(self, error: LogbusError) -> ListenerResult:
         """
-        The membership has ended for a reason that trying again does not help: a :class:`MembershipFailed`.
+        The membership has ended with an error that retrying does not help: a :class:`MembershipFailed`.
 
-        ``on_lost`` was called before. :meth:`Membership.subscribe` begins anew.
+        ``on_lost`` was called before. :meth:`Membership.subscribe` starts again.
         """
         return None
 
 
 class MembershipFailed(ApiError):
-    """A member cannot be one any more: fenced, refused, or misconfigured. The message says what to do."""
+    """The membership has ended: fenced, refused, or misconfigured. The message says what to do."""
 
 
 class CommitFailed(ApiError):
     """
     Offsets were not committed; the message says what to do.
 
-    :ivar errors: what was wrong with which partitions; those that are not here are committed.
+    :ivar errors: the errors by partition; the other partitions were committed.
     """
 
     def __init__(self, code: ErrorCode, message: str, errors: Mapping[TopicPartition, ApiError]) -> None:
@@ -133,7 +136,7 @@ class CommitFailed(ApiError):
 
 class Membership(Protocol):
     """
-    One consumer's place in a group. Made by :func:`~logbus.client.membership.membership_of`.
+    A consumer's membership in a group. Made by :func:`~logbus.client.membership.membership_of`.
 
     :ivar options: as given.
     """
@@ -142,67 +145,67 @@ class Membership(Protocol):
 
     @property
     def state(self) -> str:
-        """One word, for people: ``unjoined``, ``joining``, ``stable``, ...; differs between protocols."""
+        """One word for display: ``unjoined``, ``joining``, ``stable``, ...; differs between protocols."""
         ...
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """
-        The partitions that the listener was told of. They are in here before ``on_assigned`` is called, and until what
-        ``on_revoked`` returned has fired.
+        The partitions that the listener was told of: from before ``on_assigned`` is called until the result of
+        ``on_revoked`` has fired.
         """
         ...
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who we are now; generation −1 while we are nobody. To be read for each commit anew."""
+        """The current identity in the group; generation −1 without one. Read it anew for each commit."""
         ...
 
     @property
     def last_metadata(self) -> GroupMetadata:
         """
-        Who we are, or were last: a member that was lost keeps its generation and id here, so that the coordinator
-        refuses what is committed in its name. Generation 0 before we were first a member.
+        The current or last identity. After the membership was lost it keeps its generation and member id here, so that
+        the coordinator rejects commits made with it. Generation 0 before the first membership.
         """
         ...
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want this from now on: join, or have the group rebalance. Returns at once; the listener hears the rest."""
+        """Subscribe to this from now on: join, or rebalance. Returns at once; the listener is called later."""
         ...
 
     def unsubscribe(self) -> Deferred[None]:
-        """Give up everything and leave; fires when that is done. :meth:`subscribe` begins anew."""
+        """Give up all partitions and leave; fires when that is done. :meth:`subscribe` starts again."""
         ...
 
     def polled(self) -> None:
         """
-        The application asked for records: it is alive. To be called each time it does; also while it waits for some,
-        at least every ``max_poll_interval``. Who left because it was late joins again.
+        Note that the application asked for records. Call it each time, also while it waits for records, at least every
+        ``max_poll_interval``. A member that has left because it was late joins again.
         """
         ...
 
     def rejoin(self, reason: str) -> None:
-        """Have the group rebalance (classic); in the consumer protocol nothing, the broker knows best."""
+        """Trigger a rebalance (classic); does nothing in the consumer protocol, where the broker decides."""
         ...
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Deferred[None]:
         """
-        Commit as the member one is now. If a rebalance is in progress, its end is waited for: what is still one's own
-        then is committed.
+        Commit as the current member. During a rebalance, wait for its end, and commit the partitions that are still
+        assigned.
 
-        :raise CommitFailed: (in the Deferred) the group has moved on, a partition is not assigned (any more), or its
+        :raise CommitFailed: (in the Deferred) the group has rebalanced, a partition is not assigned (any more), or its
             offset is refused. The others are committed.
         :raise LogbusError: no coordinator could be reached within ``request_timeout``.
         """
         ...
 
     def not_ours(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, ApiError]:
-        """The errors of a :class:`CommitFailed` for partitions that are not assigned any more."""
+        """The errors for partitions that are not assigned any more, as in :class:`CommitFailed`."""
         ...
 
     def committed(self, partitions: Sequence[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
         """
-        What the group committed for partitions; None for nothing.
+        The group's committed offsets for partitions; None: no offset.
 
         :raise ApiError: (in the Deferred) the broker refuses, or transactions stay open for ``request_timeout``.
         """
@@ -210,8 +213,9 @@ class Membership(Protocol):
 
     def close(self, *, leave: bool | None = None) -> Deferred[None]:
         """
-        End; fires when the listener was told (``on_revoked``) and the coordinator knows. Never fails.
+        End the membership; fires when the listener was called (``on_revoked``) and the coordinator was told. Never
+        fails.
 
-        :param leave: tell the coordinator, so that others take over at once; default: members that are not static do.
+        :param leave: send LeaveGroup, so that others take over at once; default: unless the member is static.
         """
         ...

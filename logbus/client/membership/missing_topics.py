@@ -1,4 +1,4 @@
-"""Tells the log of topics that a member subscribes to and that do not exist."""
+"""Logs topics that a member subscribes to and that do not exist."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from logbus.client.membership.subscription import Subscription
 from logbus.errors import ErrorCode, LogbusError
 
 FIRST = 1.0
-"""Seconds after the subscription when topics are looked for: one that was just made is not known to all brokers."""
+"""Seconds after the subscription for the first check; a new topic is not known to all brokers at once."""
 AGAIN = 5.0
-"""Seconds after which missing topics are looked for again."""
+"""Seconds between checks while topics are missing."""
 EVERY = 60.0
-"""Seconds after which the log says again that a topic is missing."""
+"""Seconds between log messages about the same topic."""
 
 _PASSING = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
 
 
 class MissingTopics:
     """
-    Looks for the topics of a subscription until all of them exist. A group can subscribe to topics that are made later,
-    so that this is no error; but a misspelt name gives no records for ever.
+    Checks the topics of a subscription until all of them exist. Subscribing to a topic that is created later is not an
+    error; but a misspelt name would never give records.
     """
 
     _log = Logger()
@@ -40,14 +40,14 @@ class MissingTopics:
         self._looking: Deferred[None] | None = None
 
     def watch(self, subscription: Subscription) -> None:
-        """Look for the topics of this subscription from now on; of a pattern none can be missing."""
+        """Check the topics of this subscription from now on; a pattern has no missing topics."""
         self.stop()
         self._topics = subscription.topics
         if self._topics:
             self._look_in(FIRST)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._topics = ()
         self._told.clear()
         if self._timer is not None and self._timer.active():

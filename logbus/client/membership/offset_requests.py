@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch, spelled and read: pure."""
+"""Builds OffsetCommit and OffsetFetch requests, and reads their responses. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from logbus.wire.messages.offsets import (
 T = TypeVar("T")
 
 _SEVERAL_GROUPS = 8
-"""The version of OffsetFetch from which one request asks for several groups (KIP-709)."""
+"""The first version of OffsetFetch for several groups (KIP-709)."""
 _STABLE = 7
-"""The version of OffsetFetch from which one can ask for stable offsets (KIP-447); brokers before know no others."""
+"""The first version of OffsetFetch with require_stable (KIP-447); older brokers always return stable offsets."""
 
 MOVED_ON = frozenset(
     {
@@ -41,22 +41,22 @@ MOVED_ON = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-"""What the coordinator says when it does not take commits of this member as it is now."""
+"""Errors of commits that the coordinator rejects because of the member's generation or identity."""
 
 
 @frozen
 class OffsetResults(Generic[T]):
     """
-    What a broker said of partitions.
+    Results by partition.
 
-    :ivar whole: an error of all of them.
+    :ivar whole: an error for all of them.
     """
 
     parts: Mapping[TopicPartition, T | ApiError] = field(factory=dict)
     whole: ApiError | None = None
 
     def of(self, partition: TopicPartition) -> T | ApiError:
-        """What it said of one."""
+        """The result for one partition."""
         if self.whole is not None:
             return self.whole
         if partition not in self.parts:
@@ -66,7 +66,7 @@ class OffsetResults(Generic[T]):
 
 
 def commit_request(member: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> OffsetCommitRequest:
-    """What commits offsets as a member, or as nobody."""
+    """An OffsetCommit of a member, or without one."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (topic, partition), committed in offsets.items():
         topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[])).partitions.append(
@@ -87,7 +87,7 @@ def commit_request(member: GroupMetadata, offsets: Mapping[TopicPartition, Commi
 
 
 def read_committed(response: OffsetCommitResponse) -> OffsetResults[None]:
-    """What became of each commit."""
+    """The results of an OffsetCommit."""
     found: dict[TopicPartition, ApiError | None] = {}
     for topic in response.topics:
         for each in topic.partitions:
@@ -99,7 +99,7 @@ def read_committed(response: OffsetCommitResponse) -> OffsetResults[None]:
 def fetch_request(
     group_id: str, partitions: Sequence[TopicPartition], require_stable: bool, version: int
 ) -> OffsetFetchRequest:
-    """What looks up offsets of some partitions, in a version."""
+    """An OffsetFetch for some partitions, for a version."""
     stable = require_stable and version >= _STABLE
     numbers: dict[str, list[int]] = {}
     for topic, partition in partitions:
@@ -115,7 +115,7 @@ def fetch_request(
 def read_fetched(
     group_id: str, partitions: Sequence[TopicPartition], response: OffsetFetchResponse
 ) -> OffsetResults[CommittedOffset | None]:
-    """What is committed for each partition; None for nothing."""
+    """The results of an OffsetFetch; None: no offset."""
     code, topics = response.error_code, [(each.name, each.partitions) for each in response.topics]
     for group in response.groups:
         if group.group_id == group_id:
@@ -138,7 +138,7 @@ def read_fetched(
 
 
 def refused(member: GroupMetadata, errors: Mapping[TopicPartition, ApiError]) -> CommitFailed | None:
-    """The error for what was not committed; None if all was."""
+    """The error for partitions that were not committed; None if there are none."""
     if not errors:
         return None
     code = next((each.code for each in errors.values() if each.code in MOVED_ON), next(iter(errors.values())).code)

@@ -1,4 +1,4 @@
-"""Chooses between the two protocols."""
+"""Chooses between the classic and the consumer protocol."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from logbus.client.membership.interface import GroupListener, GroupOptions, Memb
 
 def membership_of(cluster: Cluster, options: GroupOptions, listener: GroupListener) -> Membership:
     """
-    A membership that has not begun yet: :meth:`~Membership.subscribe` does.
+    A membership that is not active yet: :meth:`.Membership.subscribe` starts it.
 
     :raise ConfigError: an assignor is not known.
     """

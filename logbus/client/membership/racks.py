@@ -1,6 +1,6 @@
 """
-Where members are, and where partitions have replicas (KIP-881): who reads from its own rack pays for no traffic between
-racks. Shares come first: racks only decide between assignments that are equally even.
+Racks of members and replicas (KIP-881): reading from the same rack avoids traffic between racks. Balance comes first:
+racks only decide between equally balanced assignments.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from logbus.client.membership.classic_codec import MemberSubscription
 from logbus.model import TopicPartition
 
 ReplicaRacks = Mapping[TopicPartition, frozenset[str]]
-"""The racks in which partitions have replicas; those of which nothing is known may be left out."""
+"""The racks of partitions' replicas; partitions without known racks may be missing."""
 Assignment = dict[str, list[TopicPartition]]
 
 
 @frozen
 class Racks:
     """
-    :ivar members: those that say where they are.
+    The racks of members and of replicas.
+
+    :ivar members: the racks of members that have one.
     """
 
     members: Mapping[str, str]
@@ -33,32 +35,32 @@ class Racks:
         return Counter(self.members.values())
 
     def near(self, member: str, partition: TopicPartition) -> bool:
-        """Whether a member is in one rack with a replica."""
+        """Whether a member is in the rack of a replica."""
         return self.members.get(member) in self.replicas.get(partition, ())
 
     def suit(self, member: str, partition: TopicPartition) -> bool:
-        """Whether nothing is wrong with the two: also if nobody knows where the member is."""
+        """Whether a member is in the rack of a replica, or has no rack."""
         return member not in self.members or self.near(member, partition)
 
     def hardest_first(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Partitions in the order of how few members are near them."""
+        """Partitions ordered by the number of members near them."""
         return sorted(
             partitions, key=lambda each: sum(self._readers[rack] for rack in self.replicas.get(each, frozenset()))
         )
 
     def misfits(self, assignment: Mapping[str, Iterable[TopicPartition]]) -> int:
-        """How many partitions are read from another rack."""
+        """The number of partitions that are read from another rack."""
         return sum(not self.suit(member, each) for member, given in assignment.items() for each in given)
 
     def better(self, plain: Assignment, aware: Assignment) -> Assignment:
-        """``aware``, if it has fewer misfits than what comes about without racks, and is as even; else ``plain``."""
+        """``aware`` if it has fewer misfits than ``plain`` and is as balanced, else ``plain``."""
         if _unevenness(aware) <= _unevenness(plain) and self.misfits(aware) < self.misfits(plain):
             return aware
         return plain
 
 
 def racks_of(members: Mapping[str, MemberSubscription], replicas: ReplicaRacks) -> Racks | None:
-    """None where racks make no difference: nobody is near anything, or everything has replicas everywhere."""
+    """None if racks make no difference: no member is near a replica, or all partitions have replicas in all racks."""
     known = {member: each.rack for member, each in members.items() if each.rack}
     everywhere = frozenset(rack for racks in replicas.values() for rack in racks)
     if everywhere.isdisjoint(known.values()) or all(racks == everywhere for racks in replicas.values()):

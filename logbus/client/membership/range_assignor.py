@@ -1,6 +1,6 @@
 """
-The range assignor: of each topic, neighbours to the same member. Topics with as many partitions and the same readers
-are shared out alike, so that who joins them finds what belongs together with one member.
+The range assignor (Kafka: RangeAssignor): gives each member a contiguous range of each topic's partitions. Topics with
+equal partition counts and members are assigned alike, so that joins find matching partitions at one member.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def assign_range(
     partitions: Mapping[str, int], members: Mapping[str, MemberSubscription], replicas: ReplicaRacks
 ) -> Assignment:
     """
-    The first members get one more where it does not come out even.
+    Assign ranges of partitions; the first members get one more if the division leaves a rest.
 
-    Where some partitions have replicas in some racks only (KIP-881), each member is given first what is near it.
+    If partitions have replicas in some racks only (KIP-881), each member first gets partitions near it.
     """
     result: Assignment = {member: [] for member in members}
     ordered = in_order(members)
@@ -46,7 +46,7 @@ def assign_range(
         aware = racks.better(plain, _share(readers, count, topics, racks))
         after = sizes.copy()
         after.update({member: len(aware[member]) - len(plain[member]) for member in readers})
-        # Each topic is as even as before, but who gets the odd ones may have much of other topics.
+        # Each topic is balanced as before, but members that get one more may have more of other topics, too.
         if sum(size**2 for size in after.values()) <= sum(size**2 for size in sizes.values()):
             shares[place], sizes = aware, after
     for each in shares:
@@ -56,7 +56,10 @@ def assign_range(
 
 
 def in_order(members: Mapping[str, MemberSubscription]) -> list[str]:
-    """Static members by their instance ids, then the others by member id: static ones keep their places (KIP-345)."""
+    """
+    Members in assignment order: static ones by instance id, so that they keep their partitions (KIP-345), then the
+    others by member id.
+    """
 
     def place(member: str) -> tuple[bool, str, str]:
         instance = members[member].group_instance_id
@@ -66,7 +69,7 @@ def in_order(members: Mapping[str, MemberSubscription]) -> list[str]:
 
 
 def _share(readers: Sequence[str], count: int, topics: Sequence[str], racks: Racks | None) -> Assignment:
-    """What the readers of topics alike are given."""
+    """The assignment of topics that are assigned alike."""
     shares = _Shares(readers, count)
     if racks is not None:
         shares.give_near(_suits_all(racks, topics), one_by_one=len(topics) > 1)
@@ -84,9 +87,9 @@ def _suits_all(racks: Racks, topics: Sequence[str]) -> Suits:
 @define
 class _Shares:
     """
-    The numbers of partitions that each reader gets, of one topic or of several alike.
+    The partition numbers that each member gets, of one topic or of several that are assigned alike.
 
-    :ivar more: how many readers may still get one more than the others.
+    :ivar more: the number of members that may still get one more than the others.
     """
 
     readers: Sequence[str]
@@ -102,7 +105,9 @@ class _Shares:
         self.each, self.more = divmod(self.count, len(self.readers))
 
     def give_near(self, suits: Suits, *, one_by_one: bool) -> None:
-        """What suits; of topics alike one number after the other, since few members suit all of them."""
+        """
+        Give members partitions near them; for several topics number by number, since few members are near all of them.
+        """
         if not one_by_one:
             self.give(suits)
             return
@@ -113,7 +118,7 @@ class _Shares:
                     break
 
     def give(self, suits: Suits) -> None:
-        """To each reader in order as many as it may have."""
+        """Fill up each member's share, in order."""
         for member in self.readers:
             some = [number for number in self.left if suits(member, number)]
             self._take(member, some[: self._room(member)])

@@ -1,8 +1,10 @@
 """
-The sticky assignors (KIP-54, KIP-429): shares as equal as subscriptions allow, and as much as can be stays where it is.
+The sticky assignors (KIP-54, KIP-429; Kafka: StickyAssignor, CooperativeStickyAssignor): as balanced as subscriptions
+allow, with as few moves as possible.
 
-Members tell what they had in their subscriptions (``cooperative-sticky``), or in user data (``sticky``, where they gave
-up all before they joined), with the generation they had it in: claims of former generations count less.
+Members report their partitions in their subscriptions (``cooperative-sticky``), or in user data (``sticky``, where they
+gave up all partitions before they joined), with the generation in which they had them. Reports of earlier generations
+have lower priority.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _SHORT = struct.Struct(">h")
 def assign_sticky(
     partitions: Mapping[str, int], members: Mapping[str, MemberSubscription], replicas: ReplicaRacks
 ) -> Assignment:
-    """The eager one: nobody reads anything now, so that all can be given at once."""
+    """The eager assignor: no member reads anything now, so all partitions can be assigned at once."""
     claims = {member: _from_user_data(each) for member, each in members.items()}
     return _assign(partitions, members, claims, replicas)[0]
 
@@ -33,7 +35,10 @@ def assign_sticky(
 def assign_cooperatively(
     partitions: Mapping[str, int], members: Mapping[str, MemberSubscription], replicas: ReplicaRacks
 ) -> Assignment:
-    """The cooperative one: what moves is given to nobody yet. Its owner gives it up, and joins again."""
+    """
+    The cooperative assignor: a partition that moves is assigned to no member yet. Its owner gives it up and joins
+    again.
+    """
     claims = {member: _from_subscription(each) for member, each in members.items()}
     result, doubtful = _assign(partitions, members, claims, replicas)
     owners: dict[TopicPartition, set[str]] = {}
@@ -57,9 +62,9 @@ def _assign(
     replicas: ReplicaRacks,
 ) -> tuple[Assignment, set[TopicPartition]]:
     """
-    Also those that several members of one generation said they had.
+    The assignment, and the partitions that several members of one generation claim.
 
-    For racks something is moved only if fewer partitions are read from other racks then: so it comes to rest.
+    Racks cause a move only if fewer partitions are read from other racks afterwards, so the assignment becomes stable.
     """
     partitions = {
         topic: count for topic, count in partitions.items() if any(topic in each.topics for each in members.values())
@@ -81,7 +86,10 @@ def _assign(
 def _owned(
     partitions: Mapping[str, int], claims: Mapping[str, Claims]
 ) -> tuple[dict[str, list[TopicPartition]], set[TopicPartition]]:
-    """Who may keep what: of several who say they had a partition the one of the latest generation, or none."""
+    """
+    The partitions that members may keep: of several claims the one of the latest generation, or none if that is not
+    unique.
+    """
     holders: dict[TopicPartition, tuple[int, str]] = {}
     doubtful: set[TopicPartition] = set()
     for member in sorted(claims):
@@ -105,9 +113,10 @@ def _owned(
 @define
 class _ConstrainedAssignment:
     """
-    All members read the same topics: each gets the quotient, some one more.
+    An assignment where all members read the same topics (Kafka: ConstrainedAssignmentBuilder): each gets the quotient,
+    some one more.
 
-    :ivar over: members that have one more already.
+    :ivar over: the number of members that have one more already.
     """
 
     partitions: Mapping[str, int]
@@ -136,7 +145,7 @@ class _ConstrainedAssignment:
         return self.result
 
     def _keep(self, member: str, least: int, rest: int) -> None:
-        """Leave a member what it had, up to its share."""
+        """Keep a member's partitions, up to its share."""
         racks = self.racks
         had = [each for each in self.owned[member] if racks is None or racks.suit(member, each)]
         had.sort(key=lambda each: (each.partition, each.topic))
@@ -151,7 +160,7 @@ class _ConstrainedAssignment:
             self.exact.append(member)
 
     def _give_near(self, free: list[TopicPartition], racks: Racks, least: int, rest: int) -> list[TopicPartition]:
-        """Give partitions to who is near them, in turn, and within their shares; those that remain."""
+        """Give partitions to members near them, in turn and within their shares; returns the remaining ones."""
         left = []
         for partition in racks.hardest_first(free):
             member = next((each for each in self.under if racks.near(each, partition)), None)
@@ -171,7 +180,7 @@ class _ConstrainedAssignment:
         return left
 
     def _give(self, partition: TopicPartition, least: int) -> None:
-        """To those who have less than all others must have, in turn; then one more to each of the others."""
+        """Give a partition to the members below the quotient, in turn; then one more to each of the others."""
         if self.under:
             member = self.under.popleft()
             self.result[member].append(partition)
@@ -180,11 +189,14 @@ class _ConstrainedAssignment:
             self.result[self.exact.popleft()].append(partition)
 
 
-# What members tell their leader's assignor.
+# User data of members.
 
 
 def sticky_data(owned: Iterable[TopicPartition], generation: int) -> bytes | None:
-    """What a member had, and when: Kafka's format of the sticky assignor, version 1; None if it never had anything."""
+    """
+    User data of the sticky assignor, in Kafka's format, version 1: partitions and generation; None without a
+    generation.
+    """
     if generation == NO_GENERATION:
         return None
     topics = by_topic(owned)
@@ -209,7 +221,7 @@ def _from_user_data(subscription: MemberSubscription) -> Claims:
         found, end = _read_topics(data)
     except (struct.error, UnicodeDecodeError):
         return Claims(NO_GENERATION, ())
-    # Version 0 ends here: it says no generation.
+    # Version 0 has no generation.
     generation = _INT.unpack_from(data, end)[0] if len(data) >= end + _INT.size else NO_GENERATION
     return Claims(generation, tuple(found))
 

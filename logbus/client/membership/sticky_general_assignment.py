@@ -1,9 +1,9 @@
 """
-The sticky assignment where members read different topics.
+The sticky assignment where members read different topics (Kafka: GeneralAssignmentBuilder).
 
-First what nobody has goes to whoever has the least of those who read the topic. Then partitions move one by one, from
-members with more to members with less, until no move makes it more equal; a move that undoes another is preferred to
-one that adds to it.
+First, unowned partitions go to the subscribed member with the fewest partitions. Then partitions move one by one from
+members with more to members with fewer, until no move improves the balance. A move that undoes an earlier one is
+preferred.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_GENERATION = -1
 
 
 class Claims(NamedTuple):
-    """What a member says it had, and in which generation (−1: it does not say)."""
+    """A member's reported partitions and their generation (−1: not given)."""
 
     generation: int
     partitions: tuple[TopicPartition, ...]
@@ -35,16 +35,18 @@ def assign_general(
     racks: Racks | None = None,
 ) -> Assignment:
     """
-    :param owned: who may keep what, as long as it reads the topic.
-    :param claims: also those of former generations.
-    :param racks: None: they play no part.
+    Assign partitions to members with different subscriptions.
+
+    :param owned: the partitions that members may keep, as long as they read the topic.
+    :param claims: also those of earlier generations.
+    :param racks: None: ignore racks.
     """
     readers = {topic: sorted(each for each in members if topic in members[each].topics) for topic in partitions}
     return _GeneralAssignment(partitions, readers, owned, _former(claims), racks).assign()
 
 
 def _former(claims: Mapping[str, Claims]) -> dict[TopicPartition, str]:
-    """Who had a partition last, of those who missed the latest generation."""
+    """The last owners of partitions, of members that missed the latest generation."""
     latest = max((each.generation for each in claims.values()), default=NO_GENERATION)
     found: dict[TopicPartition, tuple[int, str]] = {}
     for member in sorted(claims):
@@ -59,13 +61,13 @@ def _former(claims: Mapping[str, Claims]) -> dict[TopicPartition, str]:
 @define
 class _GeneralAssignment:
     """
-    An assignment in the making.
+    An assignment in progress.
 
-    :ivar readers: of each topic, in order.
-    :ivar former: who had partitions before.
+    :ivar readers: the members that read each topic, in order.
+    :ivar former: earlier owners of partitions.
     :ivar given: the assignment.
-    :ivar owner: the same, by partition.
-    :ivar moves: from whom to whom partitions moved so far.
+    :ivar owner: the same by partition.
+    :ivar moves: source and destination of the partitions moved so far.
     """
 
     partitions: Mapping[str, int]
@@ -89,7 +91,7 @@ class _GeneralAssignment:
             self._put(partition, self._least(self.readers[partition.topic]))
         shared = [partition for partition in everything if len(self.readers[partition.topic]) > 1]
         if not must_move:
-            # Perhaps it is enough to move what nobody had.
+            # Moving only unowned partitions may be enough.
             self._even_out([partition for partition in shared if partition in free])
         self._even_out(shared)
         return self.given
@@ -98,7 +100,7 @@ class _GeneralAssignment:
         return len(self.readers[topic]), topic
 
     def _keep(self) -> bool:
-        """Leave members what they had and still read; whether something had to be taken away."""
+        """Keep members' partitions that they still read; returns whether one had to be taken away."""
         must_move = False
         for member in sorted(self.owned):
             self.given[member] = []
@@ -117,7 +119,7 @@ class _GeneralAssignment:
         return self.racks is None or self.racks.suit(member, partition)
 
     def _place_near(self, partitions: Sequence[TopicPartition], racks: Racks) -> list[TopicPartition]:
-        """Give partitions to the least busy of who is near them; those that nobody is near."""
+        """Give partitions to the least loaded member near them; returns the others."""
         left = []
         for partition in racks.hardest_first(partitions):
             near = [member for member in self.readers[partition.topic] if racks.near(member, partition)]
@@ -131,7 +133,7 @@ class _GeneralAssignment:
         return min(members, key=lambda member: (len(self.given[member]), member))
 
     def _taker(self, partition: TopicPartition, holder: str) -> str | None:
-        """Who is to have a partition instead of who has it: one near it, if possible; None: it stays."""
+        """The member that should get a partition instead of its holder, preferably one near it; None: it stays."""
         readers = self.readers[partition.topic]
         former = self.former.get(partition)
         if former in readers and self._has_more(holder, former):
@@ -144,7 +146,7 @@ class _GeneralAssignment:
         return least if self._has_more(holder, least) else None
 
     def _even_out(self, partitions: Sequence[TopicPartition]) -> None:
-        """Move what makes shares more equal, until nothing does: each move makes the sum of their squares smaller."""
+        """Move partitions until no move improves the balance: each move reduces the sum of squared shares."""
         moved = True
         while moved:
             moved = False
@@ -159,7 +161,10 @@ class _GeneralAssignment:
         return other is not None and len(self.given[one]) > len(self.given[other]) + 1
 
     def _instead(self, partition: TopicPartition, holder: str, target: str) -> TopicPartition:
-        """Another of the topic that came the other way, if there is one: to send it back moves less."""
+        """
+        Another partition of the topic that moved in the opposite direction, if there is one: moving it back makes fewer
+        moves.
+        """
         back = [each for each, way in self.moves.items() if each.topic == partition.topic and way == (target, holder)]
         return min(back, default=partition)
 

@@ -1,4 +1,4 @@
-"""What a member wants to read."""
+"""A member's subscription."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from logbus.errors import ConfigError
 @frozen
 class Subscription:
     """
-    Topics by name, or those whose names match an expression; of these the ones that are made later, too.
+    Topics by name, or by a regular expression, which includes topics created later.
 
     :ivar topics: in order.
-    :ivar pattern: matched against whole names. In the classic protocol it is matched here, in Python's spelling; in the
-        consumer protocol by the broker, in RE2's (KIP-848).
+    :ivar pattern: has to match whole names. In the classic protocol the client matches it, in Python's syntax; in the
+        consumer protocol the broker, in RE2's (KIP-848).
     """
 
     topics: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Subscription:
     @classmethod
     def of(cls, topics: Iterable[str]) -> Subscription:
         """
-        To topics by name.
+        Subscribe to topics by name.
 
         :raise ConfigError: none is named, or a single string was given.
         """
@@ -46,7 +46,7 @@ class Subscription:
     @classmethod
     def matching(cls, pattern: str) -> Subscription:
         """
-        To all topics whose whole name matches, without the internal ones.
+        Subscribe to all topics whose whole name matches, except internal ones.
 
         :raise ConfigError: it is empty.
         """
@@ -58,7 +58,7 @@ class Subscription:
 
     def among(self, names: Iterable[str]) -> tuple[str, ...]:
         """
-        Those of the names that are wanted, in order.
+        The subscribed topics among these names, in order.
 
         :raise ConfigError: the pattern is no regular expression.
         """

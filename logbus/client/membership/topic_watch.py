@@ -1,4 +1,4 @@
-"""Which topics a member of the classic protocol wants, how many partitions they have, and whether that has changed."""
+"""Watches for topic and partition changes that require a rebalance in the classic protocol."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from logbus.client.membership.subscription import Subscription
 from logbus.model import TopicPartition
 
 MISSING_AGE = 1.0
-"""Seconds after which topics are looked for again that are subscribed to and not there."""
+"""Seconds between checks while subscribed topics are missing."""
 
 
 class TopicWatch:
     """
-    :param max_age: seconds between two looks.
-    :param look: called when it is time for :meth:`change`.
+    The topics of a member's subscription, and the partition counts that the leader has assigned.
 
-    :ivar counts: the partitions of the topics of all members, as the leader last assigned them; empty: another leads.
-    :ivar racks: where these have replicas, as far as it was known; empty: nobody wants to know.
+    :param max_age: seconds between two checks.
+    :param look: called when :meth:`change` is due.
+
+    :ivar counts: partition counts of the topics of all members, as the leader last assigned them; empty: another member
+        leads.
+    :ivar racks: the racks of these partitions' replicas; empty: no member has a rack.
     """
 
     def __init__(self, cluster: Cluster, max_age: float, look: Callable[[], object]) -> None:
@@ -38,7 +41,7 @@ class TopicWatch:
         return subscription.among(each.name for each in await self._cluster.topics() if not each.internal)
 
     async def count(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions topics have; 0: there is no such topic."""
+        """The partition counts of topics; 0: the topic does not exist."""
         names = sorted(set(topics))
         errors = await self._cluster.refresh_topics(names) if names else {}
         known = {name: self._cluster.known(name) for name in names if errors.get(name) is None}
@@ -46,9 +49,9 @@ class TopicWatch:
 
     def find_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
         """
-        Where partitions of topics have replicas, by what was asked last.
+        The racks of partitions' replicas, from cached metadata.
 
-        A broker that is away tells no rack; of its partitions what was known before counts.
+        For a broker that is down the rack is not known; its partitions keep their previous racks.
         """
         found = {}
         nodes = self._cluster.nodes
@@ -63,9 +66,9 @@ class TopicWatch:
 
     async def change(self, subscription: Subscription, read: frozenset[str]) -> str | None:
         """
-        What has changed, if anything: the leader looks for all, everybody for the pattern it has.
+        A description of what has changed, or None. The leader checks all topics; each member checks its pattern.
 
-        :param read: what the group was told that we want.
+        :param read: the topics in this member's subscription.
         """
         if subscription.pattern is not None and frozenset(await self.wanted(subscription)) != read:
             return "other topics match the pattern"
@@ -76,13 +79,13 @@ class TopicWatch:
         return None
 
     def schedule_check(self) -> None:
-        """Look again after a while, sooner if something is missing."""
+        """Schedule the next check, earlier if topics are missing."""
         self.stop()
         seconds = self._max_age if all(self.counts.values()) else min(MISSING_AGE, self._max_age)
         self._timer = self._cluster.reactor.callLater(seconds, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None

@@ -1,1 +1,10 @@
-"""Avro, and a client of a schema registry."""
+"""
+A client of a schema registry, and serializers that use it.
+
+* ``schema_registry``: SchemaRegistry: registers and looks up schemas, with a cache
+* ``avro``: AvroSerializer, AvroDeserializer; needs the extra ``avro``
+* ``schema_frame``: the frame with the schema id before a value
+* ``registry_http``: HTTP requests with retries over several URLs
+* ``http_body``: request bodies, and responses of limited size
+* ``lru_cache``: LruCache
+"""

@@ -1,5 +1,5 @@
 """
-Avro, with schemas from a schema registry, framed as Confluent's clients do it. Needs the extra ``avro``.
+Serializers for Avro with a schema registry, in Confluent's wire format. Needs the extra ``avro``.
 
 .. code-block:: python
 
@@ -10,8 +10,8 @@ Avro, with schemas from a schema registry, framed as Confluent's clients do it. 
     reading = AvroDeserializer(registry)
     order = await reading.deserialize(record.topic, record.value)
 
-The registry is asked once for each schema. Where nobody can wait, in a producer's ``value_serializer``, call
-:meth:`AvroSerializer.prepare` before, and the serializer itself after.
+The registry is asked once for each schema. A producer's ``value_serializer`` cannot wait for it: await
+:meth:`AvroSerializer.prepare` first, then pass the serializer.
 """
 
 from __future__ import annotations
@@ -35,34 +35,36 @@ except ImportError as e:
     raise ImportError(f"Avro needs fastavro, which is not installed: {install_hint('avro')}") from e
 
 Subject = Callable[[str, bool, str], str]
-"""The subject of a schema: called with the topic, whether it is of keys, and the schema's full name."""
+"""A subject name strategy: called with the topic, whether the schema is for keys, and its full name."""
 
 _SCHEMAS = 1000
 
 
 def topic_name(topic: str, is_key: bool, name: str) -> str:
-    """One schema for each topic's keys, and one for its values: ``orders-value``. The default."""
+    """
+    The default strategy (TopicNameStrategy): a subject for each topic's keys and one for its values: ``orders-value``.
+    """
     return f"{topic}-{'key' if is_key else 'value'}"
 
 
 def record_name(topic: str, is_key: bool, name: str) -> str:
-    """By the record's name, whatever the topic."""
+    """RecordNameStrategy: the record's full name, for all topics."""
     return name
 
 
 def topic_record_name(topic: str, is_key: bool, name: str) -> str:
-    """By both: several kinds of records in a topic."""
+    """TopicRecordNameStrategy: topic and record name, for several kinds of records in a topic."""
     return f"{topic}-{name}"
 
 
 class AvroSerializer:
     """
-    Writes values of one schema.
+    Encodes values of one schema.
 
-    :param schema: as text or as what :func:`json.loads` makes of it.
-    :param is_key: whether these are keys.
-    :param subject: how the schema is called in the registry.
-    :param register: whether to register the schema; if not, it must be there already.
+    :param schema: as JSON text, or parsed.
+    :param is_key: whether it is for keys.
+    :param subject: the subject name strategy.
+    :param register: register the schema; if not, it must be registered already.
     :raise ConfigError: it is not an Avro schema.
     """
 
@@ -84,24 +86,25 @@ class AvroSerializer:
         self._is_key = is_key
         self._subject = subject
         self._register = register
-        # A subject per topic, and these are as many as an application writes.
+        # Bounded, since there is a subject for each topic that the application writes to.
         self._ids: LruCache[str, int] = LruCache(_SCHEMAS)
 
     def prepare(self, topic: str) -> Deferred[int]:
         """
-        Have the schema's id for a topic.
+        Look up or register the schema for a topic.
 
-        :returns: fires with it.
-        :raise RegistryError: (in the Deferred) the schema is refused, or not there.
-        :raise RegistryUnreachable: nobody answers.
+        :returns: fires with the schema's id.
+        :raise RegistryError: (in the Deferred) the schema is refused, or does not exist.
+        :raise RegistryUnreachable: no registry answered.
         """
         return Deferred.fromCoroutine(self._prepare(topic))
 
     def serialize(self, topic: str, value: Any) -> Deferred[bytes | None]:
         """
-        Write a value, when the schema's id is known.
+        Encode a value, looking up the schema's id if needed.
 
-        :raise SerializationError: (in the Deferred) it does not fit the schema; and as :meth:`prepare`.
+        :raise SerializationError: (in the Deferred) the value does not fit the schema; and the errors of
+            :meth:`prepare`.
         """
 
         async def serialize() -> bytes | None:
@@ -114,9 +117,9 @@ class AvroSerializer:
 
     def __call__(self, topic: str, value: Any) -> bytes | None:
         """
-        Write a value, without waiting.
+        Encode a value, without waiting.
 
-        :raise SerializationError: it does not fit the schema; or the topic was not prepared.
+        :raise SerializationError: the value does not fit the schema, or the topic was not prepared.
         """
         if value is None:
             return None
@@ -139,10 +142,10 @@ class AvroSerializer:
 
 class AvroDeserializer:
     """
-    Reads values of any schema that the registry has.
+    Decodes values of any schema in the registry.
 
-    :param schema: what they are read as: fields that are not in it are left out, those that are only in it have their
-        defaults (Avro's schema resolution); default: as they were written.
+    :param schema: the reader's schema: other fields are dropped, missing ones get defaults (Avro schema resolution);
+        default: the writer's schema.
     :raise ConfigError: it is not an Avro schema.
     """
 
@@ -155,11 +158,11 @@ class AvroDeserializer:
 
     def deserialize(self, topic: str, data: bytes | None) -> Deferred[Any]:
         """
-        Read a value, once its schema is known.
+        Decode a value, looking up its schema if needed.
 
-        :raise SerializationError: (in the Deferred) the bytes are not framed, or not what their schema says.
+        :raise SerializationError: (in the Deferred) the bytes are not framed, or do not fit their schema.
         :raise RegistryError: there is no such schema.
-        :raise RegistryUnreachable: nobody answers.
+        :raise RegistryUnreachable: no registry answered.
         """
 
         async def deserialize() -> Any:
@@ -178,9 +181,9 @@ class AvroDeserializer:
 
     def __call__(self, topic: str, data: bytes | None) -> Any:
         """
-        Read a value, without waiting.
+        Decode a value, without waiting.
 
-        :raise SerializationError: the bytes are not what their schema says; or the schema was not asked for yet.
+        :raise SerializationError: the bytes do not fit their schema, or the schema was not looked up yet.
         """
         if data is None:
             return None
@@ -193,9 +196,9 @@ class AvroDeserializer:
 
 class PlainAvro:
     """
-    Values of one schema that both sides know, without a registry and without a frame.
+    Values of one schema known to both sides, without a registry and without framing.
 
-    :param schema: as text or as what :func:`json.loads` makes of it.
+    :param schema: as JSON text, or parsed.
     :raise ConfigError: it is not an Avro schema.
     """
 
@@ -204,7 +207,7 @@ class PlainAvro:
 
     def write(self, topic: str, value: Any) -> bytes:
         """
-        Write a value.
+        Encode a value.
 
         :raise SerializationError: it does not fit the schema.
         """
@@ -212,9 +215,9 @@ class PlainAvro:
 
     def read(self, topic: str, data: bytes) -> Any:
         """
-        Read a value.
+        Decode a value.
 
-        :raise SerializationError: the bytes are not what the schema says.
+        :raise SerializationError: the bytes do not fit the schema.
         """
         return _read(topic, data, self._parsed, None, "the schema")
 
@@ -224,7 +227,7 @@ def _written(topic: str, value: Any, schema: Any) -> bytes:
     try:
         fastavro.schemaless_writer(out, schema, value)
     except Exception as e:
-        # fastavro lets through whatever it stumbles over.
+        # fastavro raises many kinds of exceptions.
         raise SerializationError(f"topic {topic!r}: the value does not fit the schema: {e!r:.300}") from e
     return out.getvalue()
 

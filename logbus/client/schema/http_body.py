@@ -1,4 +1,4 @@
-"""Bodies of HTTP requests and answers; of an answer no more is kept than can be meant."""
+"""Bodies of HTTP requests and responses; the size of a response is limited."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from logbus.errors import LogbusError
 
 
 class BodyTooLarge(LogbusError):
-    """An answer is longer than can be meant."""
+    """A response exceeds the limit."""
 
 
 @implementer(IBodyProducer)
 class BytesBody:
-    """A request's body that is there already, and small enough to be written at once."""
+    """A small request body in memory, written at once."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -45,11 +45,11 @@ class BytesBody:
 
 def bounded_body(response: Any, limit: int) -> Deferred[bytes]:
     """
-    Read an answer's body; cancelling it hangs up.
+    Read a response's body; cancelling closes the connection.
 
     :param response: twisted.web's IResponse.
     :param limit: bytes.
-    :raise BodyTooLarge: (in the Deferred) there are more; the connection is dropped.
+    :raise BodyTooLarge: (in the Deferred) the body is longer; the connection is closed.
     """
     body = _Body(limit)
     response.deliverBody(body)

@@ -1,4 +1,4 @@
-"""What was asked for last, and no more than that."""
+"""A bounded cache that drops the least recently used entry."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ V = TypeVar("V")
 
 @define(eq=False)
 class LruCache(Generic[K, V]):
-    """What was asked for last, bounded."""
+    """Maps keys to values, up to a limit."""
 
     limit: int
     _found: OrderedDict[K, V] = field(factory=OrderedDict, init=False)
 
     def get(self, key: K) -> V | None:
-        """None if it is not among them."""
+        """The value, or None."""
         if key in self._found:
             self._found.move_to_end(key)
         return self._found.get(key)
 
     def put(self, key: K, value: V) -> V:
-        """Note it; the one that was not asked for longest goes."""
+        """Store a value, dropping the least recently used one if the cache is full."""
         self._found[key] = value
         self._found.move_to_end(key)
         if len(self._found) > self.limit:

@@ -1,5 +1,5 @@
 """
-Requests to a schema registry: of several the next is asked when one does not answer, and after a while the first again.
+Sends HTTP requests to a schema registry; tries the next URL if one does not answer, and starts over after a while.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ V = TypeVar("V")
 
 class RegistryError(LogbusError):
     """
-    The registry refuses.
+    The registry returned an error.
 
-    :ivar status: of HTTP.
-    :ivar error_code: the registry's own, such as 40403 (there is no such schema), 409 (not compatible), 42201 (not a
-        schema); 0 if it gave none.
+    :ivar status: the HTTP status.
+    :ivar error_code: the registry's code, such as 40403 (schema not found), 409 (incompatible), 42201 (invalid schema);
+        0: none.
     """
 
     def __init__(self, message: str, status: int, error_code: int = 0) -> None:
@@ -42,12 +42,12 @@ class RegistryError(LogbusError):
 
 
 class RegistryUnreachable(LogbusError):
-    """No registry answered; the message names the addresses and what was wrong."""
+    """No registry answered; the message has the addresses and the errors."""
 
 
 class RegistryHttp:
     """
-    See :class:`~logbus.client.schema.schema_registry.SchemaRegistry` for the parameters.
+    Sends requests with retries. For the parameters see :class:`~logbus.client.schema.schema_registry.SchemaRegistry`.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class RegistryHttp:
 
     async def ask(self, method: str, path: str, body: dict[str, str] | None = None) -> Any:
         """
-        What the registry answers, out of its JSON.
+        Send a request, and return the decoded JSON of the response.
 
-        :raise RegistryError: it refuses, or has trouble and goes on to have it.
-        :raise RegistryUnreachable: nobody answers.
+        :raise RegistryError: the registry returned an error; status 429 and 5xx are retried first.
+        :raise RegistryUnreachable: no registry answered.
         """
         problems: dict[str, str] = {}
         for attempt in range(self._attempts):
@@ -99,14 +99,14 @@ class RegistryHttp:
                     raise
                 problems[url] = str(e)
             except Exception as e:
-                # Whatever a connection dies of; the next may live.
+                # Any failure of a connection; try the next URL.
                 problems[url] = str(e) or type(e).__name__
         raise RegistryUnreachable(
             "no schema registry answers: " + "; ".join(f"{url}: {problem}" for url, problem in problems.items())
         )
 
     def close(self) -> Deferred[None]:
-        """Ask nothing more, and hang up; fires when the connections that nobody uses are gone."""
+        """Send no more requests; fires when idle connections are closed."""
         self._closed = True
 
         async def close() -> None:
@@ -127,7 +127,7 @@ class RegistryHttp:
         said = answer if isinstance(answer, dict) else {}
         message = str(said.get("message") or f"HTTP status {status}")
         code = said.get("error_code")
-        # A gateway's page instead of an answer is as good as none: status 502 makes it be asked again.
+        # A gateway's page instead of JSON: report status 502, so that the request is retried.
         status = 502 if status == 200 else status
         raise RegistryError(f"{method} {url}: {message[:1000]}", status, code if isinstance(code, int) else 0)
 
@@ -139,8 +139,8 @@ class RegistryHttp:
 
     async def _in_time(self, asked: Deferred[V]) -> V:
         """
-        Wait for so long and no longer. What a request that is cancelled fails with differs between agents: so who
-        waits is told apart from what is waited for.
+        Wait for a Deferred with a timeout. Agents differ in how a cancelled request fails, so a Deferred of its own is
+        awaited.
         """
         waiting: Deferred[V] = Deferred()
 

@@ -1,4 +1,4 @@
-"""How a record names the schema that it is written with, as Confluent's serializers do."""
+"""Confluent's wire format: a record's value begins with the id of its schema."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _FRAME = struct.Struct(">bI")
 
 
 def frame(schema_id: int, payload: bytes) -> bytes:
-    """Say before a payload which schema it is written with: a byte 0, and the id in four bytes."""
+    """Prepend the magic byte 0 and the schema id, in four bytes, to a payload."""
     return _FRAME.pack(MAGIC, schema_id) + payload
 
 
 def unframe(topic: str, data: bytes) -> tuple[int, bytes]:
     """
-    The schema's id, and the payload.
+    Split off the schema id.
 
-    :raise SerializationError: it is not framed so.
+    :raise SerializationError: the data has no such frame.
     """
     if len(data) < _FRAME.size or data[0] != MAGIC:
         raise SerializationError(

@@ -1,6 +1,5 @@
 """
-A client of a schema registry that speaks Confluent's REST interface: subjects with versions of schemas, each schema
-with an id; and the framing in which a record names the schema it is written with.
+A client of a schema registry with Confluent's REST API (SchemaRegistryClient): subjects, versions, and schema ids.
 
 .. code-block:: python
 
@@ -8,7 +7,7 @@ with an id; and the framing in which a record names the schema it is written wit
     schema_id = await registry.register("orders-value", '{"type": "string"}')
     schema = await registry.schema(schema_id)
 
-A schema of an id never changes: it is asked for once.
+The schema of an id never changes, so it is requested once and cached.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ V = TypeVar("V")
 @frozen
 class RegisteredSchema:
     """
-    A schema of a subject.
+    A version of a subject.
 
-    :ivar schema: as text; of Avro: JSON.
+    :ivar schema: as text; Avro as JSON.
     :ivar schema_type: ``AVRO``, ``JSON`` or ``PROTOBUF``.
     """
 
@@ -49,15 +48,17 @@ class RegisteredSchema:
 
 class SchemaRegistry:
     """
-    :param reactor: whose time and connections are used.
-    :param urls: where the registry is; of several, the next is tried when one does not answer.
-    :param auth: name and password (Basic); ``user:password@`` in a URL is not taken.
+    Registers and looks up schemas, with a cache.
+
+    :param reactor: provides timers and connections.
+    :param urls: the registry's URL; of several, the next is tried if one does not answer.
+    :param auth: name and password (Basic); ``user:password@`` in a URL is refused.
     :param headers: sent with each request, such as ``{"Authorization": "Bearer ..."}``.
-    :param timeout: seconds to wait for an answer.
-    :param attempts: how often each request is tried, if nobody answers or the registry says to come later.
-    :param cache: how many schemas are kept.
-    :param agent: makes the requests; default: one of Twisted's, with connections that are kept.
-    :raise ConfigError: a URL is none.
+    :param timeout: seconds to wait for a response.
+    :param attempts: the most attempts for a request, if no registry answers or it returns status 429 or 5xx.
+    :param cache: the most schemas to cache.
+    :param agent: sends the requests; default: Twisted's Agent with persistent connections.
+    :raise ConfigError: a URL is invalid.
     """
 
     def __init__(
@@ -85,8 +86,8 @@ class SchemaRegistry:
         """
         The schema of an id, as text.
 
-        :raise RegistryError: (in the Deferred) 40403: there is none; or it rests on others, which is not supported.
-        :raise RegistryUnreachable: nobody answers; so for all that follow.
+        :raise RegistryError: (in the Deferred) 40403: it does not exist; or it has references, which are not supported.
+        :raise RegistryUnreachable: no registry answered; likewise for all other methods.
         """
         known = self._schemas.get(schema_id)
         if known is not None:
@@ -101,18 +102,19 @@ class SchemaRegistry:
 
     def register(self, subject: str, schema: str, schema_type: str = "AVRO") -> Deferred[int]:
         """
-        Have a schema be a version of a subject, the next one if it is not one already.
+        Register a schema as the next version of a subject, unless it is one already.
 
         :returns: its id.
-        :raise RegistryError: (in the Deferred) 409: it is not compatible with the versions before; 42201: it is none.
+        :raise RegistryError: (in the Deferred) 409: it is not compatible with earlier versions; 42201: it is not a
+            valid schema.
         """
         return Deferred.fromCoroutine(self._register(subject, schema, schema_type))
 
     def lookup(self, subject: str, schema: str, schema_type: str = "AVRO") -> Deferred[RegisteredSchema]:
         """
-        The version of a subject that a schema is; nothing is registered.
+        The version of a subject that has this schema; does not register it.
 
-        :raise RegistryError: (in the Deferred) 40401: there is no such subject; 40403: it has no such schema.
+        :raise RegistryError: (in the Deferred) 40401: the subject does not exist; 40403: it has no such schema.
         """
         return Deferred.fromCoroutine(self._lookup(subject, schema, schema_type))
 
@@ -120,7 +122,7 @@ class SchemaRegistry:
         """
         A version of a subject.
 
-        :raise RegistryError: (in the Deferred) 40401: there is no such subject; 40402: no such version.
+        :raise RegistryError: (in the Deferred) 40401: the subject does not exist; 40402: it has no such version.
         """
 
         async def ask() -> RegisteredSchema:
@@ -138,9 +140,9 @@ class SchemaRegistry:
 
     def versions(self, subject: str) -> Deferred[list[int]]:
         """
-        The versions that a subject has.
+        The versions of a subject.
 
-        :raise RegistryError: (in the Deferred) 40401: there is no such subject.
+        :raise RegistryError: (in the Deferred) 40401: the subject does not exist.
         """
 
         async def ask() -> list[int]:
@@ -149,17 +151,17 @@ class SchemaRegistry:
         return Deferred.fromCoroutine(ask())
 
     def close(self) -> Deferred[None]:
-        """Hang up; fires when the connections are gone."""
+        """Close the connections; fires when they are closed."""
 
         closed = self._http.close()
         for fetch in list(self._fetches.values()):
             fetch.cancel()
         return closed
 
-    # How it works.
+    # Internals.
 
     async def _fetch_schema(self, schema_id: int) -> None:
-        """Ask for a schema, for all who want it: that one of them gives up does not concern the others."""
+        """Request a schema for all callers that wait for it; cancelling one does not affect the others."""
         result: str | Exception
         try:
             answer = await self._http.ask("GET", f"/schemas/ids/{schema_id}")
@@ -200,7 +202,7 @@ class SchemaRegistry:
 
 
 def _schema_body(schema: str, schema_type: str) -> dict[str, str]:
-    # Avro is what registries of all ages take without being told.
+    # Avro is the default, also of old registries that know no schemaType.
     return {"schema": schema} if schema_type == "AVRO" else {"schema": schema, "schemaType": schema_type}
 
 

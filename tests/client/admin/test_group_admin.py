@@ -1,4 +1,4 @@
-"""Groups as a client administers them."""
+"""The admin client's part for groups."""
 
 from __future__ import annotations
 

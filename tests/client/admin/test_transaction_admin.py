@@ -1,4 +1,4 @@
-"""Transactions as a client administers them."""
+"""The admin client's part for transactions."""
 
 from __future__ import annotations
 

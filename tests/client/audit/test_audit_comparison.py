@@ -1,4 +1,4 @@
-"""Monitoring events, and what they say when they are added up."""
+"""Sums of monitoring events, and their comparison."""
 
 from __future__ import annotations
 

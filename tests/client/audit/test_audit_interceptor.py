@@ -1,4 +1,4 @@
-"""Interceptors that count, and publish what they counted."""
+"""Interceptors that count records and publish the counts."""
 
 from __future__ import annotations
 

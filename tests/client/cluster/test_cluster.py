@@ -1,4 +1,4 @@
-"""What a client knows of a cluster, and its administration."""
+"""Cluster metadata and connections, and the admin client's part for topics and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of connectors in one process: brokers, ZooKeeper and time are in memory, and members die on command."""
+"""Groups of connectors in one process, with brokers, ZooKeeper and time in memory; members die on command."""
 
 from __future__ import annotations
 

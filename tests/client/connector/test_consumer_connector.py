@@ -1,4 +1,4 @@
-"""Members of a group, as long as nothing breaks."""
+"""ConsumerConnector without faults."""
 
 from __future__ import annotations
 

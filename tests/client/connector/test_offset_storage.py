@@ -1,4 +1,4 @@
-"""Offsets that brokers keep, and offsets that cannot be read or kept."""
+"""Offsets in Kafka and ZooKeeper, and failures to read or store them."""
 
 from __future__ import annotations
 

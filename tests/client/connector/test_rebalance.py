@@ -1,4 +1,4 @@
-"""What decides, without time, network and ZooKeeper."""
+"""Rebalance plans and rounds."""
 
 from __future__ import annotations
 

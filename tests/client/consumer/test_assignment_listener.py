@@ -1,4 +1,4 @@
-"""Consumers that are members of a group, at a real broker in memory."""
+"""Consumers as group members, at a real broker in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong between a consumer and its brokers, and what brokers know better."""
+"""Errors and leader hints in responses to fetches."""
 
 from __future__ import annotations
 

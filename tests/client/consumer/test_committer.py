@@ -1,4 +1,4 @@
-"""A consumer's commits, before they are requests."""
+"""A consumer's commits, up to the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers, with and without groups."""
+"""Consumers with and without groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which generation records were delivered, and which of them are lost."""
+"""The generation in which records were delivered, and lost partitions."""
 
 from __future__ import annotations
 

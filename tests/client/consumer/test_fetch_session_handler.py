@@ -1,4 +1,4 @@
-"""Fetch sessions, and what is read ahead: the pure parts, and both against a real broker."""
+"""Incremental fetch sessions, on their own and at a real broker."""
 
 from __future__ import annotations
 

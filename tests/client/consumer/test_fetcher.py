@@ -1,4 +1,4 @@
-"""Records in."""
+"""Consumers of assigned partitions, and their fetcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single requests."""
+"""SimpleConsumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reads what: the assignors of the classic protocol."""
+"""The assignors of the classic protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine of the classic protocol: what follows from what."""
+"""The state machine of the classic protocol."""
 
 from __future__ import annotations
 

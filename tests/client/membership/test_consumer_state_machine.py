@@ -1,4 +1,4 @@
-"""The machine of the consumer protocol: what follows from what."""
+"""The state machine of the consumer protocol."""
 
 from __future__ import annotations
 

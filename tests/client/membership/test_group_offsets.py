@@ -1,4 +1,4 @@
-"""Offsets that groups commit and look up, at brokers that answer as they are told."""
+"""Commits and lookups of a group's offsets, at brokers with scripted responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of groups at real brokers in memory: what their consumers are told, by either protocol."""
+"""Memberships of both protocols at real brokers in memory."""
 
 from __future__ import annotations
 

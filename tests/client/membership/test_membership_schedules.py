@@ -1,4 +1,7 @@
-"""Members come, go, die and lose connections in any order: no two read the same, and all is read in the end."""
+"""
+Members that join, leave, die and lose connections in any order: no two read the same partition, and all records are
+read.
+"""
 
 from __future__ import annotations
 

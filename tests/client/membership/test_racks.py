@@ -1,4 +1,4 @@
-"""Members near the partitions they read (KIP-881)."""
+"""Assignments that prefer members in the racks of replicas (KIP-881)."""
 
 from __future__ import annotations
 

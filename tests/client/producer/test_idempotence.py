@@ -1,4 +1,6 @@
-"""Numbers of batches: against a model of a partition's log, over a network that loses, delays and repeats."""
+"""
+Sequence numbers, checked against a model of a partition's log, over a network that loses, delays and repeats requests.
+"""
 
 from __future__ import annotations
 

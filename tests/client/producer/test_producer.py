@@ -1,4 +1,4 @@
-"""Records out."""
+"""The producer at brokers in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer against whole brokers in memory: what is lost on the way, leaders that move, brokers that vanish."""
+"""The producer at whole brokers in memory, with lost responses, leader changes, and brokers that disappear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's pure parts: addresses, partitions, batches, errors."""
+"""The batches of all partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer with interceptors and serializers."""
+"""A producer's interceptors and serializers."""
 
 from __future__ import annotations
 

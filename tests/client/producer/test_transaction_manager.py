@@ -1,4 +1,4 @@
-"""Transactions of the client's producer, with whole brokers in memory."""
+"""A producer's transactions, at whole brokers in memory."""
 
 from __future__ import annotations
 

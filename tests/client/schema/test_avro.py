@@ -1,4 +1,4 @@
-"""Values in Avro, with schemas from a registry."""
+"""Avro serializers with a registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema registry, asked over HTTP."""
+"""The client of a schema registry."""
 
 from __future__ import annotations
 
