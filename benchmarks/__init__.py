@@ -1,1 +1,1 @@
-"""What we measure, and against whom.  Run from the checkout; see README.rst."""
+"""Benchmarks of logbus, alone and beside Kafka and its clients.  Run from the checkout; see README.rst."""

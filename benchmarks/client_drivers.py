@@ -1,5 +1,5 @@
 """
-One client library that does one job, in a process of its own; :mod:`benchmarks.clients` starts it::
+Runs one job with one client library in a process of its own; :mod:`benchmarks.clients` starts it::
 
     python -m benchmarks.client_drivers LIBRARY JOB HOST:PORT TOPIC COUNT SIZE [RATE LINGER]
 

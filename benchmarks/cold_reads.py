@@ -1,5 +1,5 @@
 """
-Small requests beside a consumer of old data that is not in the page cache::
+Measures small requests beside a consumer of old data that is not in the page cache::
 
     python -m benchmarks.cold_reads [--seconds 5] [--gigabytes 1] [--cgroup DIRECTORY]
 

@@ -1,5 +1,5 @@
 """
-Records to columns and back: how many a second on one core, with the CRC.
+Measures the conversion of records to columns and back: records a second on one core, with the CRC.
 
 The answer to a fetch lies in memory; the time is the thread's own processor time, so that other work on the machine
 counts little. ``LOGBUS_PURE=1`` shows the twins that are not compiled.

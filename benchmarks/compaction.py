@@ -1,5 +1,5 @@
 """
-What compaction costs: processor time, the share of the reactor, and how late other work comes.
+Measures compaction: processor time, its share of the reactor, and how much it delays other work.
 
     python benchmarks/compaction.py [--directory DIR] [--megabytes 100] [--value 100] [--keys 100000] [--codec none]
 

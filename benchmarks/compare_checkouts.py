@@ -1,5 +1,5 @@
 """
-This checkout beside another one, by turns::
+Compares this checkout with another one, in alternating rounds::
 
     git worktree add /tmp/before v1.0
     python -m benchmarks.compare_checkouts /tmp/before [--cells 'produce.100B.*'] [--rounds 20] [--seconds 0.25]

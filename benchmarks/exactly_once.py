@@ -1,5 +1,5 @@
 """
-What exactly once costs a broker: idempotent producers, transactions, readers of committed records::
+Measures the cost of exactly-once for a broker: idempotence, transactions, read_committed::
 
     python -m benchmarks.exactly_once [--rounds 6] [--seconds 1] [--only idempotent,transactions,fetch,producers]
 

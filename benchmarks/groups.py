@@ -1,5 +1,5 @@
 """
-What consumer groups cost: loading after a restart, heartbeats, commits, and rebalances::
+Measures consumer groups: loading after a restart, heartbeats, commits, and rebalances::
 
     python -m benchmarks.groups [--groups 1000] [--members 3] [--partitions 100] [--seconds 5]
 

@@ -1,5 +1,5 @@
 """
-The hot path of one broker, beside what the machine can do in the same run::
+Measures one broker's hot path, beside the machine's limits in the same run::
 
     python -m benchmarks.hotpath [--seconds 3] [--rounds 3]
 

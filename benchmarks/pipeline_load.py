@@ -1,5 +1,5 @@
 """
-The load: how fast topics become Parquet, beside Spark writing the same rows from memory.
+Measures the load job, beside Spark writing the same rows from memory.
 
 ``plain`` writes the rows, which Spark has cached, with the same columns to directories of the same shape: no load can
 be faster. ``read`` reads the topic and does nothing with it. ``load`` reads, writes, checks and commits. They come by

@@ -1,5 +1,5 @@
 """
-The sink of the pipeline: how fast Spark's rows become records.
+Measures the sink: how fast Spark's rows become records.
 
 ``alone`` is what a task does, without Spark: Arrow batches that are there already to a broker, in one process.
 ``confluent`` is a plain confluent-kafka producer with the same records and settings, in one process, too. With

@@ -1,5 +1,5 @@
 """
-The pipeline on Spark: how fast topics are read, beside how fast Spark takes in Arrow batches that are there already.
+Measures the source: reading topics in Spark, beside Spark reading Arrow batches from memory.
 
 Both go through the same API, on the same cores, by turns in one run, into a sink that does nothing. A second time the
 rates are per second of processor time in Spark's processes, which other work on the machine changes little. ``alone``

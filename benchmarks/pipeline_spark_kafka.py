@@ -1,5 +1,5 @@
 """
-Reading a topic in Spark: our source beside Spark's own connector for Kafka, which comes from Maven Central.
+Compares the source with Spark's own Kafka connector, which comes from Maven Central.
 
 Both read the same topic of the same broker on the same cores, by turns in one run, into a sink that does nothing.
 """

@@ -1,5 +1,5 @@
 """
-What replication costs: three brokers and one ZooKeeper on this machine, beside a single broker in the same run::
+Measures replication: three brokers and one ZooKeeper, beside a single broker in the same run::
 
     python -m benchmarks.replication [--parts bytes,latency,failover,shutdown,idle] [--seconds 5] [--rounds 3]
 

@@ -1,5 +1,5 @@
 """
-What replication costs at the least: the same bytes through the same system calls, and nothing else.
+Measures the least possible cost of replication: the same bytes through the same system calls, and nothing else.
 
 A leader receives pieces of a megabyte, appends them to a file, and sends each with ``sendfile`` to every follower; that
 receives it, appends it to a file, and says so by one byte. There are no requests, no checksums, no indexes and no

@@ -1,5 +1,5 @@
 """
-What a follower costs: CPU per GB fetched, from the socket to the page cache.
+Measures the cost of a follower: CPU per GB fetched, from the socket to the page cache.
 
     python benchmarks/replication_follower.py [--directory DIR] [--megabytes 2000] [--batch-records 16 100 1000]
 

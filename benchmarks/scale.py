@@ -1,5 +1,5 @@
 """
-How cost grows: partitions, connections, and the size of a log::
+Measures how cost grows with partitions, connections, and the size of a log::
 
     python -m benchmarks.scale [--partitions 10,1000,10000] [--gigabytes 0]
 

@@ -1,5 +1,5 @@
 """
-What a small request costs in Python: from the socket to the page cache and back, without the socket.
+Measures the cost of a small request in Python, from receiving to the page cache and back, without a real socket.
 
     python -m benchmarks.small_request
 

@@ -1,5 +1,5 @@
 """
-What storage costs: appends, reads, flushes, transactions, recovery, and ten thousand logs.
+Measures storage: appends, reads, flushes, transactions, recovery, and ten thousand logs.
 
     python benchmarks/storage.py [--directory DIR] [--logs 10000]
 

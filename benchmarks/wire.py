@@ -1,5 +1,5 @@
 """
-What decoding and encoding cost: microseconds for each message, beside kio where it is installed.
+Measures decoding and encoding: microseconds for each message, beside kio if it is installed.
 
 Run ``python benchmarks/wire.py``. The least of several rounds is shown, since other work on the machine only adds.
 """

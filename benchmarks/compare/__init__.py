@@ -1,5 +1,5 @@
 """
-logbus beside Apache Kafka: the same bytes sent to both, on one machine, in one run.
+Compares logbus with Apache Kafka: the same bytes sent to both, on one machine, in one run.
 
 ``python -m benchmarks.compare`` is the command.  The path a figure takes:
 

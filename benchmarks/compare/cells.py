@@ -1,5 +1,5 @@
 """
-What is measured: named cells, each one load on one kind of topic.
+The cells that are measured: named combinations of a load and a kind of topic.
 
 A name reads ``kind.size.batch[.codec].acks|readers.connections[.partitions]``.
 """

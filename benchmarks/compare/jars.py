@@ -1,6 +1,4 @@
-"""
-Apache Kafka's jars, fetched from Maven Central with the ordinary ``mvn`` client into a cache outside the checkout.
-"""
+"""Fetches Apache Kafka's jars from Maven Central with ``mvn``, into a cache outside the checkout."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-What the machine can do at this moment: the limits a broker's figures are held against.  Medians of three short runs.
-"""
+"""Measures the machine's present limits, as a reference for a broker's figures: medians of three short runs."""
 
 from __future__ import annotations
 

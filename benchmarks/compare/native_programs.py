@@ -1,6 +1,4 @@
-"""
-The C programs under ``benchmarks/native``, compiled when first used into a scratch directory.
-"""
+"""Compiles the C programs of ``benchmarks/native`` on first use, in a scratch directory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-What a process costs, from its CPU clock and ``/proc``.
-"""
+"""Measures the cost of a process, from its CPU clock and ``/proc``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Cells run in short rounds, the systems by turns, with what each round cost the broker.
+Runs cells in short rounds, alternating between the systems, and measures the cost of each round.
 
 Both brokers stay up during a run and are loaded one after the other, so that a figure and its counterpart are seconds
 apart; the one that waits costs the other next to nothing.  Medians of rounds are reported, cost as the sum over them.

@@ -1,6 +1,4 @@
-"""
-What it takes to be there: time to serve on an empty directory, memory and processor use when idle, time to stop.
-"""
+"""Measures startup and idling: time to serve on an empty directory, memory and processor use, time to stop."""
 
 from __future__ import annotations
 

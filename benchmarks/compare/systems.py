@@ -1,5 +1,5 @@
 """
-The two brokers: how each is started, known to be ready, and stopped.
+Starts the two brokers, waits until they are ready, and stops them.
 
 Each is one process on loopback with a data directory of its own, started by us and ended by its process id.
 """

@@ -1,5 +1,5 @@
 """
-Memory that the machine really has.
+Touches memory before a round, so that the host of a virtual machine has provided it.
 
 A virtual machine's host may give memory only when it is first touched, and take back what has been free for some
 seconds.  Filling such pages with a log costs the broker several times what filling ordinary ones does: 4 s of processor

@@ -1,5 +1,5 @@
 """
-Requests by hand: what is replayed, and the few calls needed to prepare a broker.
+Encodes the requests to replay, and makes the few calls needed to prepare a broker.
 
 Written out here rather than taken from the product, so that the measure does not depend on what it measures.  The
 versions are ones that Apache Kafka 4.x, Kafka 3.x and logbus all serve and that name topics (Produce 9, Fetch 12), so

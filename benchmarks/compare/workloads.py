@@ -1,6 +1,4 @@
-"""
-A cell made into commands: its requests written to files once, replayed against either broker.
-"""
+"""Makes commands of a cell: writes its requests to files once, to be replayed against either broker."""
 
 from __future__ import annotations
 

@@ -228,7 +228,8 @@ def _print_report(spark: SparkSession, work: Callable[[SparkSession, JobControl]
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from logbus.pipeline.errors import PipelineError, short_message
+    from logbus.pipeline.error_text import short_message
+    from logbus.pipeline.errors import PipelineError
     from logbus.pipeline.session import java_exit_message
 
     try:

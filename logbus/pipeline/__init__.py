@@ -1,5 +1,5 @@
 """
-The data pipeline on Spark: topics as tables and streams, and jobs that load, count, join and check them.
+The Spark pipeline: a data source for topics, and jobs that load, count, join and check them.
 
 .. code-block:: python
 
@@ -9,13 +9,20 @@ The data pipeline on Spark: topics as tables and streams, and jobs that load, co
     events = spark.read.format("logbus").option("kafka.bootstrap.servers", "127.0.0.1:9092") \\
         .option("subscribe", "events").load()
 
-::
+Rows go from brokers through ``blocking`` and ``source`` to Spark, and from Spark through ``sink`` and ``blocking`` to
+brokers, or, by ``jobs``, to tables of the ``lake``.
 
-    session.py    a Spark session, and what is missing for one
-    datasource.py what Spark calls ``format("logbus")``;  source/ reads,  sink/ writes
-    blocking/     the client that both use: sockets, no reactor
-    lake/         Parquet tables that know which offsets are in them
-    jobs/         load, windows, joins, audit, mirror check
+* ``session``: creates the Spark session of a job
+* ``datasource``: the data source ``format("logbus")``
+* ``source``: its readers
+* ``sink``: its writers
+* ``blocking``: a blocking client of brokers
+* ``payloads``: what record values become: bytes, JSON or Avro columns
+* ``lake``: tables of Parquet files with the offsets in them
+* ``jobs``: load, windows, joins, audit, mirror
+* ``options``: parses options
+* ``errors``: the exceptions
+* ``error_text``: makes errors short for users
 
 It needs the extra ``spark`` and a Java runtime of version 17 or newer: ``pip install '.[spark]'`` in a
 checkout.

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logbus.pipeline import Missing, check_packages, register
-from logbus.pipeline.errors import OptionError, PipelineError, short_message
+from logbus.pipeline.error_text import short_message
+from logbus.pipeline.errors import OptionError, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,6 +1,4 @@
-"""
-What the comparison sends is what its tables say, and its ratios point the right way.
-"""
+"""Tests of the comparison with Kafka: the requests it sends, and the direction of its ratios."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The examples of a page: what of it is a command, what is a file, and what should come out.
+Finds the examples in a page: commands, files and the expected output.
 
 ``.. code-block:: console`` holds commands behind ``$`` and, below each, what it prints; ``...`` stands for anything.
 A block of another language with a ``:caption:`` is a file of that name; a ``python`` block without one is run as it is.

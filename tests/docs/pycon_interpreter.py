@@ -1,5 +1,5 @@
 """
-The reader's notebook: an interpreter that goes on from one ``pycon`` block of a page to the next.
+An interpreter that runs the ``pycon`` blocks of a page, one after the other.
 
 It is run as a program, ``python notebook.py DIRECTORY``. Each time examples are written to the pipe ``cells`` in there,
 it runs them, and writes to the pipe ``results`` what is not as they say, or nothing.

@@ -1,6 +1,4 @@
-"""
-A reader at the keyboard: a shell in an empty directory, on a network of its own where the default ports are free.
-"""
+"""A shell in an empty directory, in a network namespace where the default ports are free, for a page's examples."""
 
 from __future__ import annotations
 

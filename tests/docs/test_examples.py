@@ -1,6 +1,4 @@
-"""
-Every example of the documentation, run as a reader would run it.
-"""
+"""Runs every example of the documentation as a reader would."""
 
 from __future__ import annotations
 

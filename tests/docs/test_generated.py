@@ -1,6 +1,4 @@
-"""
-What pages say by hand, held against the code; and what is generated, against what should be there.
-"""
+"""Compares tables in the pages with the code, and generated pages with what they should have."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The example plugin of ``docs/howto/line_protocol``, found as any plugin is, and served beside the Kafka protocol.
-"""
+"""Tests the example plugin of ``docs/howto/line_protocol``, served beside the Kafka protocol."""
 
 from __future__ import annotations
 

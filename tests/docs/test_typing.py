@@ -1,4 +1,4 @@
-"""The examples of pages about the client are checked by mypy, as a strict reader's program is."""
+"""Type-checks the examples of pages about the client with mypy in strict mode."""
 
 from __future__ import annotations
 

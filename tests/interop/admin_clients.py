@@ -1,4 +1,4 @@
-"""Four libraries' administration behind one face, so that a test can do the same by each of them."""
+"""A common interface to the admin clients of four libraries."""
 
 from __future__ import annotations
 

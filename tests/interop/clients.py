@@ -1,5 +1,5 @@
 """
-Four unmodified Kafka clients behind one small face: what a test writes by any of them, it can read by every other.
+A common interface to four unmodified Kafka clients, so that each can read what another wrote.
 
 None of them joins a group: partitions are assigned, and offsets given.
 """

@@ -1,4 +1,4 @@
-"""Brokers that real clients are let loose on."""
+"""Fixtures: brokers and clusters for real clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of groups that are no Python libraries: kcat and Kafka's own client; what they have processed."""
+"""Group members that are not Python libraries: kcat and Kafka's own client, with the records they have processed."""
 
 from __future__ import annotations
 

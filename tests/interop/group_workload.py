@@ -1,4 +1,4 @@
-"""Work for members of groups: topics whose messages are known by their values."""
+"""Topics and messages for tests of groups; each message is known by its value."""
 
 from __future__ import annotations
 

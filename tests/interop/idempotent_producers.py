@@ -1,5 +1,5 @@
 """
-Idempotent producers that go on sending, whatever happens to brokers, until they are told to stop: one of each library.
+Idempotent producers, one of each library, that send through broker failures until they are stopped.
 
 Each sends the values 0, 1, 2 ... so that it can be seen afterwards what is missing, doubled or out of order.
 """

@@ -1,5 +1,5 @@
 """
-Kafka's own client, ``kafka-clients``, in a Java process that is told what to do: ``tests/interop/java``.
+Kafka's own Java client, ``kafka-clients``, in a process driven by the tests: ``tests/interop/java``.
 
 The jars come from Maven Central, once, into a cache outside the checkout; the driver is compiled for each session.
 """

@@ -1,5 +1,5 @@
 """
-Groups of members as a test sees them: who owns what, who has processed what, and who leaves or dies when.
+Groups of member processes: who owns which partitions, and which records are processed.
 
 Whatever a member is told comes with the time, so that it can be seen whether two of them ever owned one partition.
 """

@@ -1,5 +1,5 @@
 """
-One member of a consumer group, in a process of its own: it polls all the time, and can be killed.
+One group member in a process of its own, which polls all the time and can be killed.
 
 It processes a record by sending it to the test, and commits, if told so, what it has processed.
 """

@@ -1,5 +1,5 @@
 """
-The client here behind the face of the others, and what runs it: each call has a reactor of its own, in this thread.
+The client of logbus behind the other clients' interface; each call runs its own reactor in this thread.
 
 A call fails if it leaves anything behind there: a timer, or a connection.
 """

@@ -1,4 +1,4 @@
-"""What Kafka's own client asks a broker of the newest release, and one that passes for an older."""
+"""Tests the requests of Kafka's own client, to a broker of the latest release and to one that claims an older one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three brokers administered by four libraries, whichever broker is asked."""
+"""Tests administration of three brokers with four libraries, through any of the brokers."""
 
 from __future__ import annotations
 

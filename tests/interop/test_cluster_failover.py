@@ -1,4 +1,4 @@
-"""A broker is killed while every client produces and consumes: all of them go on, and nothing is lost or doubled."""
+"""Kills a broker while every client produces and consumes: all continue, without losses and duplicates."""
 
 from __future__ import annotations
 

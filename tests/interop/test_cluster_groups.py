@@ -1,4 +1,4 @@
-"""Groups on three brokers: whichever of them a member knows, it finds its coordinator, and who leads partitions."""
+"""Tests groups on three brokers: members find coordinator and leaders from any bootstrap broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers that say where they are read from the replica there, not from the leader (KIP-392)."""
+"""Tests that consumers with ``client.rack`` read from the replica there (KIP-392)."""
 
 from __future__ import annotations
 

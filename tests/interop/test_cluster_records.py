@@ -1,4 +1,4 @@
-"""Three brokers: what any client wrote, every client reads, wherever the leaders are, and each replica holds it."""
+"""Tests records on three brokers: every client reads what any client wrote, and all replicas are equal."""
 
 from __future__ import annotations
 

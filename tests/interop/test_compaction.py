@@ -1,4 +1,4 @@
-"""Compacted topics under real clients: all read the last value of each key, from the start and out of a gap."""
+"""Tests compacted topics with real clients: all read the last value of each key."""
 
 from __future__ import annotations
 

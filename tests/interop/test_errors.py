@@ -1,4 +1,4 @@
-"""What a client is told when it asks for what cannot be."""
+"""Tests the errors that clients get for invalid requests."""
 
 from __future__ import annotations
 

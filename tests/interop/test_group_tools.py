@@ -1,4 +1,4 @@
-"""A group of a real client, as the command, the client and HTTP show it while its members are there."""
+"""Tests what the command, the client and HTTP show of a real client's group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members come and go: each partition is owned by exactly one, and each record is processed."""
+"""Tests rebalances: each partition is owned by exactly one member, and each record is processed."""
 
 from __future__ import annotations
 

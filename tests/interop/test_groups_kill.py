@@ -1,4 +1,4 @@
-"""A member that dies without a word: after its session, others do its work, and nothing is lost."""
+"""Tests a killed member: after its session timeout others take over, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group moves from the classic to the consumer protocol and back, member by member, without a pause in its work."""
+"""Tests the migration of a group from the classic to the consumer protocol and back, member by member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of the client here in one group with those of other libraries, whoever leads it."""
+"""Tests groups with members of logbus and of other libraries, with any of them as the leader."""
 
 from __future__ import annotations
 

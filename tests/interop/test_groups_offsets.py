@@ -1,4 +1,4 @@
-"""Committed offsets: exactly what was committed, with what was noted beside it, whoever asks and after any restart."""
+"""Tests committed offsets and their metadata, read by any client and after restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions by a regular expression: topics that match are taken up as they appear, and given up as they go."""
+"""Tests subscriptions by a regular expression: matching topics are added when they appear, and removed when deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker goes away and comes back in the middle of a group's work: nothing is lost, and commits stay exact."""
+"""Restarts the broker while a group works: nothing is lost, and commits stay exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static members: who comes back under its own name in time takes up what was its own, and nobody else notices."""
+"""Tests static members (KIP-345): one that returns in time gets its partitions back without a rebalance."""
 
 from __future__ import annotations
 

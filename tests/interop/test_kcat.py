@@ -1,4 +1,4 @@
-"""kcat with the options people use it with, and the older librdkafka it is built on."""
+"""Tests common options of kcat, and the older librdkafka that it uses."""
 
 from __future__ import annotations
 

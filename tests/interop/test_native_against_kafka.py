@@ -1,5 +1,5 @@
 """
-The client here does the same with Apache Kafka as with logbus: one list of scenarios, two brokers.
+Runs one list of scenarios with the client of logbus, against Apache Kafka and against logbus.
 
 Kafka is one KRaft node with its own defaults, but that groups begin at once; its jars come from Maven Central, once.
 """

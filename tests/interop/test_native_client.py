@@ -1,4 +1,6 @@
-"""What the client here writes, other libraries read, and the other way round; and all put equal keys together."""
+"""
+Tests the client of logbus with other libraries: each reads what the other wrote, and keys go to the same partitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each client makes of the versions it is offered, and brokers on IPv6."""
+"""Tests each client's version negotiation, and brokers on IPv6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeking by offset and by time, timestamps, and what happens beyond the ends of a log."""
+"""Tests seeking by offset and by time, timestamps, and positions beyond the ends of a log."""
 
 from __future__ import annotations
 

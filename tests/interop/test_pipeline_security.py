@@ -1,4 +1,4 @@
-"""The client that blocks, of the pipeline on Spark, against Apache Kafka with TLS and SASL."""
+"""Tests the pipeline's blocking client against Apache Kafka with TLS and SASL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was acknowledged is there after a restart, in order or by SIGKILL: complete, in order, byte for byte."""
+"""Tests that acknowledged records are there, byte for byte, after a clean restart and after SIGKILL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What any client wrote, every client reads: in order, byte for byte."""
+"""Tests that every client reads what any client wrote: in order, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Confluent's serializers, with the registry of a broker."""
+"""Tests Confluent's serializers with a broker's schema registry."""
 
 from __future__ import annotations
 

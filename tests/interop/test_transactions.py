@@ -1,4 +1,4 @@
-"""Exactly once, by every client that has transactional producers; what they wrote is read by every client."""
+"""Tests the transactions of every client that has them; every client reads the records."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Transactional producers behind one small face, and consumers that read what was committed: every client's own.
-"""
+"""A common interface to the transactional producers and the read_committed consumers of all clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker as an operator starts it, with options of its own."""
+"""A broker started with ``twistd`` and given options, as an operator starts it."""
 
 from __future__ import annotations
 

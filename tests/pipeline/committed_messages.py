@@ -1,4 +1,4 @@
-"""What another client finds in a topic once no transaction is open in it."""
+"""Reads the committed messages of a topic with another client, once no transaction is open."""
 
 from __future__ import annotations
 

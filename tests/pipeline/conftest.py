@@ -1,4 +1,4 @@
-"""One Spark for all tests that need one: it takes seconds to start."""
+"""Fixtures: a Spark session shared by all tests, brokers and commands."""
 
 from __future__ import annotations
 

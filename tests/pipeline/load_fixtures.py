@@ -1,4 +1,4 @@
-"""What tests of the load share: topics with known records, loads, and what is in tables then."""
+"""Helpers of tests of loads: topics with known records, loads, and the content of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of streaming queries share: events in topics, and what came out."""
+"""Helpers of tests of streaming queries: events in topics, and the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver that reads a topic on a cluster, slowly enough to be disturbed, and prints what it read, as JSON."""
+"""A Spark driver that reads a topic slowly enough to be disturbed, and prints what it read as JSON."""
 
 from __future__ import annotations
 

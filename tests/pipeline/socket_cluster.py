@@ -1,4 +1,4 @@
-"""Brokers that keep batches in lists, behind real sockets, for clients that block; they can be made to lie."""
+"""Simulated brokers behind real sockets, for the blocking client; they can be made to lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark of several processes: a master and workers, and drivers of their own, which can be killed one by one."""
+"""A standalone Spark of several processes: a master, workers and drivers, which can be killed one by one."""
 
 from __future__ import annotations
 

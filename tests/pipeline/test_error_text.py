@@ -1,4 +1,4 @@
-"""What Spark is shown of an error of ours."""
+"""Tests the text of errors that Spark shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source on a Spark of several processes, executors killed among them."""
+"""Tests the source on a standalone Spark whose executors are killed."""
 
 from __future__ import annotations
 

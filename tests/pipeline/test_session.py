@@ -1,4 +1,4 @@
-"""What the pipeline says when something that it needs is missing."""
+"""Tests the errors about missing packages and Java, and the end of sessions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from unittest import TestCase
 import pytest
 
 from logbus.pipeline import Missing
-from logbus.pipeline.errors import OptionError, short_message
+from logbus.pipeline.error_text import short_message
+from logbus.pipeline.errors import OptionError
 from logbus.pipeline.session import MIN_JAVA, check_java, check_master, describe_java_exit
 
 

@@ -1,4 +1,4 @@
-"""Spark's own connector for Kafka on our broker: it sees what ``format("logbus")`` does, and each reads the other's."""
+"""Tests Spark's own Kafka connector with our broker, beside ``format("logbus")``."""
 
 from __future__ import annotations
 

@@ -1,17 +1,32 @@
 """
-A small client that blocks, for Spark's drivers and workers: no reactor, no sockets in what is pickled.
+A small blocking client for Spark's drivers and workers, without a reactor.
 
-::
+Connections:
 
-    settings.py    how to reach the brokers: read from kafka.* options, pickled to workers
-    security.py    TLS
-    sasl.py        the words of PLAIN and SCRAM; pure
-    connection.py  one connection: requests out, answers in
-    pool.py        connections, kept per process and used by one thread at a time
-    brokers.py     the cluster: who leads what, who coordinates what
-    retry.py       which failures are worth another attempt, and how long to wait before it
-    offsets.py     offsets by time
-    fetching.py    a range of a partition, fetched ahead
+* ``connection_settings``: how to reach the brokers, from ``kafka.*`` options; pickled to workers
+* ``jaas``: user and password from ``sasl.jaas.config``
+* ``tls``: the TLS context
+* ``sasl``: the client side of PLAIN and SCRAM
+* ``connection``: one connection: requests and responses
+* ``connection_pool``: connections of a process, each used by one thread at a time
+* ``receive_buffers``: reusable buffers for large responses
+* ``brokers``: cluster metadata, coordinators and connections
+* ``retry``: retriable errors, and backoff between attempts
+* ``schema_registry``: schemas from a schema registry, by HTTP
+
+Reading; responses go from the thread of ``prefetcher`` to ``range_reader``, which decodes them:
+
+* ``list_offsets``: offsets by time
+* ``prefetcher``: fetches a range of a partition in a thread
+* ``range_reader``: reads a range of a partition as columns
+
+Writing; batches go from ``producer`` through ``partition_batches`` into requests:
+
+* ``producer``: sends encoded batches until they are written
+* ``partition_batches``: the waiting and in-flight batches of one partition
+* ``produce_requests``: Produce requests and their results
+* ``transactions``: producer ids, transactions and committed offsets
+* ``coordinator_requests``: requests to coordinators, with retries
 """
 
 from logbus.pipeline.blocking.brokers import Brokers, brokers_for

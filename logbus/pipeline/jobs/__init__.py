@@ -1,1 +1,42 @@
-"""The pipeline's Spark jobs. Each is a function ``run``, and a command of ``logbus pipeline``."""
+"""
+The pipeline's Spark jobs. Each is a function ``run``, and a command of ``logbus pipeline``.
+
+For all jobs:
+
+* ``job_control``: progress messages, and the request to stop
+* ``progress``: messages about the progress of Spark
+* ``cancellation``: cancels Spark jobs upon the request to stop
+* ``time_text``: timestamps as text
+
+Load, from ``load_planner`` through ``batch_loader`` to a commit of the table:
+
+* ``load``: the load job
+* ``load_planner``: compares the brokers' offsets with the table's
+* ``wanted_offsets``: the offsets that are missing in the table
+* ``batch_loader``: writes one batch of a load
+
+Windows and joins, from ``event_stream`` through ``streaming_query`` to ``outputs``:
+
+* ``windows``: the windows job
+* ``joins``: the join job
+* ``event_stream``: a topic as a stream of events with a watermark
+* ``streaming_query``: runs a query with a checkpoint
+* ``outputs``: topics and tables that batches are written to
+* ``durations``: durations such as ``10 minutes``
+* ``late_events``: counts late events, and limits their share
+* ``late_watermark``: Spark's watermark as a column, by which late events are found
+
+Audit, from monitoring events and tables to a report:
+
+* ``audit``: the audit job
+* ``audit_event_reader``: decodes monitoring events
+* ``audit_event_sums``: sums up monitoring events on Spark
+* ``audit_tables``: counts the records of tables
+* ``audit_page``: the report as an HTML page
+* ``audit_plot``: the plots on it
+
+Mirror:
+
+* ``mirror``: the mirror job
+* ``mirror_record_counts``: hashes the records of two clusters, and counts them
+"""

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from logbus.errors import ApiError
-from logbus.pipeline.errors import OptionError, PipelineError, short_message
+from logbus.pipeline.error_text import short_message
+from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
 from logbus.pipeline.jobs.event_stream import EVENT_TIME, EventStream, expression, time_column, topics_of, with_time
 from logbus.pipeline.jobs.job_control import JobControl

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field, frozen
 
 from logbus.model import TopicPartition
-from logbus.pipeline.errors import OptionError, short_message
+from logbus.pipeline.error_text import short_message
+from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.batch_loader import PARTITIONED_BY, BatchLoader
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner

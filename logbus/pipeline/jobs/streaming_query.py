@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field, frozen
 
 from logbus.errors import LogbusError
-from logbus.pipeline.errors import OptionError, PipelineError, short_message
+from logbus.pipeline.error_text import short_message
+from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.durations import readable_duration
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_events import (

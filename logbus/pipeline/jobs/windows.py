@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from logbus.pipeline.errors import OptionError, short_message
+from logbus.pipeline.error_text import short_message
+from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
 from logbus.pipeline.jobs.event_stream import EVENT_TIME, EventStream, expression
 from logbus.pipeline.jobs.job_control import JobControl

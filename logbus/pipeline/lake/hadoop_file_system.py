@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from logbus.pipeline.errors import LakeError, short_message
+from logbus.pipeline.error_text import short_message
+from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.file_system import draft_of
 
 if TYPE_CHECKING:

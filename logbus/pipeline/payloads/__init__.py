@@ -1,1 +1,8 @@
-"""What record values become in a table: bytes, JSON or Avro."""
+"""
+Payloads: how record values become columns.
+
+* ``payload``: raw bytes, and JSON objects with a schema
+* ``avro_payload``: Avro values with schemas from a registry
+* ``avro_types``: Avro schemas as Spark's types
+* ``ddl``: parses schemas in Spark's DDL
+"""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import frozen
 
-from logbus.pipeline.errors import OptionError, short_message
+from logbus.pipeline.error_text import short_message
+from logbus.pipeline.errors import OptionError
 from logbus.pipeline.payloads.ddl import EXAMPLE, fields_of
 
 if TYPE_CHECKING:

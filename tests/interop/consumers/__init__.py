@@ -1,6 +1,5 @@
 """
-Consumers of other libraries and of the client here as members of a group, behind one small face;
-:mod:`tests.interop.member_groups` runs them.
+Group consumers of other libraries and of logbus, with a common interface; :mod:`tests.interop.member_groups` runs them.
 
 Each says when partitions come and go through the library's own callbacks, so that what a test sees is what an
 application would see.

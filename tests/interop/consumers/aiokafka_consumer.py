@@ -1,4 +1,4 @@
-"""aiokafka: asyncio."""
+"""The consumer of aiokafka (asyncio)."""
 
 from __future__ import annotations
 

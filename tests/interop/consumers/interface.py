@@ -1,4 +1,4 @@
-"""What every library's consumer can do, in the same words."""
+"""The common interface of all libraries' consumers."""
 
 from __future__ import annotations
 

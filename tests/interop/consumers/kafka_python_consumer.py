@@ -1,4 +1,4 @@
-"""kafka-python: pure Python, threads."""
+"""The consumer of kafka-python (threads)."""
 
 from __future__ import annotations
 

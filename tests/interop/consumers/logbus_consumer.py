@@ -1,4 +1,4 @@
-"""logbus.client: Twisted; the reactor runs while the member polls."""
+"""The consumer of logbus.client (Twisted); the reactor runs while the member polls."""
 
 from __future__ import annotations
 

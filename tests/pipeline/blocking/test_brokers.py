@@ -1,4 +1,4 @@
-"""Connections of the client that blocks: kept, shared and given up; and what it finds out about a cluster."""
+"""Tests metadata, coordinators and pooled connections of the blocking client."""
 
 from __future__ import annotations
 

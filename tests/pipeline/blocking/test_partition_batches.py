@@ -1,4 +1,4 @@
-"""What is on its way to one partition, against a leader that loses, delays and refuses."""
+"""Tests a partition's batches against a leader that loses, delays and rejects requests."""
 
 from __future__ import annotations
 

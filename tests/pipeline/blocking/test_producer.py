@@ -1,4 +1,4 @@
-"""The producer that blocks, before brokers that lie, vanish and refuse."""
+"""Tests the blocking producer against brokers that lie, vanish and reject requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges fetched ahead, from brokers behind sockets that tell the truth, lie, move, restart and forget."""
+"""Tests reading ranges from brokers that lie, move, restart and lose records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that is used again."""
+"""Tests the reuse of receive buffers."""
 
 from __future__ import annotations
 

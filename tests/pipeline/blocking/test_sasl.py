@@ -1,4 +1,4 @@
-"""Proving who one is, held against the examples of the standards."""
+"""Tests SASL against the examples in the RFCs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the audit job finds: losses and duplicates that were planted, and nothing else."""
+"""Tests the audit job: it finds planted losses and duplicates, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins on a real Spark, from a real broker: of two streams by key and time, and of a stream and a table."""
+"""Tests joins on a real Spark with a real broker: of two streams, and of a stream and a table."""
 
 from __future__ import annotations
 

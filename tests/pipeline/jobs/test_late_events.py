@@ -1,4 +1,4 @@
-"""Late events: how they are counted, and when there are too many. No Spark here."""
+"""Tests the count of late events and its limit, without Spark."""
 
 from __future__ import annotations
 

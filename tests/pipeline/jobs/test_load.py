@@ -1,4 +1,4 @@
-"""Loads on a real Spark, from a real broker: each offset once, whatever comes between."""
+"""Tests loads on a real Spark with a real broker: each offset is loaded once, whatever interrupts the load."""
 
 from __future__ import annotations
 

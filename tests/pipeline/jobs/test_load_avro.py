@@ -1,4 +1,4 @@
-"""Loads of Avro events, whose schemas are in the broker's own registry."""
+"""Tests loads of Avro events with schemas in the broker's registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``logbus pipeline load`` and ``compact``: what is asked, what is reported, and what is refused."""
+"""Tests ``logbus pipeline load`` and ``compact``: options, reports and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the mirror check finds, on a real Spark: every difference, and nothing else."""
+"""Tests the mirror job on a real Spark: it finds every difference, and nothing else."""
 
 from __future__ import annotations
 

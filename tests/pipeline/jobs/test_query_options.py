@@ -1,4 +1,4 @@
-"""What is wrong with the options of a query is said before anything runs, with what would be right. No Spark here."""
+"""Tests that wrong options of a query are reported before anything runs, without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from pyspark.errors import StreamingQueryException
 
 from logbus.cli.pipeline_job import pipeline
 from logbus.model import TopicPartition
-from logbus.pipeline.errors import OptionError, PipelineError, short_message
+from logbus.pipeline.error_text import short_message
+from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.durations import MAX_DURATION, duration_micros, readable_duration, spark_duration
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.job_control import JobControl

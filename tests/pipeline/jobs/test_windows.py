@@ -1,4 +1,4 @@
-"""Windows on a real Spark, from a real broker: what is counted, what is late, and each window once."""
+"""Tests windows on a real Spark with a real broker: counts, late events, and each window once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Kill drivers and executors at chosen points and at random moments, and look what became of the records::
+Kills drivers and executors at chosen points and at random moments, and checks the records::
 
     python -m tests.pipeline.kills --sink --rounds 20
     python -m tests.pipeline.kills --load --rounds 20

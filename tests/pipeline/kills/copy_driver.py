@@ -1,6 +1,5 @@
 """
-A driver that copies one topic to another, exactly once, until its input is closed: then it copies what is left, and
-ends.
+A Spark driver that copies a topic exactly once. When its input is closed, it copies the rest and ends.
 
 It is run as a process of its own, ``python -m tests.pipeline.kills.copy_driver '{"bootstrap": ...}'``, so that it can
 be killed; its tasks and its commits come to points where they can be held (:mod:`.kill_points`).
@@ -13,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from logbus.pipeline.errors import short_message
+from logbus.pipeline.error_text import short_message
 from logbus.pipeline.session import session
 from tests.pipeline.kills.held_source import HeldSource
 

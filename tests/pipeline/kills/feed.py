@@ -1,4 +1,4 @@
-"""What comes while jobs are killed: records into a topic, and looks at what is made of them."""
+"""Produces records while jobs are killed, and watches their results."""
 
 from __future__ import annotations
 

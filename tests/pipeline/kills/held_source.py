@@ -1,4 +1,4 @@
-"""The data source of the package, with points at which its tasks and commits can be held (:mod:`.kill_points`)."""
+"""The pipeline's data source with points at which its tasks and commits can be held (:mod:`.hold_points`)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FETCHED, GIVEN = "task-has-fetched", "task-has-given-on"
 """A task has rows; it has given them to Spark, which writes them to a file, and is not done."""
 
 FENCED, SENT = "task-has-fenced", "task-has-sent"
-"""A task has fenced those before it; it has written all its rows, and told nobody."""
+"""A task has fenced earlier attempts; it has written all its rows, and not reported yet."""
 
 PREPARED, NOTED, PART, COMMITTED = "batch-prepared", "batch-noted", "batch-committed-in-part", "batch-committed"
-"""All tasks have told; the batch's number is in all transactions; one of them is committed; all are."""
+"""All tasks have reported; the batch's number is in all transactions; one of them is committed; all are."""
 
 
 class HeldSource(LogbusDataSource):
@@ -35,7 +35,7 @@ class HeldSource(LogbusDataSource):
 
 
 class HeldReader(LogbusBatchReader):
-    """Of batches."""
+    """Reads batches, and holds tasks at their points."""
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         for rows in super().read(partition):
@@ -45,17 +45,17 @@ class HeldReader(LogbusBatchReader):
 
 
 class HeldWriter(StreamWriter):
-    """Of a stream's batches."""
+    """Writes a stream's batches, and holds tasks and commits at their points."""
 
     def write(self, iterator: Iterator[Any]) -> Any:
-        take_over = transactions.init_transactions
+        init = transactions.init_transactions
 
-        def taking_over(*arguments: Any) -> Any:
-            identity = take_over(*arguments)
+        def holding_init(*arguments: Any) -> Any:
+            identity = init(*arguments)
             at(FENCED)
             return identity
 
-        with mock.patch.object(transactions, "init_transactions", taking_over):
+        with mock.patch.object(transactions, "init_transactions", holding_init):
             written = super().write(iterator)
         at(SENT)
         return written
@@ -63,7 +63,7 @@ class HeldWriter(StreamWriter):
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         end, ended = transactions.end_txn, 0
 
-        def ending(*arguments: Any, **more: Any) -> None:
+        def holding_end(*arguments: Any, **more: Any) -> None:
             nonlocal ended
             if not ended:
                 at(NOTED)
@@ -73,6 +73,6 @@ class HeldWriter(StreamWriter):
                 at(PART)
 
         at(PREPARED)
-        with mock.patch.object(transactions, "end_txn", ending):
+        with mock.patch.object(transactions, "end_txn", holding_end):
             super().commit(messages, batchId)
         at(COMMITTED)

@@ -1,5 +1,5 @@
 """
-Points of a job at which its processes can be held, so that one is killed just there.
+Points of a job at which its processes can be held, so that one is killed exactly there.
 
 A process that comes to a point notes it, and looks whether somebody is to be held there. It takes the order, so that no
 other one is held by it, and waits until the order is withdrawn. What both sides share is a directory, which the

@@ -1,6 +1,6 @@
 """
-A driver that loads a topic into a table and follows it, until its input is closed: then it loads what is left, and
-ends. The last thing that it says is ``found``, with rows and different offsets.
+A Spark driver that loads a topic and follows it. When its input is closed, it loads the rest and ends; its last line of
+output is ``found``, with the numbers of rows and of different offsets.
 
 It is run as a process of its own, ``python -m tests.pipeline.kills.load_driver '{"bootstrap": ...}'``, so that it can
 be killed; its own steps and its tasks' are points where it can be held (:mod:`.kill_points`).

@@ -1,4 +1,4 @@
-"""A load that follows a topic, while its driver, its executors and their workers are killed."""
+"""Kills the driver, the executors and their workers of a load that follows a topic."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Rounds in each of which a process of a job is killed, at a point or at a random moment; and what became of the records.
-"""
+"""Rounds that each kill a process of a job, at a point or at a random moment, and check the records."""
 
 from __future__ import annotations
 

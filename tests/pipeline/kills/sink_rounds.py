@@ -1,4 +1,4 @@
-"""A stream that copies a topic exactly once, while its driver and its executors are killed."""
+"""Kills the driver and the executors of a stream that copies a topic exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How processes are held at points, and which kills are planned."""
+"""Tests how processes are held at points, and the plan of kills."""
 
 from __future__ import annotations
 

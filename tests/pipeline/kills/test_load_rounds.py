@@ -1,4 +1,4 @@
-"""Loads that are killed: each record is in the table once in the end, and never twice before."""
+"""Kills loads: each record is in the table once in the end, and never twice before."""
 
 from __future__ import annotations
 

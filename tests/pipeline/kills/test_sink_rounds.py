@@ -1,4 +1,4 @@
-"""A stream that copies a topic exactly once, while executors, workers and drivers are killed at random moments."""
+"""Kills executors, workers and drivers of an exactly-once copy at random moments."""
 
 from __future__ import annotations
 

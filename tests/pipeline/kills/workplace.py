@@ -1,4 +1,4 @@
-"""Where jobs run that are killed: a broker, a Spark, a directory, and drivers in processes of their own."""
+"""The environment of jobs that are killed: a broker, a Spark, a directory, and drivers in processes of their own."""
 
 from __future__ import annotations
 

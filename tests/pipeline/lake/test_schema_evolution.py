@@ -1,4 +1,4 @@
-"""What a load takes next, and which schemas a table takes: pure."""
+"""Tests which offsets a load takes next, and which schemas a table accepts."""
 
 from __future__ import annotations
 

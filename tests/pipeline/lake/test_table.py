@@ -1,4 +1,4 @@
-"""Tables of the lake without Spark: sets of offsets, the log of commits, and jobs that die at any moment."""
+"""Tests tables without Spark: sets of offsets, the commit log, and jobs that die at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro's types as columns, and its values in them: without Spark's Java."""
+"""Tests Avro's types and values as columns, without Spark's JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas in Spark's DDL, as they are read before Spark starts, and by Spark."""
+"""Tests the parsing of Spark's DDL, and compares it with Spark's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided about a batch that comes again."""
+"""Tests the decisions about a repeated batch."""
 
 from __future__ import annotations
 

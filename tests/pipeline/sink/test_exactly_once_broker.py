@@ -1,4 +1,4 @@
-"""Transactions of tasks and their driver against a real broker, without Spark: who dies when is for the test to say."""
+"""Tests the transactions of tasks and driver against a real broker, without Spark, with deaths at chosen moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sink can be told, and which columns it takes: no Spark is needed to say so."""
+"""Tests the sink's options and columns, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow's rows as records: each is written as it is, where it belongs, in order."""
+"""Tests the encoding of Arrow rows as record batches: content, partition and order."""
 
 from __future__ import annotations
 

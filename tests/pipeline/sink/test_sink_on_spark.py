@@ -1,4 +1,4 @@
-"""The sink on a real Spark, against a real broker; another client reads what was written."""
+"""Tests the sink on a real Spark with a real broker; another client reads the records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns as Arrow's: every record is the row that it was."""
+"""Tests columns as Arrow record batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch reads and how it is cut: sums are exact, limits hold, and nothing is lost in silence."""
+"""Tests the planning of a stream's batches: limits, splits, and data loss."""
 
 from __future__ import annotations
 

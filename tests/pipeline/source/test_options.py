@@ -1,4 +1,4 @@
-"""Options of the source: every wrong one is named, with what it takes."""
+"""Tests the source's options and their errors."""
 
 from __future__ import annotations
 

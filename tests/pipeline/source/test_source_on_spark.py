@@ -1,4 +1,4 @@
-"""The source on a real Spark, against a real broker: what was written is what is read, row for row."""
+"""Tests the source on a real Spark with a real broker: every record is read as it was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream plans, batch by batch, without Spark: against brokers behind sockets."""
+"""Tests the batches that a stream plans, without Spark, with simulated brokers."""
 
 from __future__ import annotations
 

@@ -1,0 +1,61 @@
+"""The map in each package's docstring, one line a module, held against the package's files."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+_LINE = re.compile(r"^ *\* ``(\w+)/?``: \S", re.MULTILINE)
+
+WITHOUT_MAP: set[str] = set()
+"""Packages that have no map yet; the list may only shrink."""
+
+
+def packages() -> list[Path]:
+    """All packages of the product."""
+    return sorted(path.parent for path in (ROOT / "logbus").rglob("__init__.py"))
+
+
+def name_of(package: Path) -> str:
+    return ".".join(package.relative_to(ROOT).parts)
+
+
+def mapped(package: Path) -> list[str]:
+    """The names in a package's map, in its order."""
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_bytes())) or ""
+    return _LINE.findall(docstring)
+
+
+def members(package: Path) -> set[str]:
+    """The modules and sub-packages of a package; compiled modules as well."""
+    modules = {path.stem for ending in ("*.py", "*.pyx") for path in package.glob(ending)}
+    inner = {path.parent.name for path in package.glob("*/__init__.py")}
+    return (modules | inner) - {"__init__", "__main__"}
+
+
+def differences(package: Path) -> list[str]:
+    """What is wrong with a package's map."""
+    names, there = mapped(package), members(package)
+    found = [f"{name} is not on the map" for name in sorted(there - set(names))]
+    found += [f"{name} is on the map, but not in the package" for name in sorted(set(names) - there)]
+    found += [f"{name} is on the map twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    return found
+
+
+@pytest.mark.parametrize("package", packages(), ids=name_of)
+def test_map_names_the_package_s_modules(package: Path) -> None:
+    """Each module and sub-package has one line, ``* ``name``: what it is``."""
+    wrong = differences(package)
+    if name_of(package) in WITHOUT_MAP:
+        assert wrong, f"{name_of(package)} has a map now: take it off the list WITHOUT_MAP"
+    else:
+        assert not wrong, f"the map in {name_of(package)}'s docstring: {'; '.join(wrong)}"
+
+
+def test_the_list_names_packages() -> None:
+    """None that was renamed or removed."""
+    assert {name_of(each) for each in packages()} >= WITHOUT_MAP
