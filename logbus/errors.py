@@ -262,6 +262,17 @@ class BudgetExceeded(DecodeError):
     """A message has more elements than a request may make us build."""
 
 
+class Disconnected(LogbusError):
+    """The connection was lost before the response came; whether the request was served is unknown."""
+
+
+class RequestTimedOut(Disconnected):
+    """
+    No response in time. Responses come in the order of the requests, so later ones cannot be received either: the
+    connection is closed.
+    """
+
+
 class StorageError(LogbusError):
     """A log directory can no longer be trusted with data."""
 

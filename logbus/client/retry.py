@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.net.channel import Disconnected
+from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError
 
 _BY_CODE = {int(code): code for code in ErrorCode}
 

@@ -25,10 +25,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
-from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut, error_of
 from logbus.metastore.znodes import FEATURE_LEVEL
 from logbus.model import Endpoint
-from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.net.channel import Channel, connect
 from logbus.net.keepalive import enable_keepalive
 from logbus.timers import Timers
 from logbus.wire.messages.cluster import IntroduceRequest, IntroduceResponse

@@ -26,7 +26,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus import __version__
-from logbus.errors import ApiError, ErrorCode, LogbusError, ProtocolError
+from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, ProtocolError, RequestTimedOut
 from logbus.records.file_slice import Parts, joined
 from logbus.timers import Timer, Timers
 from logbus.wire.connection import ClientConnection, api_key_of
@@ -42,17 +42,6 @@ _KEEP_LENT = 1 << 24
 
 _AT_ONCE = 1 << 20
 """Low-water mark for receiving a large response: the process wakes for this many bytes, not for each segment."""
-
-
-class Disconnected(LogbusError):
-    """The connection was lost before the response came; whether the request was served is unknown."""
-
-
-class RequestTimedOut(Disconnected):
-    """
-    No response in time. Responses come in the order of the requests, so later ones cannot be received either: the
-    connection is closed.
-    """
 
 
 @define(eq=False)

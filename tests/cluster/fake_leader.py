@@ -11,9 +11,8 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from logbus.cluster.follower.fetch_session_handler import FINAL_EPOCH, INITIAL_EPOCH
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, Disconnected, ErrorCode
 from logbus.model import TopicPartition
-from logbus.net.channel import Disconnected
 from logbus.storage.log import Log
 from logbus.wire.messages.records import (
     EpochAndEndOffset,

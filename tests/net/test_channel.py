@@ -18,8 +18,8 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from logbus.errors import ApiError, ErrorCode
-from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
+from logbus.net.channel import Channel, connect
 from logbus.testing.held_ports import HeldPorts
 from logbus.timers import Timers
 from logbus.wire.encoder_runtime import EncodeError

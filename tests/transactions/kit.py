@@ -18,7 +18,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 
-from logbus.net.channel import Channel, Disconnected
+from logbus.errors import Disconnected
+from logbus.net.channel import Channel
 from logbus.testing.simulation.checks.history import Anomaly, History
 from logbus.testing.simulation.checks.transaction_history import OffsetRead, TransactionHistory
 from logbus.testing.simulation.environment.garbage_collection import GarbageCollection

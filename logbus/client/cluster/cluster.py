@@ -24,9 +24,9 @@ from logbus.client.cluster.broker_outages import BrokerOutages
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, newest
 from logbus.client.retry import Backoff, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, seconds, shown, text
-from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, RequestTimedOut
 from logbus.model import TopicPartition
-from logbus.net.channel import Channel, Disconnected, RequestTimedOut, connect
+from logbus.net.channel import Channel, connect
 from logbus.timers import Timers
 from logbus.wire.messages.metadata import (
     MetadataRequest,

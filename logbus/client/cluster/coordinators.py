@@ -14,8 +14,8 @@ from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.retry import Unreachable, api_error
-from logbus.errors import ApiError, ErrorCode
-from logbus.net.channel import Channel, Disconnected, RequestTimedOut
+from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
+from logbus.net.channel import Channel
 from logbus.wire.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.cluster.coordinators import Coordinators
 from logbus.client.retry import Unreachable
-from logbus.errors import ApiError, ErrorCode
-from logbus.net.channel import Channel, Disconnected
+from logbus.errors import ApiError, Disconnected, ErrorCode
+from logbus.net.channel import Channel
 from logbus.wire.connection import api_key_of
 
 ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})

@@ -24,9 +24,8 @@ from logbus.client.producer.idempotence import (
 )
 from logbus.client.producer.partition_queue import BatchOutcome, BatchWritten, PartitionQueue, ProducerBatch
 from logbus.client.retry import Unreachable
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, Disconnected, ErrorCode
 from logbus.model import TopicPartition
-from logbus.net.channel import Disconnected
 from logbus.records.batch import BatchBuilder, decode_batch
 
 P0 = TopicPartition("t", 0)

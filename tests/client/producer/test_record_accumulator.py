@@ -16,9 +16,8 @@ from logbus.client.producer.partitioner import RoundRobin, Uniform, choose, murm
 from logbus.client.producer.record_accumulator import BatchWritten, PartitionQueue, ProducerBatch, RecordAccumulator
 from logbus.client.producer.record_router import RecordRouter
 from logbus.client.retry import Backoff, Unreachable, api_error, is_retriable
-from logbus.errors import ApiError, ConfigError, ErrorCode
+from logbus.errors import ApiError, ConfigError, Disconnected, ErrorCode
 from logbus.model import TopicPartition
-from logbus.net.channel import Disconnected
 from logbus.records import murmur
 from logbus.records.batch import decode_batch
 

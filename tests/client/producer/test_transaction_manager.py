@@ -20,9 +20,9 @@ from logbus.client.producer.transaction import (
     TransactionAborted,
     TransactionError,
 )
-from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError
 from logbus.model import TopicPartition
-from logbus.net.channel import Channel, Disconnected
+from logbus.net.channel import Channel
 from logbus.records.read_committed import committed_records
 from logbus.wire.connection import api_key_of
 from tests.cluster.memory_cluster import PORT, Several, host_of
