@@ -1,8 +1,8 @@
 """
-The image: what this broker knows of the cluster.
+This broker's copy of the cluster's metadata (Kafka: MetadataCache).
 
-It changes in place, so that a change costs what changed and not what exists, and only through
-:meth:`ClusterMetadata.changing`, so that readers on the reactor never see half a change.
+It changes in place, so the cost of a change depends on its own size and not on that of the cluster. It changes only
+within :meth:`ClusterMetadata.changing`, so readers on the reactor never see half a change.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NO_CONTROLLER = -1
 @define(eq=False, repr=False)
 class ClusterMetadata:
     """
-    Brokers, topics and the controller, as last announced.
+    Brokers, topics and the controller, by the last metadata update.
 
     :ivar cluster_id: 22 characters of URL-safe base64.
     :ivar controller_id: broker id of the controller, or −1 while there is none.
     :ivar brokers: live brokers by id. Read only.
     :ivar topics: topics by name. Read only.
     :ivar group_configs: overrides of consumer groups that have any, by group id. Read only.
-    :ivar version: grows by one with every change; a cached answer is good as long as it stands still.
+    :ivar version: grows by one with every change; a cached answer is valid for one version.
     """
 
     cluster_id: str
@@ -91,8 +91,8 @@ class ClusterMetadata:
 
     def when_removed(self, removed: Callable[[Sequence[str]], None]) -> None:
         """
-        Call ``removed`` with the names of the topics that are gone, after the change; topics of those names may be
-        there again, with other ids.
+        Call ``removed`` with the names of removed topics, after the change; topics of those names may exist again, with
+        other ids.
         """
         self._removal_subscribers.append(removed)
 
@@ -104,7 +104,7 @@ class ClusterMetadata:
 
         def look() -> None:
             if waiting.called:
-                return  # Cancelled by somebody who heard of the same change before.
+                return  # Cancelled by another subscriber to the same change.
             try:
                 met = condition(self)
             except Exception:
@@ -123,7 +123,7 @@ class ClusterMetadata:
 
     @contextmanager
     def changing(self) -> Iterator[ClusterMetadata]:
-        """Make several changes that readers see as one; subscribers are told at the end."""
+        """Make several changes that readers see as one; subscribers are called at the end."""
         if self._changing:
             raise RuntimeError("the metadata is already being changed")
         self._changing = True
@@ -143,7 +143,7 @@ class ClusterMetadata:
                 self._log.failure("a subscriber to the cluster metadata failed")
 
     def set_controller(self, broker_id: int) -> None:
-        """Note who the controller is (−1: nobody)."""
+        """Set the controller (−1: none)."""
         self.controller_id = broker_id
 
     def set_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
@@ -186,7 +186,7 @@ class ClusterMetadata:
             self.group_configs.pop(group_id, None)
 
     def remove_topic(self, name: str, topic_id: UUID | None = None) -> TopicImage | None:
-        """Forget a topic (only if it still has ``topic_id``, when that is given); the image that was, if any."""
+        """Remove a topic (only if it still has ``topic_id``, when that is given); return its image, if any."""
         topic = self.topics.get(name)
         if topic is None or (topic_id is not None and topic.topic_id != topic_id):
             return None

@@ -1,6 +1,7 @@
 """
-What a broker does first when it stops: it has others take over what it leads, while it still serves (KIP-143's
-controlled shutdown). Clients then find the new leaders in time, instead of waiting for the session to expire.
+Controlled shutdown of a broker (KIP-143): its leaderships move to other brokers while it still serves.
+
+Clients then find the new leaders at once, instead of waiting for the broker's session to expire.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
 
 REQUEST_TIMEOUT_S = 30.0
-"""For one try: a controller that does not answer must not keep a broker from stopping."""
+"""Timeout of one attempt: a controller that does not answer must not keep a broker from stopping."""
 
 
 @define(eq=False)
 class ControlledShutdown:
-    """Says it to the controller, as often as ``controlled.shutdown.*`` have it."""
+    """Asks the controller to move this broker's leaderships, with the retries of ``controlled.shutdown.*``."""
 
     link: IControllerChannel
     config: ConfigView
@@ -32,9 +33,9 @@ class ControlledShutdown:
 
     def say(self, others: Sequence[int]) -> Deferred[None]:
         """
-        Hand over; never fails: what could not be handed over is found without a leader when we are gone.
+        Move the leaderships; never fails: the remaining partitions get a leader once this broker is gone.
 
-        :param others: brokers alive beside us; with none there is nobody to take over.
+        :param others: the other live brokers; without any there is nothing to do.
         """
         return Deferred.fromCoroutine(self._say(others))
 
@@ -64,4 +65,4 @@ def _raise_timeout(_: object, seconds: float) -> None:
 
 
 def _nothing() -> None:
-    """Time has passed."""
+    """Does nothing, for :func:`deferLater`."""

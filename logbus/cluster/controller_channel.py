@@ -1,5 +1,5 @@
 """
-The controller as a broker sees it: a call when it is this very broker, else a request to the one that is.
+Calls the controller: directly when this broker is it, else by a request (Kafka: BrokerToControllerChannelManager).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 @define(eq=False, repr=False)
 class ControllerChannel:
     """
-    :ivar broker_epoch: of this broker now; the controller refuses what a former life asked.
+    :ivar broker_epoch: of this broker now; the controller refuses requests of an earlier registration.
     """
 
     broker_id: int
@@ -175,7 +175,7 @@ class ControllerChannel:
                 controller.broker_id, self.peers.request(controller, message, CONTROL)
             )
         except ApiError as e:
-            if e.code is ErrorCode.BROKER_NOT_AVAILABLE:  # It was not even asked.
+            if e.code is ErrorCode.BROKER_NOT_AVAILABLE:  # The request was not sent.
                 raise ApiError(ErrorCode.NOT_CONTROLLER, e.message) from None
             raise
         if response.error_code:
@@ -186,8 +186,8 @@ class ControllerChannel:
         """
         The answer of a controller.
 
-        :raise ApiError: NETWORK_EXCEPTION: there is another one by now; from one that was replaced, perhaps because it
-            is cut off, none need come.
+        :raise ApiError: NETWORK_EXCEPTION: another controller was elected; the former one may be cut off and never
+            answer.
         """
         replaced = self.metadata.wait_for(lambda metadata: metadata.controller_id != controller_id)
         replaced.addCallbacks(lambda _: asked.cancel(), lambda failure: failure.trap(CancelledError))
@@ -207,7 +207,7 @@ async def note_failed(
     tenure: ActiveController, broker_id: int, broker_epoch: int, names: Iterable[TopicPartition]
 ) -> None:
     """
-    Take note that replicas of a broker went offline.
+    Note that replicas of a broker went offline.
 
     :raise ApiError: STALE_BROKER_EPOCH.
     """
@@ -218,7 +218,7 @@ async def note_failed(
 
 
 def topics_of(names: Iterable[TopicPartition]) -> list[PartitionNumbers]:
-    """Partitions, as requests name them."""
+    """Group partitions by topic, for a request."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for name in names:
         numbers[name.topic].append(name.partition)
@@ -231,7 +231,7 @@ def partitions_of(topics: Iterable[PartitionNumbers]) -> list[TopicPartition]:
 
 
 def alter_partition_result(one: AlteredPartition) -> LeaderAndIsr | ApiError:
-    """The outcome for one partition, as the answer spells it."""
+    """Decode the outcome for one partition."""
     if one.error_code:
         return error_of(one.error_code, one.error_message)
     return LeaderAndIsr(

@@ -1,6 +1,7 @@
 """
-The highest controller epoch that this broker has heard of, on disk: a broker that restarts must not listen to a
-controller that was replaced meanwhile, nor to one of a metadata store that was set back.
+Stores the highest controller epoch that this broker has seen, on disk.
+
+A restarted broker must not obey a controller that was replaced meanwhile, nor one of a metadata store set back.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ FILE_NAME = "controller-epoch"
 
 
 class ControllerEpochStore(Protocol):
-    """Remembers the highest controller epoch."""
+    """The highest controller epoch seen."""
 
     @property
     def highest(self) -> int:
-        """The highest heard of; 0 at first."""
+        """The highest epoch; 0 at first."""
 
     async def remember(self, epoch: int) -> None:
         """Note an epoch higher than :attr:`highest`."""
@@ -30,19 +31,19 @@ class ControllerEpochStore(Protocol):
 
 @define(eq=False)
 class MemoryControllerEpochStore:
-    """For those that have no disk."""
+    """Keeps it in memory only."""
 
     highest: int = 0
 
     async def remember(self, epoch: int) -> None:
-        """Note it for as long as we live."""
+        """Note it until the process ends."""
         self.highest = epoch
 
 
 @define(eq=False)
 class FileControllerEpochStore:
     """
-    Keeps the epoch in the first log directory that works; what counts at a start is the highest in any of them.
+    Keeps it in a file of the first working log directory; at a start the highest of all directories counts.
 
     :ivar disks: the log directories.
     """
@@ -52,7 +53,7 @@ class FileControllerEpochStore:
     _log = Logger()
 
     def load(self) -> None:
-        """Read what was kept; a file that cannot be read is as if it were not there."""
+        """Read the files; an unreadable one counts as missing."""
         for disk in self.disks:
             if disk.failure is not None:
                 continue
@@ -63,10 +64,10 @@ class FileControllerEpochStore:
             except ValueError:
                 self._log.warn("{path}/{name} is damaged; it is made anew", path=disk.root, name=FILE_NAME)
             except StorageError:
-                pass  # The directory is offline now, and that has been said.
+                pass  # The directory is offline now, and that was logged.
 
     async def remember(self, epoch: int) -> None:
-        """Keep it; returns once it is on stable storage, or cannot be put there: then it is kept for this life only."""
+        """Store it; returns once it is on stable storage, or no directory takes it: then it is kept in memory only."""
         self.highest = max(self.highest, epoch)
         for disk in self.disks:
             if disk.failure is None:
@@ -74,5 +75,5 @@ class FileControllerEpochStore:
                     await disk.submit(IOPool.BACKGROUND, disk.replace, FILE_NAME, b"%d\n" % self.highest)
                     return
                 except (StorageError, ApiError):
-                    continue  # It failed, or is full; perhaps another one is not.
+                    continue  # It failed, or is full; try the next.
         self._log.warn("the controller's epoch {epoch} cannot be kept: no log directory takes it", epoch=epoch)

@@ -1,8 +1,8 @@
 """
-Requests that only the controller can serve, on their way to it from the broker that a client asked.
+Forwards client requests that only the controller can serve to it (KIP-590; Kafka: ForwardingManager).
 
-The answer comes back as the bytes that the client is to get. Nothing is forwarded twice: a broker that is not the
-controller (any more) says so.
+The answer comes back as the encoded body for the client. A request is forwarded only once: a broker that is not the
+controller (any more) refuses it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ AlterPartitionReassignments, ListPartitionReassignments.
 """
 
 CONNECTIONS = 4
-"""Connections that requests are spread over: the answers on each come one after the other."""
+"""Connections over which requests are spread, since each answers in order."""
 
 TIMEOUT_SECONDS = 10.0
-"""Seconds that an answer may take beyond what the request itself allows."""
+"""Seconds that an answer may take beyond the request's own timeout."""
 
 
 @define(eq=False)
@@ -63,13 +63,13 @@ class ForwardingManager:
         time_slice: TimeSlice | None = None,
     ) -> Deferred[bytes]:
         """
-        Have the controller serve a request.
+        Forward a request.
 
-        :param principal: on whose behalf; with ``client_id`` and ``host`` (of the client) it goes along.
-        :param timeout_ms: how long the request itself may take; 0 or less: 30 s.
+        :param principal: of the client; sent along with its ``client_id`` and ``host``.
+        :param timeout_ms: the timeout of the request itself; 0 or less: 30 s.
         :param time_slice: that of a large request, which is encoded in slices; None: it is encoded at once.
-        :return: fires with the body of the response, spelled at ``version``.
-        :raise ApiError: NOT_CONTROLLER: nothing was done; NETWORK_EXCEPTION and REQUEST_TIMED_OUT: perhaps it was.
+        :return: fires with the body of the response, encoded at ``version``.
+        :raise ApiError: NOT_CONTROLLER: nothing was done; NETWORK_EXCEPTION and REQUEST_TIMED_OUT: it may have been.
         """
         return Deferred.fromCoroutine(self._send(message, version, principal, client_id, host, timeout_ms, time_slice))
 
@@ -108,7 +108,7 @@ class ForwardingManager:
         try:
             response: ForwardResponse = await self.peers.request(controller, request, f"{FORWARD}-{way}", seconds)
         except ApiError as e:
-            if e.code is ErrorCode.BROKER_NOT_AVAILABLE:  # It was not even asked.
+            if e.code is ErrorCode.BROKER_NOT_AVAILABLE:  # The request was not sent.
                 raise ApiError(ErrorCode.NOT_CONTROLLER, e.message) from None
             raise
         finally:

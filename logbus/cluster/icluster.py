@@ -1,5 +1,5 @@
 """
-Seams of the cluster package: what the controller announces, who hears it, and who then holds the data.
+Interfaces between the controller and the brokers: metadata updates, replica hosts, leadership listeners, requests.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ __all__ = [
 ]
 
 PartitionErrors = Mapping[TopicPartition, ApiError]
-"""What failed, by partition; empty when all went well."""
+"""The errors, by partition; empty when all went well."""
 
 
 class IMetadataUpdateReceiver(Interface):
-    """A broker, as the controller sees it: this very process, or one at the other end of a channel."""
+    """A broker, as the controller sees it: this process, or one at the other end of a connection."""
 
     def apply(announcement: MetadataUpdate) -> Deferred[PartitionErrors]:
         """
-        Make ``announcement`` true on the broker, after all earlier ones.
+        Apply ``announcement`` on the broker, after all earlier ones.
 
-        :return: fires once the broker serves what it was told, with the partitions it could not bring up.
+        :return: fires once the broker has applied it, with the partitions that it could not open.
         :raise ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
         """
 
 
 FullUpdate = Callable[[], MetadataUpdate | None]
 """
-All that one broker is to know now, for one that may have missed something; None when nothing is to be said to it any
-more: the tenure is over, or the broker gone.
+Builds the full state for a broker that may have missed updates; None when it is to get no more: the controller has
+resigned, or the broker is gone.
 """
 
 ReceiverFor = Callable[[BrokerImage, FullUpdate], IMetadataUpdateReceiver]
@@ -57,9 +57,9 @@ ReceiverFor = Callable[[BrokerImage, FullUpdate], IMetadataUpdateReceiver]
 
 class IReplicaHost(Interface):
     """
-    Holds this broker's replicas: opens and creates their logs, and plays leader or follower for them.
+    Holds this broker's replicas: opens and creates their logs, and makes them leaders or followers.
 
-    Calls come one after the other: the next only after the Deferred of the one before has fired.
+    Calls do not overlap: the next comes after the Deferred of the one before has fired.
     """
 
     def become(states: Sequence[PartitionState]) -> Deferred[PartitionErrors]:
@@ -69,77 +69,78 @@ class IReplicaHost(Interface):
         A state with the leader epoch already held changes nothing but the ISR, the replicas and the configuration.
         A log on disk with another topic id belongs to a deleted predecessor and is replaced.
 
-        :return: fires when all are usable. A partition whose log directory failed is in the answer with
-            KAFKA_STORAGE_ERROR, and does not hold back the others.
+        :return: fires when all are usable. A partition whose log directory failed is in the result with
+            KAFKA_STORAGE_ERROR, and does not hold up the others.
         """
 
     def remove(topic_partitions: Sequence[TopicPartition]) -> Deferred[PartitionErrors]:
         """
-        Give up these replicas and delete their logs; unknown ones are ignored.
+        Remove these replicas and delete their logs; unknown ones are ignored.
 
-        :return: fires when no client can reach them and their names are free to be created again.
+        :return: fires when no client can reach them and their names can be created again.
         """
 
     def retain(topic_partitions: Collection[TopicPartition], unreadable: Collection[str]) -> Deferred[PartitionErrors]:
         """
-        These are all that this broker holds: give up any other replica, and delete any other log.
+        Keep these replicas only: remove any other replica, and delete any other log.
 
-        :param unreadable: topics of which nothing is known: what is there of them stays.
+        :param unreadable: topics whose state the controller cannot read: their logs stay.
         :return: as :meth:`remove`.
         """
 
     def configure(topic: str, overrides: Mapping[str, str]) -> None:
-        """The overrides of a topic changed: swap the configuration of its logs here."""
+        """Set the overrides of a topic on its logs here."""
 
 
 class ILeadershipListener(Interface):
     """
-    Wants to know which partitions this broker leads: who coordinates something by them.
+    Is called when this broker gains or loses the leadership of a partition, as coordinators need.
 
-    Neither call may fail, or take long: the other partitions wait.
+    Neither call may fail, or take long: other partitions wait.
     """
 
     def leads(topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """This broker leads the partition from now on, in that epoch; the replica is up."""
+        """This broker leads the partition from now on, in that epoch; the replica is open."""
 
     def leads_no_more(topic_partition: TopicPartition) -> None:
-        """It does not, for whatever reason: another broker does, the partition was deleted, its disk failed."""
+        """It leads no more, for whatever reason: another broker does, the partition was deleted, its disk failed."""
 
 
 class IControllerChannel(Interface):
     """
-    The controller as a broker sees it, wherever it is: this very process, or another broker.
+    The controller as a broker sees it, in this process or on another broker (Kafka: BrokerToControllerChannelManager).
 
-    Every call may fail with ApiError NOT_CONTROLLER (who it is changes, or nobody knows), STALE_BROKER_EPOCH, or
-    REQUEST_TIMED_OUT and NETWORK_EXCEPTION, after which it is not known whether the call was carried out.
+    Every call may fail with ApiError NOT_CONTROLLER (it is changing, or not known), STALE_BROKER_EPOCH, or
+    REQUEST_TIMED_OUT and NETWORK_EXCEPTION, after which the outcome of the call is unknown.
     """
 
     def alter_partitions(changes: Sequence[IsrChange]) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
         """
-        Change in-sync replicas.
+        Change in-sync replicas (AlterPartition, KIP-497).
 
-        :return: fires with the state that is in the metadata store now, for each partition, or why it was refused:
+        :return: fires with the stored state of each partition, or the error:
             FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA, UNKNOWN_TOPIC_OR_PARTITION.
         """
 
     def report_failed(topic_partitions: Sequence[TopicPartition]) -> Deferred[None]:
-        """Replicas here went offline with their log directory: have what they led moved elsewhere."""
+        """Report replicas here that went offline with their log directory; their leaders move elsewhere."""
 
     def report_replicas(reports: Sequence[ReplicaReport]) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
         """
-        Replicas lack committed records, or hold damaged ones: have others lead, where they can.
+        Report replicas that lack committed records, or hold damaged ones; others lead, where they can.
 
-        :return: fires with the state after it, for each partition, or why the report does not count:
+        :return: fires with the resulting state of each partition, or the reason why the report does not count:
             FENCED_LEADER_EPOCH (there is another leader), INELIGIBLE_REPLICA (this broker may lack records itself),
-            UNKNOWN_TOPIC_OR_PARTITION. A replica that leads in that state all the same has nobody to take its place.
+            UNKNOWN_TOPIC_OR_PARTITION. A reported replica that still leads in that state has no replacement.
         """
 
     def report_log_ends(ends: Mapping[TopicPartition, LogEndReport]) -> Deferred[None]:
-        """This is how far logs here go, of partitions without a leader: who has most may be elected."""
+        """Report the end offsets of logs here, of partitions without a leader: the longest log may be elected."""
 
     def shut_down() -> Deferred[Sequence[TopicPartition]]:
         """
-        This broker is about to stop: have its leaderships moved to others and its replicas taken out of the ISRs.
+        Controlled shutdown (KIP-143): have this broker's leaderships moved to others, and its replicas taken out of the
+        ISRs.
 
-        :return: fires with the partitions that it leads all the same, since nobody else could.
+        :return: fires with the partitions that it still leads, since no other replica could.
         """

@@ -1,5 +1,5 @@
 """
-What is known of a broker, a partition, a topic: the values behind clients' questions about the cluster. Pure.
+Brokers, topics and partitions as the metadata cache holds them: values. Pure.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class BrokerImage:
     """
     A live broker.
 
-    :ivar endpoints: where clients reach it, by listener name.
+    :ivar endpoints: addresses for clients, by listener name.
     :ivar epoch: the czxid of its registration; grows with every restart.
-    :ivar incarnation: of its life; brokers prove with it to each other who they are, so clients are never told.
-    :ivar feature_level: what it can do with other brokers.
-    :ivar unclean_shutdown: it came up after an unclean stop; see :class:`.Registration`.
-    :ivar in_controlled_shutdown: it is shutting down, and is given nothing new.
-    :ivar unsynced_lost: it came up without what it had not synced; see :class:`.Registration`.
-    :ivar logs_lost: it came up with a new log directory; see :class:`.Registration`.
+    :ivar incarnation: identifies its process; brokers authenticate with it to each other, so clients never see it.
+    :ivar feature_level: of the protocol between brokers.
+    :ivar unclean_shutdown: it started after an unclean stop; see :class:`.Registration`.
+    :ivar in_controlled_shutdown: it is shutting down, and becomes leader of nothing.
+    :ivar unsynced_lost: it started without its unsynced records; see :class:`.Registration`.
+    :ivar logs_lost: it started with a new log directory; see :class:`.Registration`.
     """
 
     broker_id: int
@@ -42,7 +42,7 @@ class BrokerImage:
 
 @frozen
 class PartitionImage:
-    """Where one partition lives: its replicas (the preferred leader first), and who leads."""
+    """A partition: its replicas (the preferred leader first), leader and ISR."""
 
     replicas: tuple[int, ...]
     leader_and_isr: LeaderAndIsr
@@ -66,7 +66,7 @@ class PartitionImage:
 @define(eq=False)
 class TopicImage:
     """
-    A topic. Read it, never change it: only :class:`.ClusterMetadata` does.
+    A topic. Read only; :class:`.ClusterMetadata` changes it.
 
     :ivar partitions: indexed by partition number.
     :ivar configs: the topic's overrides as strings, by Kafka's names.

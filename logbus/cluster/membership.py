@@ -1,9 +1,9 @@
 """
-This broker's place in the cluster: the cluster's id, and the registration that says "I live".
+Registers this broker in the metadata store, and creates the cluster's id and base nodes.
 
-The registration is an ephemeral node; its czxid is the broker's epoch, which tells one life of a broker from the next.
-A node that another session owns is waited for and never deleted: it may be ours of a former life, about to expire, or
-another broker's with the same id.
+The registration is an ephemeral node; its czxid is the broker's epoch, which grows with every registration. A node that
+another session owns is never deleted, only waited for: it may be of this broker's earlier process, about to expire, or
+of another broker with the same id.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from logbus.metastore.znodes import CLUSTER_ID, FEATURES, PERSISTENT_PATHS, Brok
 
 
 def ensure_paths(store: IMetadataStore) -> Deferred[None]:
-    """Make the persistent nodes that everything else hangs on, those that are missing."""
+    """Create the persistent base nodes that are missing."""
 
     async def run() -> None:
         # All at once: they are served in order, parents first, and share a commit.
@@ -48,7 +48,7 @@ def ensure_paths(store: IMetadataStore) -> Deferred[None]:
 
 
 def ensure_cluster_id(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> Deferred[str]:
-    """The cluster's id; the first broker ever makes it."""
+    """The cluster's id; the first broker creates it."""
 
     async def run() -> str:
         while True:
@@ -61,13 +61,13 @@ def ensure_cluster_id(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> De
             try:
                 await store.create(CLUSTER_ID, ClusterIdZnode.encode(uuid_text(new_uuid())))
             except NodeExists:
-                pass  # Another broker was first; read what it made.
+                pass  # Another broker was first; read its id.
 
     return Deferred.fromCoroutine(run())
 
 
 def ensure_cluster(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> Deferred[str]:
-    """Make what is missing, however often the connection breaks meanwhile; fires with the cluster's id."""
+    """Create the missing nodes, with retries when the connection breaks; fires with the cluster's id."""
 
     async def run() -> str:
         while True:
@@ -100,11 +100,11 @@ async def _connected_again(store: IMetadataStore) -> None:
 @define(eq=False)
 class Membership:
     """
-    Registers this broker, and again whenever its session had to be replaced.
+    Registers this broker, and again whenever its session was replaced.
 
-    :ivar registration: what to say of it; the timestamp is set at each registration.
-    :ivar session_timeout: of the store's sessions, in seconds: a foreign node is waited for twice as long.
-    :ivar gave_up: called when registering again failed for good: the broker must not go on as if it were a member.
+    :ivar registration: the node's content; the timestamp is set at each registration.
+    :ivar session_timeout: of the store's sessions, in seconds; a node of another session is waited for twice as long.
+    :ivar gave_up: called when registering again failed for good: the broker must stop.
     :ivar epoch: the broker's epoch; −1 while it is not registered.
     """
 
@@ -122,14 +122,14 @@ class Membership:
 
     @property
     def path(self) -> str:
-        """The node that stands for this broker."""
+        """The path of this broker's node."""
         return BrokerIdZnode.path(self.registration.broker_id)
 
     def register(self) -> Deferred[int]:
         """
-        Join; fires with the broker's epoch, after as many attempts as the connection to the store takes.
+        Register; fires with the broker's epoch, after as many attempts as the connection to the store takes.
 
-        :raise ApiError: DUPLICATE_BROKER_REGISTRATION when another broker lives under this id.
+        :raise ApiError: DUPLICATE_BROKER_REGISTRATION when another live broker has this id.
         """
         first = self._first = Deferred()
         self._unsubscribe = self.store.subscribe(self._session_changed)
@@ -137,7 +137,7 @@ class Membership:
         return first
 
     def unregister(self) -> Deferred[None]:
-        """Leave: the others learn at once that this broker serves no more."""
+        """Remove the registration, so that the others learn at once that this broker has stopped."""
 
         async def run() -> None:
             self._unsubscribe()
@@ -158,7 +158,7 @@ class Membership:
             self._try()
 
     def _try(self) -> None:
-        # An attempt that a later one has overtaken may still wait for a watch that went with its connection.
+        # A superseded attempt may still wait for a watch that went with its connection.
         self._attempt += 1
         number = (self._attempt,)
         Deferred.fromCoroutine(self._register()).addCallbacks(self._succeeded, self._failed, number, {}, number)
@@ -180,7 +180,7 @@ class Membership:
             SessionState.SUSPENDED,
             SessionState.LOST,
         ):
-            # The next CONNECTED tries again. Who waits for another's node to go does not hear of it while cut off.
+            # The next CONNECTED tries again. While disconnected, a wait for another session's node cannot end.
             return
         self._unsubscribe()
         first, self._first = self._first, None
@@ -198,7 +198,7 @@ class Membership:
             try:
                 await self.store.create(self.path, BrokerIdZnode.encode(value), ephemeral=True)
             except NodeExists:
-                pass  # Perhaps ours: an answer may have been lost after the node was made.
+                pass  # Perhaps ours: the answer may have been lost after the node was created.
             gone: Deferred[None] = Deferred()
             try:
                 data, stat = await self.store.get(self.path, lambda _, gone=gone: gone.callback(None))  # type: ignore[misc]
@@ -210,9 +210,9 @@ class Membership:
 
     async def _check_level(self) -> None:
         """
-        Make sure that we can do what the cluster does; the controller leaves us out if it learns to meanwhile.
+        Check this release's feature level against the cluster's; the controller ignores us if it rises meanwhile.
 
-        :raise ConfigError: we are too old.
+        :raise ConfigError: this release is too old.
         """
         try:
             data, _ = await self.store.get(FEATURES)

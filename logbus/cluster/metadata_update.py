@@ -1,5 +1,5 @@
 """
-What the controller tells a broker. Pure.
+The metadata update that the controller sends to a broker (Kafka: LeaderAndIsr, UpdateMetadata, StopReplica). Pure.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ NO_OVERRIDES: Mapping[str, str] = MappingProxyType({})
 @frozen
 class PartitionState:
     """
-    Everything a broker must know of one partition to play its role in it.
+    The state of one partition, as brokers need it.
 
     :ivar replicas: broker ids, the preferred leader first.
-    :ivar is_new: the partition was created by this very announcement: an absent log is no loss.
+    :ivar is_new: the partition is created by this update: that it has no log yet is not a loss.
     :ivar overrides: the topic's configuration, as strings by Kafka's names; each broker lays them over its own
         defaults (``view.topic_config(overrides)``). One mapping is shared by all partitions of a topic.
     """
@@ -37,7 +37,7 @@ class PartitionState:
 
 @frozen
 class DeletedTopic:
-    """A topic that is gone, with the number of partitions it had."""
+    """A deleted topic, with its number of partitions."""
 
     name: str
     topic_id: UUID
@@ -47,10 +47,10 @@ class DeletedTopic:
 @frozen
 class MetadataUpdate:
     """
-    One batch of decisions from the controller to one broker; everything in it is the state, not the change.
+    One batch of decisions from the controller to one broker; each part is the new state, not a difference.
 
-    :ivar controller_epoch: announcements of a lower one than was seen before are refused.
-    :ivar broker_epoch: of the broker that is meant; one meant for its former life is refused.
+    :ivar controller_epoch: updates of a lower epoch than seen before are refused.
+    :ivar broker_epoch: of the receiving broker; an update for an earlier registration is refused.
     :ivar brokers: all live brokers, or None when they did not change.
     :ivar partitions: grouped by topic, ascending by partition number.
     :ivar deleted: topics to forget, with their logs; applied before ``partitions``, so that a topic may be
@@ -59,8 +59,8 @@ class MetadataUpdate:
     :ivar broker_configs: new overrides of brokers, by broker id or ``<default>`` (all brokers); applied before
         ``partitions``, whose logs lay their own overrides over them.
     :ivar group_configs: new overrides of consumer groups, by group id; empty ones: it has none any more.
-    :ivar full: this is all there is: what is known and not in it does not exist any more.
-    :ivar unreadable: topics that the controller cannot read: nobody knows more than before, and their logs stay.
+    :ivar full: the update has the full state: anything known and not in it does not exist any more.
+    :ivar unreadable: topics that the controller cannot read: the state known of them, and their logs, stay.
     """
 
     controller_id: int

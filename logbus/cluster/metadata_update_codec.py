@@ -1,7 +1,7 @@
 """
-Announcements as bytes: pure.
+Encodes and decodes metadata updates between brokers: pure.
 
-What is said to all brokers alike is the same bytes for all: the body leaves out whom it is for.
+The body does not name the receiver, so the same bytes go to all brokers that get the same update.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BODY_VERSION = 0
 
 
 def update_request(announcement: MetadataUpdate) -> AnnounceRequest:
-    """The request that carries an announcement."""
+    """Encode an update as a request."""
     return AnnounceRequest(
         controller_id=announcement.controller_id,
         controller_epoch=announcement.controller_epoch,
@@ -45,9 +45,9 @@ def update_request(announcement: MetadataUpdate) -> AnnounceRequest:
 
 def decode_update(request: AnnounceRequest) -> MetadataUpdate:
     """
-    The announcement that a request carries. Call it once the sender is known: it may build millions of objects.
+    Decode a request. Call it only once the sender is authenticated: it may build millions of objects.
 
-    :raise DecodeError: the body is none.
+    :raise DecodeError: the body cannot be decoded.
     """
     data = request.body
     body, end = decode(AnnouncementBody, BODY_VERSION, data, 0, element_budget(len(data), RESPONSE_ELEMENTS))

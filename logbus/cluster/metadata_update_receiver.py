@@ -1,4 +1,4 @@
-"""What a broker does with an announcement: give up what is gone, take its roles, then let clients see it."""
+"""Applies the controller's metadata updates to this broker: removes replicas, takes roles, updates the metadata."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from logbus.model import TopicPartition
 @define(eq=False, repr=False)
 class MetadataUpdateReceiver:
     """
-    Applies announcements to this broker, one after the other.
+    Applies metadata updates to this broker, one after the other.
 
-    Clients see nothing in the metadata that is not served: what is gone is forgotten first and then removed, roles
-    are taken first and then shown.
+    Clients never see metadata that is not served yet: a deleted partition leaves the metadata before its log is
+    removed, and a role is taken before the metadata shows it.
 
-    :ivar broker_epoch: of this broker now; announcements for a former life are refused.
-    :ivar epochs: announcements of a lower controller epoch than the highest are refused.
-    :ivar broker_configs: told of new overrides by entity: a broker's id or ``<default>``.
+    :ivar broker_epoch: of this broker now; updates for an earlier registration are refused.
+    :ivar epochs: updates of a lower controller epoch than the highest are refused.
+    :ivar broker_configs: called with new overrides by entity: a broker's id or ``<default>``.
     """
 
     broker_id: int
@@ -79,7 +79,7 @@ class MetadataUpdateReceiver:
                 f"the epoch is {self.epochs.highest}",
             )
         epoch = self.broker_epoch()
-        # A greater epoch is ours, too: the controller may see our registration before its answer reaches us.
+        # A greater epoch is ours, too: the controller may see our registration before we have the store's answer.
         if announcement.broker_epoch < epoch:
             raise ApiError(
                 ErrorCode.STALE_BROKER_EPOCH,
@@ -107,12 +107,12 @@ class MetadataUpdateReceiver:
         if names:
             errors.update(await self.host.remove(names))
         if announcement.full:
-            # Also what was deleted, or moved away, while this broker was not there to hear of it.
+            # Also those that were deleted, or moved away, while this broker was down.
             held = {state.topic_partition for state in announcement.partitions if self.broker_id in state.replicas}
             errors.update(await self.host.retain(held, announcement.unreadable))
 
     def _moved_away(self, states: Iterable[PartitionState]) -> list[TopicPartition]:
-        """Partitions that this broker held and holds no more."""
+        """The partitions whose replica here was moved to other brokers."""
         names: list[TopicPartition] = []
         for state in states:
             if self.broker_id not in state.replicas:

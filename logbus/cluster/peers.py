@@ -1,12 +1,12 @@
 """
 Connections to the other brokers, one for each broker and purpose.
 
-A long poll, or an announcement that takes its time, holds up whatever is behind it on its connection: so what is asked
-for different purposes goes different ways. Each connection begins with an introduction: it says who we are, proves it
-by the incarnation of our registration, and finds out whether the other is the broker that we mean.
+A long poll, or a slow metadata update, holds up all requests behind it on its connection, so each purpose has its own.
+A connection begins with an introduction: this broker identifies itself, proves it by the incarnation of its
+registration, and checks that the other end is the intended broker.
 
-A connection that cannot be made is tried again after a while, a little longer each time; until then requests fail at
-once. Nothing hangs: every request ends with an answer or an :class:`.ApiError`.
+A connection that cannot be made is retried with a growing backoff; until then requests fail at once. Every request ends
+with an answer or an :class:`.ApiError`.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
 """Seconds between two attempts to connect."""
 
 CONNECT_SECONDS = 5.0
-"""How long an attempt may take."""
+"""Timeout of one attempt."""
 
 ConnectTo = Callable[[str, int], IStreamClientEndpoint]
-"""Makes the endpoint to a host and port."""
+"""Creates the endpoint for a host and port."""
 
 
 def versions_of(feature_level: int) -> dict[int, VersionRange]:
     """
-    What a broker of a feature level is asked, whatever it offers to clients, by API key.
+    The API versions to use with a broker of a feature level, by API key, whatever it offers to clients.
 
     :raise ApiError: UNSUPPORTED_VERSION: levels start at 1.
     """
@@ -76,7 +76,7 @@ def versions_of(feature_level: int) -> dict[int, VersionRange]:
 
 
 def tcp(reactor: Any) -> ConnectTo:
-    """Over the network; names are looked up, addresses are not."""
+    """Endpoints over TCP; names are resolved, addresses are not."""
 
     def endpoint(host: str, port: int) -> IStreamClientEndpoint:
         if ":" in host:
@@ -89,7 +89,7 @@ def tcp(reactor: Any) -> ConnectTo:
 
 
 def inter_broker(endpoints: Mapping[str, Endpoint], listener: str | None) -> Endpoint | None:
-    """Where brokers reach the broker with these endpoints: on the listener of that name, or (None) the first one."""
+    """The endpoint of a broker for other brokers: its listener of that name, or (None) the first one."""
     if listener is None:
         return next(iter(endpoints.values()), None)
     return next((at for name, at in endpoints.items() if name.upper() == listener.upper()), None)
@@ -97,7 +97,7 @@ def inter_broker(endpoints: Mapping[str, Endpoint], listener: str | None) -> End
 
 @frozen
 class Identity:
-    """Who we are: what an introduction says."""
+    """This broker's identity, as an introduction sends it."""
 
     cluster_id: str
     broker_id: int
@@ -108,11 +108,11 @@ class Identity:
 @define(eq=False)
 class _Link:
     """
-    The way to one broker for one purpose.
+    The connection to one broker for one purpose.
 
-    :ivar epoch: of the life of the broker that it leads to.
-    :ivar seen: whether the metadata showed that life; it ends when they do no more.
-    :ivar waiting: who waits for the connection that is being made; None: none is.
+    :ivar epoch: the registration of the broker that it is for.
+    :ivar seen: whether the metadata has shown that registration; it is closed when they no longer do.
+    :ivar waiting: callers that wait for the connection.
     :ivar pause: seconds to wait after the next failure; no attempt is made before ``not_before``.
     """
 
@@ -130,13 +130,13 @@ class _Link:
 @define(eq=False)
 class Peers:
     """
-    The ways to all other brokers.
+    The connections to all other brokers.
 
-    :ivar identity: asked for each introduction: the broker's epoch changes while it runs.
-    :ivar listener: the listener that brokers use among themselves; None: the first one of each broker.
-    :ivar connect_to: makes an endpoint, for those who have another network.
-    :ivar timeout: seconds for each answer, unless a request says otherwise; after as long without a sign of life from
-        the other's machine a connection ends.
+    :ivar identity: read for each introduction: the broker's epoch changes while it runs.
+    :ivar listener: the inter-broker listener; None: the first one of each broker.
+    :ivar connect_to: creates endpoints; tests and the simulation have their own network.
+    :ivar timeout: seconds for each answer, unless a request has its own; a connection whose other machine is silent for
+        as long is closed.
     """
 
     identity: Callable[[], Identity]
@@ -157,13 +157,13 @@ class Peers:
         self, broker: BrokerImage, message: Any, purpose: str = CONTROL, timeout: float | None = None
     ) -> Deferred[Any]:
         """
-        Ask a broker.
+        Send a request to a broker.
 
-        :param broker: which, and in which of its lives.
+        :param broker: the broker, with its epoch.
         :param timeout: seconds for the answer.
         :return: fires with the response, whatever errors are in it.
-        :raise ApiError: BROKER_NOT_AVAILABLE: it was not asked; NETWORK_EXCEPTION or REQUEST_TIMED_OUT: perhaps it
-            was, and the answer did not come.
+        :raise ApiError: BROKER_NOT_AVAILABLE: it was not sent; NETWORK_EXCEPTION or REQUEST_TIMED_OUT: it may have been
+            sent, and no answer came.
         """
         return Deferred.fromCoroutine(self._request(broker, message, purpose, timeout))
 
@@ -178,7 +178,7 @@ class Peers:
 
     def broker(self, broker_id: int) -> BrokerImage:
         """
-        A broker that lives.
+        A live broker.
 
         :raise ApiError: BROKER_NOT_AVAILABLE.
         """
@@ -189,7 +189,7 @@ class Peers:
 
     def channel(self, broker: BrokerImage, purpose: str) -> Deferred[Channel]:
         """
-        The connection to a broker, introduced; it is kept, and shared by all who ask for the same purpose.
+        The introduced connection to a broker; it is kept, and shared by all requests of the same purpose.
 
         :raise ApiError: BROKER_NOT_AVAILABLE.
         """
@@ -216,13 +216,13 @@ class Peers:
         return waiting
 
     def forget(self, broker: BrokerImage, purpose: str) -> None:
-        """Hang up: nobody needs this way to this life of a broker any more."""
+        """Close a connection that is not needed any more."""
         link = self._links.get((broker.broker_id, purpose))
         if link is not None and link.epoch == broker.epoch:
             self._drop((broker.broker_id, purpose), "the connection is not needed any more")
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         self._closed = True
         for key in list(self._links):
             self._drop(key, "this broker stops")

@@ -1,8 +1,7 @@
 """
-What a plugin on one broker asks its like on another.
+Requests of a plugin to the same plugin on another broker.
 
-Plugins have no address of their own that other brokers know: what they say goes over the connections that brokers have
-among themselves, and so comes from who has proved to be a broker.
+They go over the connections between brokers, so the receiving plugin knows that the sender is a broker.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.wire.messages.cluster import AskPluginRequest, AskPluginResponse
 
 MAX_BODY_BYTES = 8 << 20
-"""Bytes that may be asked or answered."""
+"""Largest request or answer, in bytes."""
 
 Answers = Callable[[bytes], Deferred[bytes]]
 
 
 @define(eq=False)
 class PluginCalls:
-    """Both ends: who answers here, and the way to those on other brokers."""
+    """Sends plugins' requests to other brokers, and answers those of other brokers' plugins."""
 
     _peers: Peers
     _answering: dict[str, Answers] = field(factory=dict, init=False)
 
     def answer(self, plugin: str, answers: Answers) -> None:
         """
-        Have ``answers`` called with what others ask ``plugin`` here.
+        Register ``answers`` to serve the requests to ``plugin`` on this broker.
 
-        :raise ValueError: somebody answers to that name already.
+        :raise ValueError: the name is registered already.
         """
         if plugin in self._answering:
             raise ValueError(f"there is a plugin {plugin!r} already that other brokers may ask")

@@ -1,4 +1,4 @@
-"""Producer ids: blocks of them come from the metadata store by compare-and-set, single ones from memory."""
+"""Allocates producer ids, from blocks that are claimed in the metadata store (Kafka: ProducerIdManager)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LAST_ID = 2**63 - 1
 @define(eq=False)
 class ProducerIdManager:
     """
-    Hands out ids that no broker of the cluster hands out again.
+    Allocates ids that are unique in the cluster.
 
-    A block that was claimed and not used up when the broker stops is lost, as are blocks whose claim's answer was.
+    The rest of a claimed block is lost when the broker stops, and a whole block if the store's answer is lost.
     """
 
     store: IMetadataStore

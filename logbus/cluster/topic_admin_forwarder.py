@@ -1,8 +1,7 @@
 """
-Topic administration for those who do not care who the controller is: the broker itself, and its HTTP pages.
+Topic administration on any broker, for the broker itself and its HTTP pages.
 
-It is :class:`.TopicAdmin` where this broker is the controller; elsewhere the same is asked of the one that is, in
-Kafka's words.
+Where this broker is the controller it calls :class:`.TopicAdmin`; otherwise it forwards the equivalent Kafka request.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ _OF_THE_TOPIC = 1
 @define(eq=False)
 class TopicAdminForwarder:
     """
-    :ivar here: carries out, when this broker is the controller.
-    :ivar forwarder: asks the controller otherwise.
+    :ivar here: used when this broker is the controller.
+    :ivar forwarder: used otherwise.
     """
 
     here: TopicAdmin

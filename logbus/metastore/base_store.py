@@ -1,8 +1,8 @@
 """
-One client's session: what all stores have in common, and what those have that hold the tree in this process.
+Base classes of the metadata stores: one for all, and one for those with the tree in this process.
 
 :class:`BaseStore` makes one request of all changes, keeps the order in which answers and watches are delivered, and
-tells of changes of the state. :class:`TreeStore` turns the remaining methods of
+calls the listeners of the state. :class:`TreeStore` turns the remaining methods of
 :class:`~logbus.metastore.imetastore.IMetadataStore` into two: looking at the tree and changing it.
 """
 
@@ -39,10 +39,10 @@ T = TypeVar("T")
 @define(eq=False)
 class BaseStore:
     """
-    Base of all stores; they provide :meth:`_commit`.
+    Base of all stores; they implement :meth:`_commit`.
 
-    Deliveries never nest: what a callback asks for is answered after everything that was due before it, so that the
-    order of answers is the order of requests whatever the callbacks do.
+    Deliveries never nest: a request made in a callback is answered after all answers due before it, so answers always
+    come in the order of the requests.
     """
 
     state: SessionState = field(default=SessionState.SUSPENDED, init=False)
@@ -61,7 +61,7 @@ class BaseStore:
     # IMetadataStore.
 
     def subscribe(self, listener: SessionListener) -> Callable[[], None]:
-        """Tell ``listener`` of every later change of the session's state."""
+        """Call ``listener`` at every later change of the session's state."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -71,7 +71,7 @@ class BaseStore:
         return unsubscribe
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Deferred[str]:
-        """Make a node; the path it got."""
+        """Create a node; return its path."""
 
         async def run() -> str:
             result = await self._one(Create(path, data, ephemeral, sequence))
@@ -123,7 +123,7 @@ class BaseStore:
             self._delivering = False
 
     def _move(self, state: SessionState) -> None:
-        """Enter ``state``, and tell the listeners when it is their turn."""
+        """Enter ``state``, and call the listeners in their turn."""
         self.state = state
         if state is not SessionState.CONNECTED:
             self._watches.clear()
@@ -139,9 +139,9 @@ class BaseStore:
 
 @define(eq=False)
 class TreeStore(BaseStore):
-    """Base of the stores that hold the tree in memory; they provide :meth:`_look` and :meth:`_change`."""
+    """Base of the stores that hold the tree in memory; they implement :meth:`_look` and :meth:`_change`."""
 
-    # What the stores provide.
+    # Implemented by the stores.
 
     def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
         """Fires with what ``look`` returns or raises when it is this request's turn."""

@@ -1,6 +1,7 @@
 """
-The nodes of the cluster as a whole: its id, who controls it, which lives of brokers were noted, what all brokers can
-do, and which producer ids were given out. Spelled as those in :mod:`.znodes`.
+The znodes of the cluster as a whole: its id, controller, broker incarnations, feature level and producer id blocks.
+
+Encoded like those in :mod:`.znodes`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from logbus.metastore.znodes import (
 
 @frozen
 class BrokerIncarnation:
-    """One life of a broker: the epoch of its registration, and the incarnation of its process."""
+    """One registration of a broker: its epoch, and the incarnation of the broker's process."""
 
     epoch: int
     incarnation: UUID | None
@@ -32,7 +33,7 @@ class BrokerIncarnation:
 
 @frozen
 class ControllerNode:
-    """Who the controller is: the broker's id, its incarnation, and the controller epoch that it won."""
+    """The controller: its broker id, its incarnation, and the controller epoch that it won."""
 
     broker_id: int
     incarnation: UUID
@@ -42,7 +43,7 @@ class ControllerNode:
 
 @frozen
 class ProducerIdBlock:
-    """The producer ids that were handed out last: ``first`` to ``last``, both included, to one broker."""
+    """The last allocated block of producer ids: ``first`` to ``last``, both included, for one broker."""
 
     broker_id: int
     first: int
@@ -110,9 +111,9 @@ class ClusterIdZnode:
 
 class BrokerIncarnationsZnode:
     """
-    ``/brokers/lives``: which lives of brokers the controllers have taken note of, by broker id.
+    ``/brokers/lives``: the registrations that a controller has noted, by broker id.
 
-    Ours: it lets a controller tell who has restarted while there was none.
+    Not in Kafka: a new controller finds in it the brokers that restarted while there was no controller.
     """
 
     VERSION = 1
@@ -139,7 +140,7 @@ class BrokerIncarnationsZnode:
 
 
 class FeatureLevelZnode:
-    """``/feature_level``: ours: what all brokers of the cluster can do; a number in ASCII that never falls."""
+    """``/feature_level``, not in Kafka: the level that all brokers support; a number in ASCII that never falls."""
 
     @staticmethod
     def encode(level: int) -> bytes:
@@ -153,7 +154,7 @@ class FeatureLevelZnode:
 
 
 class ProducerIdBlockZnode:
-    """``/latest_producer_id_block``: what was handed out last (KIP-360's numbers are strings)."""
+    """``/latest_producer_id_block``: the last allocated block (its numbers are strings, as in Kafka)."""
 
     VERSION = 1
 

@@ -1,4 +1,4 @@
-"""Where ZooKeeper is, as ``zookeeper.connect`` says it: servers, and the path that is our root there. Pure."""
+"""Parses ``zookeeper.connect``: ZooKeeper's servers, and the chroot there. Pure."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """
-The SQLite file behind the embedded store: opened with care, written in whole transactions.
+The SQLite file of the embedded store.
 
-Everything here blocks; it is called on the store's own thread only, where sqlite3 releases the GIL.
+All calls block; they are made only on the store's own thread, where sqlite3 releases the GIL.
 
 The file is in WAL mode with ``synchronous=FULL``: a commit returns after the log has been synced (in the rollback
-modes a power cut just after the commit may bring the journal back, and with it the state before). The write-ahead log
-is locked exclusively, so that a second process cannot write beside us.
+modes a power cut just after the commit may bring back the journal, and with it the state before). The write-ahead log
+is locked exclusively, so that no second process can write.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SELECT = "SELECT path, data, czxid, mzxid, ctime, mtime, version, creations, ow
 
 
 class DatabaseFull(StoreUnusable):
-    """There is no room for the transaction; it was taken back, and later ones may succeed."""
+    """There is no room for the transaction; it was rolled back, and later ones may succeed."""
 
 
 @define(eq=False)
@@ -57,7 +57,7 @@ class Database:
         """
         try:
             with self._explained():
-                # Used by one thread at a time, but a pool may replace its thread.
+                # One thread uses it at a time, but a pool may replace its thread.
                 self._connection = sqlite3.connect(
                     self.path, timeout=0.0, isolation_level=None, check_same_thread=False
                 )
@@ -76,11 +76,11 @@ class Database:
 
     def commit(self, rows: Iterable[Row], gone: Iterable[str], zxid: int) -> None:
         """
-        Write a transaction; it survives a power cut from the return on.
+        Write a transaction; it is on stable storage when this returns.
 
-        :param rows: nodes made or changed; ``gone``: paths of nodes deleted.
+        :param rows: nodes created or changed; ``gone``: paths of deleted nodes.
         :raise DatabaseFull: nothing was written.
-        :raise StoreUnusable: nobody knows what was written.
+        :raise StoreUnusable: it is not known what was written.
         """
         connection = self._connection
         if connection is None:
@@ -98,13 +98,13 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and let go of it."""
+        """Merge the write-ahead log into the file and close it."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def _is_new(self) -> bool:
-        # An empty file, or what a power cut left of one between the first page and the schema.
+        # An empty file, or one that a power cut left between the first page and the schema.
         return self._number("PRAGMA application_id") == 0 and self._number("SELECT count(*) FROM sqlite_master") == 0
 
     def _check(self) -> None:
@@ -153,7 +153,7 @@ class Database:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what SQLite and the file system say into one sentence that names the file."""
+        """Turn an error of SQLite or the file system into one sentence that names the file."""
         try:
             yield
         except StoreUnusable:

@@ -1,9 +1,9 @@
 """
-The metadata store of a broker that stands alone: the tree in memory, made durable in one SQLite file.
+The metadata store of a single broker: a tree in memory, persisted in one SQLite file.
 
-Changes are tried on the tree first; then everything that gathered meanwhile is committed in one transaction on the
-store's own thread, and only then answered. Requests behind a change wait for it, so nothing is seen that a power cut
-could take back.
+Changes are applied to the tree first. Then all pending changes are committed in one transaction on the store's own
+thread, and answered after that. Requests behind a change wait for it, so no client sees a state that a power cut could
+undo.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ FILE_NAME = "metadata.db"
 
 
 class IThread(Protocol):
-    """What the store needs of a thread pool with one thread."""
+    """A thread pool with one thread, as the store uses it."""
 
     def start(self) -> None:
         """Begin to take work."""
 
     def stop(self) -> None:
-        """Wait for what was given, and end."""
+        """Wait for the given work, and end."""
 
     def callInThreadWithCallback(
         self, onResult: Callable[[bool, Any], object] | None, func: Callable[..., Any], *args: Any, **kw: Any
@@ -59,14 +59,14 @@ class IThread(Protocol):
 
 def _one_thread() -> IThread:
     pool = ThreadPool(1, 1, "metadata")
-    # A process that ends without closing the store must not hang on it; a commit cut short is taken back by SQLite.
+    # A process that ends without closing the store must not hang on it; SQLite rolls back an interrupted commit.
     pool.threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]
     return pool
 
 
 @define(eq=False)
 class _Request:
-    """A look at the tree, or operations on it, and who waits for the outcome."""
+    """A read of the tree, or operations on it, and its Deferred."""
 
     waiting: Deferred[Any]
     look: Callable[[Tree], Any] | None = None
@@ -75,7 +75,7 @@ class _Request:
 
 @define(eq=False)
 class _Batch:
-    """Changes under way to the disk, and what to deliver once they are there."""
+    """Changes being written to the disk, and the answers to deliver after that."""
 
     applied: list[Applied] = field(factory=list)
     deliveries: list[tuple[Callable[..., object], tuple[Any, ...]]] = field(factory=list)
@@ -112,7 +112,7 @@ class EmbeddedStore(TreeStore):
 
     def open(self) -> Deferred[None]:
         """
-        Read the file, or make it; ephemerals of a former life are deleted.
+        Read the file, or create it; ephemerals of an earlier process are deleted.
 
         :raise StoreUnusable:
         """
@@ -121,7 +121,7 @@ class EmbeddedStore(TreeStore):
             self.thread.start()
             try:
                 self._tree = await self._in_thread(self._database.open)
-                # The transaction that ends the former life is the new session's id, too.
+                # The number of the transaction that ends the earlier session is the new session's id.
                 ended = self._tree.apply([Delete(path) for path in self._tree.owned_by()], 0, self._now())
                 await self._write([ended])
             except Exception:
@@ -136,7 +136,7 @@ class EmbeddedStore(TreeStore):
         return Deferred.fromCoroutine(run())
 
     def close(self) -> Deferred[None]:
-        """Serve what was asked before, delete this session's ephemerals, let go of the file."""
+        """Serve the earlier requests, delete this session's ephemerals, close the file."""
         if not self._opened:
             return succeed(None)
         self._opened = False
@@ -148,8 +148,8 @@ class EmbeddedStore(TreeStore):
             try:
                 await last
             except (StoreUnusable, MultiFailed) as error:
-                # A write failed before, or just now; or somebody deleted one of them meanwhile. The next open sees
-                # to those that are left.
+                # A write failed before, or just now; or one of them was deleted meanwhile. The next open deletes the
+                # rest.
                 self._log.debug("ephemerals are left behind: {error}", error=error)
             await self._in_thread(self._database.close)
             self.thread.stop()
@@ -176,7 +176,7 @@ class EmbeddedStore(TreeStore):
         return request.waiting
 
     def _serve(self) -> None:
-        """Take requests until a batch of changes is on its way to the disk or nothing is left."""
+        """Serve requests until a batch of changes is being written or none is left."""
         if self._serving:
             return
         self._serving = True

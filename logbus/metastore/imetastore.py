@@ -1,8 +1,8 @@
 """
-The metadata store: a small tree of versioned nodes, exactly a subset of what ZooKeeper offers.
+The interface of the metadata store: a tree of versioned nodes, an exact subset of ZooKeeper's operations.
 
-Everything above (registration, controller, topics, producer ids) speaks to :class:`IMetadataStore` only; what
-stands behind it may be ZooKeeper, one SQLite file, or memory.
+Its users (registration, controller, topics, producer ids) know only :class:`IMetadataStore`; it is implemented by
+ZooKeeper, one SQLite file, or memory.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ SessionListener = Callable[[SessionState], None]
 
 class IMetadataStore(Interface):
     """
-    A tree of nodes. Requests are served in the order they were made and their Deferreds fire in that order; a watch
-    fires before the answer to any later request shows what it saw. All of it on the reactor thread.
+    A tree of nodes. Requests are served in order, and their Deferreds fire in that order. A watch fires before the
+    answer to any later request that shows the change. All calls are made on the reactor thread.
 
     Every request may fail with :class:`ConnectionLost` or :class:`SessionLost`.
     """
@@ -93,31 +93,31 @@ class IMetadataStore(Interface):
         """
 
     def close() -> Deferred[None]:
-        """End the session; its ephemerals go away at once. Requests made before are served, later ones fail."""
+        """End the session; its ephemerals are deleted at once. Earlier requests are served, later ones fail."""
 
     def subscribe(listener: SessionListener) -> Callable[[], None]:
-        """Tell ``listener`` of every later change of state; the returned function ends that."""
+        """Call ``listener`` at every later change of the state; the returned function ends that."""
 
     def get(path: str, watch: Watcher | None = None) -> Deferred[tuple[bytes, Stat]]:
         """
-        Data and stat of a node. ``watch`` hears once: when it is changed or deleted.
+        Data and stat of a node. ``watch`` fires once: when it is changed or deleted.
 
         :raise NoNode: and no watch is left.
         """
 
     def exists(path: str, watch: Watcher | None = None) -> Deferred[Stat | None]:
-        """Stat of a node, or None. ``watch`` hears once: when it is created, changed or deleted."""
+        """Stat of a node, or None. ``watch`` fires once: when it is created, changed or deleted."""
 
     def children(path: str, watch: Watcher | None = None) -> Deferred[list[str]]:
         """
-        Names of a node's children, sorted. ``watch`` hears once: when one comes or goes, or the node is deleted.
+        Names of a node's children, sorted. ``watch`` fires once: when one is added or removed, or the node is deleted.
 
         :raise NoNode: and no watch is left.
         """
 
     def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Deferred[str]:
         """
-        Make a node; the path it got (see :class:`Create`).
+        Create a node; return its path (see :class:`Create`).
 
         :raise NodeExists:
         :raise NoNode: the parent does not exist.
@@ -149,4 +149,4 @@ class IMetadataStore(Interface):
         """
 
     def sync() -> Deferred[None]:
-        """Fires once later reads show all that was written anywhere before this call."""
+        """Fires once later reads show all writes made by any client before this call."""

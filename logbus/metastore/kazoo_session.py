@@ -1,11 +1,10 @@
 """
-The one place that knows kazoo: a connection to ZooKeeper whose threads end here.
+A session with ZooKeeper through kazoo; the only module that uses kazoo and its threads.
 
-kazoo hears of everything on its connection thread, one thing after the other: answers, watches, changes of the state.
-It is kept from spreading that over threads of its own; each goes straight to the reactor, so that there everything
-arrives in the order in which it happened.
+kazoo receives answers, watches and changes of the state on its connection thread, in order. It normally dispatches them
+to other threads of its own; here each goes straight to the reactor thread, so they arrive there in the same order.
 
-Import it only where a ZooKeeper is to be spoken to: kazoo is an extra (``zookeeper``).
+Import it only where ZooKeeper is used: kazoo is an extra (``zookeeper``).
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ from logbus.metastore.operations import (
     WatchedEvent,
 )
 
-#: The part of a session's time for which one attempt may last: there is time for another.
+#: The share of the session timeout for one connection attempt, so that there is time for another.
 CONNECT_TIMEOUT_SHARE = 1 / 3
 
-#: But no attempt ends sooner, in seconds: a server's first answer takes its time.
+#: The least timeout of an attempt, in seconds: a server's first answer may be slow.
 MIN_CONNECT_TIMEOUT = 1.0
 
 #: Longest pause between two attempts to reach a server, in seconds.
@@ -83,31 +82,31 @@ _EVENTS = {
     EventType.CHANGED: EventKind.CHANGED,
     EventType.CHILD: EventKind.CHILDREN,
 }
-# What the operations of a transaction say that failed because another one did.
+# The errors of a transaction's operations that failed because another one did.
 _ROLLED_BACK = (RolledBackError, RuntimeInconsistency)
 
 
 class IKazooSessionUser(Protocol):
-    """Who is told what happens to a link; all of it on the reactor thread."""
+    """Callbacks of a session; all of them on the reactor thread."""
 
     def linked(self, link: KazooSession, session_id: int) -> None:
-        """Requests are served, in this session."""
+        """Connected: requests are served, in this session."""
 
     def cut(self, link: KazooSession) -> None:
-        """Nobody knows; requests under way have failed or will."""
+        """Disconnected; requests in flight have failed or will."""
 
     def expired(self, link: KazooSession) -> None:
-        """ZooKeeper said that the session is over; the link goes on and begins another."""
+        """ZooKeeper expired the session; a new one is begun."""
 
     def ended(self, link: KazooSession) -> None:
-        """The connection thread is no more: this link is of no use."""
+        """The connection thread ended: this object is unusable."""
 
     def heard(self, link: KazooSession, event: WatchedEvent) -> None:
         """A watch fired."""
 
 
 class _SynchronousQueue:
-    """Stands for a queue with a worker: runs what it is given at once, on the thread that brings it."""
+    """In place of kazoo's queue with a worker: runs each function at once, on the calling thread."""
 
     def put(self, run: Callable[[], object]) -> None:
         run()
@@ -115,9 +114,9 @@ class _SynchronousQueue:
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """
-    kazoo's threads without its workers, and with word of the connection thread's end.
+    kazoo's thread handler without worker threads, and with a callback when the connection thread ends.
 
-    :param patience: seconds that a server has to take a connection, and to answer to the first request.
+    :param patience: seconds for a server to accept a connection, and to answer the first request.
     :ivar greeting: a connection was made, and the server has not answered yet.
     """
 
@@ -128,8 +127,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self._ended = ended
         self._patience = patience
 
-    # kazoo itself waits for as long as a session lasts.  A server that is just starting may take a connection and never
-    # read from it; and one that was cut off says nothing.  Either way the session would be over.
+    # kazoo itself waits for a whole session timeout.  A server that is just starting may accept a connection and never
+    # read from it, and one that was cut off does not answer.  Either way the session would expire.
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         self.greeting = True
@@ -151,7 +150,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             try:
                 func(*args, **kwargs)
             except Exception:
-                pass  # kazoo has told its log.
+                pass  # kazoo has logged it.
             finally:
                 self._ended()
 
@@ -159,7 +158,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _LastKazooError(logging.Handler):
-    """Keeps what kazoo complained about last: half a second later it says the same again."""
+    """Keeps kazoo's last log message, which it would repeat every half second."""
 
     said = ""
 
@@ -170,10 +169,10 @@ class _LastKazooError(logging.Handler):
 @define(eq=False)
 class KazooSession:
     """
-    A session with ZooKeeper, or one after the other, until it is stopped.
+    A session with ZooKeeper, and new ones after it expires, until it is stopped.
 
     :ivar hosts: the servers, as ``HOST:PORT,HOST:PORT``.
-    :ivar session_timeout: asked for, in seconds.
+    :ivar session_timeout: to request, in seconds.
     :ivar from_thread: the reactor's ``callFromThread``.
     """
 
@@ -189,7 +188,7 @@ class KazooSession:
     def __attrs_post_init__(self) -> None:
         patience = max(MIN_CONNECT_TIMEOUT, self.session_timeout * CONNECT_TIMEOUT_SHARE)
         handler = self._handler = _Handler(self._thread_ended, patience)
-        # Of its own: what the process does with Python's logging is none of our business.
+        # A logger of its own, independent of the process's logging configuration.
         logger = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001
         logger.addHandler(self._words)
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=MAX_PAUSE, sleep_func=handler.sleep_func)
@@ -199,7 +198,7 @@ class KazooSession:
         self._client.add_listener(self._moved)
 
     def start(self) -> None:
-        """Begin to connect, and never give up."""
+        """Begin to connect, with endless retries."""
         self._client.start_async()
 
     def stop(self) -> None:
@@ -212,17 +211,17 @@ class KazooSession:
 
     @property
     def below(self) -> str:
-        """The node that all paths are below; empty for ZooKeeper's own root."""
+        """The chroot; empty for ZooKeeper's own root."""
         found: str = self._client.chroot
         return found
 
     def enter_chroot(self, chroot: str) -> None:
-        """Take all paths to be below this node, from now on."""
+        """Use this chroot for all paths from now on."""
         self._client.chroot = chroot
 
     @property
     def complaint(self) -> str:
-        """What kazoo said last that something is wrong with the connection."""
+        """kazoo's last message about a connection problem."""
         return self._words.said
 
     @property
@@ -256,7 +255,7 @@ class KazooSession:
         self._link(self._client.get_children_async(path, self._watch(watch)), path, sorted, answer)
 
     def sync(self, path: str, answer: Answer) -> None:
-        """Have the server catch up with all writes before."""
+        """Have the server catch up with all earlier writes."""
         self._link(self._client.sync_async(path), path, lambda _: None, answer)
 
     def multi(self, ops: Sequence[Op], answer: Answer) -> None:
@@ -294,7 +293,7 @@ class KazooSession:
     def _moved(self, state: str) -> None:
         if state == KazooState.CONNECTED:
             self._handler.greeting = False
-            # What was asked for while nobody could be reached would be sent now, when it is not wanted any more.
+            # kazoo would now send the requests made while disconnected, which have failed here already.
             self._fail_queued()
             self.from_thread(self.user.linked, self, self._client._session_id)
         elif state == KazooState.SUSPENDED:
@@ -312,7 +311,7 @@ class KazooSession:
                 result.set_exception(ConnectionLoss())
 
     def _fired(self, event: Any) -> None:
-        # Beside these, kazoo tells all watches of a connection that it is gone.
+        # kazoo also calls all watches when their connection is lost.
         if event.type in _EVENTS:
             self.from_thread(self.user.heard, self, WatchedEvent(_EVENTS[event.type], event.path))
 

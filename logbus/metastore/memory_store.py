@@ -1,7 +1,7 @@
 """
-A metadata store in memory, shared by any number of clients, whose sessions break on command.
+A metadata store in memory with any number of clients, whose sessions break on command; for tests and the simulator.
 
-For tests and the simulator: an *ensemble* stands for the ZooKeeper servers, each of its clients for one process.
+The *ensemble* stands for the ZooKeeper servers, each of its clients for one process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MemoryEnsemble:
     The tree and the sessions on it.
 
     :ivar wall_clock: seconds since 1970, for the nodes' times.
-    :ivar clients: whoever is to hear of changes: :class:`MemoryStore`, or what else takes its place.
+    :ivar clients: the clients to notify of changes: :class:`MemoryStore` or the like.
     :ivar clock: None: requests are answered at once. Otherwise each takes ``latency`` seconds of this clock.
     """
 
@@ -49,7 +49,7 @@ class MemoryEnsemble:
     _last_session: int = field(default=0, init=False)
 
     def client(self) -> MemoryStore:
-        """A client of its own session, still to be opened."""
+        """A new client, to be opened."""
         client = MemoryStore(self)
         self.clients.append(client)
         return client
@@ -65,14 +65,14 @@ class MemoryEnsemble:
         return session_id in self._sessions
 
     def end(self, session_id: int) -> None:
-        """Expire a session: its ephemerals go away and everyone who watches hears of it."""
+        """Expire a session: its ephemerals are deleted, and watches fire."""
         self._sessions.discard(session_id)
         owned = self.tree.owned_by(session_id)
         if owned:
             self.apply([Delete(path) for path in owned], session_id)
 
     def apply(self, ops: Sequence[Op], session_id: int) -> Applied:
-        """Change the tree and tell the watchers of all clients, before the one who asked is answered."""
+        """Change the tree and fire the watches of all clients, before the request is answered."""
         applied = self.tree.apply(ops, session_id, int(self.wall_clock() * 1000))
         for client in list(self.clients):
             client.hear(applied)
@@ -93,7 +93,7 @@ class MemoryStore(TreeStore):
         return succeed(None)
 
     def close(self) -> Deferred[None]:
-        """End the session, once what was asked before is served."""
+        """End the session, once the earlier requests are served."""
         if self.state is SessionState.CLOSED:
             return succeed(None)
 
@@ -111,7 +111,7 @@ class MemoryStore(TreeStore):
         """
         Cut the connection. Requests in flight fail with ConnectionLost.
 
-        :param applied: whether they reached the servers all the same.
+        :param applied: whether the servers applied them nevertheless.
         """
         cut, self._in_flight = self._in_flight, deque()
         self._move(SessionState.SUSPENDED)
@@ -122,7 +122,7 @@ class MemoryStore(TreeStore):
             self._deliver(waiting.errback, Failure(ConnectionLost("the connection was lost while a request was out")))
 
     def resume(self) -> None:
-        """Mend the connection: only now a client learns that its session expired meanwhile."""
+        """Restore the connection: only now the client learns that its session expired meanwhile."""
         if self.ensemble.alive(self.session_id):
             self._move(SessionState.CONNECTED)
         else:
@@ -130,7 +130,7 @@ class MemoryStore(TreeStore):
             self._begin()
 
     def expire(self) -> None:
-        """Let the servers expire the session; a connected client hears at once and gets a new one."""
+        """Have the servers expire the session; a connected client learns it at once and gets a new one."""
         if self.state is not SessionState.CONNECTED:
             self.ensemble.end(self.session_id)
             return
@@ -144,7 +144,7 @@ class MemoryStore(TreeStore):
     # Inside.
 
     def hear(self, applied: Applied) -> None:
-        """Something was changed, by whomever."""
+        """Any client made a change."""
         for watcher, event in self._watches.take(applied.events):
             self._deliver(self._watches.tell, watcher, event)
 
@@ -178,7 +178,7 @@ class MemoryStore(TreeStore):
             self._answer(*self._in_flight.popleft())
 
     def _answer(self, waiting: Deferred[T], run: Callable[[], T]) -> None:
-        # Run first: the watches that it sets off are delivered before the answer.
+        # Run first: the watches that it fires are delivered before the answer.
         self._deliver(_settle, waiting, attempt(run))
 
 

@@ -1,7 +1,7 @@
 """
-A cluster's metadata out of one store and into another.
+Copies a cluster's metadata from one store to another.
 
-The cluster's id is written last: until it is there nobody has moved in, and the same copy may be begun again.
+The cluster's id is written last: until it is there no broker uses the copy, and it can be repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BATCH_NODES = 500
 BATCH_BYTES = 500_000
 """Of one transaction; ZooKeeper takes 1 MB."""
 SKIPPED_PATHS = frozenset({"/zookeeper", BROKER_INCARNATIONS})
-"""What is not ours, and what has a meaning in that very store only: brokers' epochs, which are its numbers."""
+"""Not copied: ZooKeeper's own nodes, and broker epochs, which are transaction numbers of that store."""
 
 Found = tuple[bytes, Stat] | None
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def read_all(store: IMetadataStore) -> Deferred[dict[str, bytes]]:
     """
     Every persistent node but the root.
 
-    :raise NotCopied: a broker is registered: what it changes meanwhile would be missing.
+    :raise NotCopied: a broker is registered: its changes during the copy would be missing.
     """
 
     async def run() -> dict[str, bytes]:
@@ -66,10 +66,10 @@ def read_all(store: IMetadataStore) -> Deferred[dict[str, bytes]]:
 
 def write_all(store: IMetadataStore, metadata: Metadata) -> Deferred[int]:
     """
-    Make every node; those that are there already, and hold the same, are left (an earlier attempt was cut short).
+    Create every node; existing ones with the same data are left (an earlier attempt was interrupted).
 
-    :return: fires with how many were made.
-    :raise NotCopied: a broker is registered, or the store has a cluster, or something else of its own.
+    :return: fires with the number of nodes created.
+    :raise NotCopied: a broker is registered, or the store has a cluster, or other nodes of its own.
     """
 
     async def run() -> int:
@@ -118,7 +118,7 @@ def _batches(nodes: dict[str, bytes]) -> Iterator[list[Create]]:
 
 
 def _get(store: IMetadataStore, paths: Iterable[str]) -> Deferred[list[Found]]:
-    """What is at each path, or None."""
+    """The node at each path, or None."""
     return Deferred.fromCoroutine(_in_turn(store.get(path) for path in paths))
 
 

@@ -1,7 +1,7 @@
 """
-The metadata of a cluster as a file: JSON, every persistent node with what it holds. Pure.
+The file format of ``logbus metadata export``: JSON with every persistent node and its data. Pure.
 
-A file that is read has been looked through: it is ours, complete, and each node says what it should.
+A loaded file is checked: it has our format, is complete, and each node can be decoded.
 """
 
 from __future__ import annotations
@@ -53,29 +53,29 @@ ROOTS = frozenset(
         "log_dir_event_notification",
     }
 )
-"""What there may be at the root."""
+"""The nodes allowed at the root."""
 
 
 class BadMetadataFile(LogbusError):
-    """A file is not what ``logbus metadata export`` writes, or something in it cannot be."""
+    """A file is not what ``logbus metadata export`` writes, or it is inconsistent."""
 
 
 @frozen
 class Metadata:
     """
-    :ivar nodes: what each persistent node holds, by path.
+    :ivar nodes: the data of each persistent node, by path.
     """
 
     nodes: Mapping[str, bytes]
 
     @property
     def cluster_id(self) -> str:
-        """Whose it is."""
+        """The id of the cluster."""
         return ClusterIdZnode.decode(self.nodes[CLUSTER_ID])
 
     @property
     def topics(self) -> int:
-        """How many topics there are."""
+        """The number of topics."""
         return sum(path.startswith(f"{TOPICS}/") and path.count("/") == 3 for path in self.nodes)
 
 
@@ -90,9 +90,9 @@ def dump(metadata: Metadata) -> str:
 
 def load(text: str) -> Metadata:
     """
-    What a file says.
+    Parse and check a file.
 
-    :raise BadMetadataFile: it is none of ours, of a newer release, incomplete, or a node is not what it should be.
+    :raise BadMetadataFile: it has another format, is of a newer release, incomplete, or a node cannot be decoded.
     """
     try:
         given = json.loads(text)
@@ -114,9 +114,9 @@ def load(text: str) -> Metadata:
 
 def check(metadata: Metadata) -> None:
     """
-    Whether a broker could work with it.
+    Check that a broker could work with it.
 
-    :raise BadMetadataFile: names the node that is missing, that should not be there, or that cannot be read.
+    :raise BadMetadataFile: names the node that is missing, unexpected, or cannot be decoded.
     """
     nodes = metadata.nodes
     for path in (CLUSTER_ID, CONTROLLER_EPOCH):
@@ -147,7 +147,7 @@ def _check_place(path: str, nodes: Mapping[str, bytes]) -> None:
 
 
 def _check_partitions(nodes: Mapping[str, bytes]) -> None:
-    """A state belongs to a partition that is assigned, and a leader is one of the replicas."""
+    """Check that each state belongs to an assigned partition, and that each leader is one of its replicas."""
     for path in nodes:
         found = _STATE.fullmatch(path)
         if found is None:
@@ -178,7 +178,7 @@ _KINDS: tuple[tuple[re.Pattern[str], Callable[..., Any]], ...] = (
 
 
 def _written(data: bytes) -> str | dict[str, str]:
-    """Text as it is; what is not text in base64."""
+    """Encode data: text as it is, other bytes in base64."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -1,5 +1,5 @@
 """
-The words of the metadata store: what operations are, what they answer, and how they fail. Pure.
+The metadata store's operations, results, events and errors. Pure.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ OpResult = str | Stat | None
 
 
 class EventKind(Enum):
-    """What a watch saw."""
+    """The kind of change that fired a watch."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -90,7 +90,7 @@ class EventKind(Enum):
 
 
 class WatchedEvent(NamedTuple):
-    """Something happened at ``path``; what it looks like now must be read again."""
+    """A watch fired for ``path``; read the node for its present state."""
 
     kind: EventKind
     path: str
@@ -98,9 +98,9 @@ class WatchedEvent(NamedTuple):
 
 class SessionState(Enum):
     """
-    CONNECTED: served. SUSPENDED: nobody knows; requests in flight may or may not have been applied, watches are gone,
-    new requests fail. LOST: the session expired and its ephemerals are gone; a CONNECTED with a new generation
-    follows. CLOSED: for good.
+    CONNECTED: requests are served. SUSPENDED: disconnected; requests in flight may or may not have been applied,
+    watches are gone, new requests fail. LOST: the session expired and its ephemerals are deleted; a CONNECTED with a
+    new generation follows. CLOSED: for good.
     """
 
     CONNECTED = "connected"
@@ -110,11 +110,11 @@ class SessionState(Enum):
 
 
 class MetastoreError(LogbusError):
-    """Root of what a metadata store refuses or cannot do."""
+    """Base of the metadata store's errors."""
 
 
 class NodeError(MetastoreError):
-    """An operation does not fit the tree as it is; nothing was changed."""
+    """An operation does not fit the present tree; nothing was changed."""
 
     def __init__(self, path: str, particulars: str = "") -> None:
         super().__init__(f"{path}: {particulars or type(self).__doc__}")
@@ -122,7 +122,7 @@ class NodeError(MetastoreError):
 
 
 class NoNode(NodeError):
-    """The node (or the parent of the node to be made) does not exist."""
+    """The node (or the parent of the node to be created) does not exist."""
 
 
 class NodeExists(NodeError):
@@ -149,7 +149,7 @@ class MultiFailed(MetastoreError):
     """
     One operation of a transaction failed, so none was applied.
 
-    :ivar index: which one, from 0; ``op`` and ``error``: what it was and why it failed.
+    :ivar index: of the operation, from 0; ``op`` and ``error``: the operation and its error.
     """
 
     def __init__(self, index: int, op: Op, error: NodeError) -> None:
@@ -164,7 +164,7 @@ class ConnectionLost(MetastoreError):
 
 
 class SessionLost(MetastoreError):
-    """The session is over, and with it the request."""
+    """The session has expired, and the request with it."""
 
 
 class StoreUnusable(MetastoreError):

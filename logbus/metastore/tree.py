@@ -1,8 +1,8 @@
 """
-The tree itself: nodes, versions, ephemerals and transactions, without a file, a thread or a clock.
+The tree of nodes in memory: versions, ephemerals and transactions, without a file, a thread or a clock.
 
-Both stores that live inside this process are this tree, with something different around it. A transaction is applied
-at once and can be taken back (:meth:`Tree.revert`), so that it may be tried first and made durable after.
+The embedded store and the memory store are built on it. A transaction is applied at once and can be undone
+(:meth:`Tree.revert`), so a store can apply it first and make it durable afterwards.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Node:
 
     @property
     def stat(self) -> Stat:
-        """What clients see of it."""
+        """Its stat, as clients see it."""
         row = self.row
         return Stat(row.czxid, row.mzxid, row.ctime, row.mtime, row.version, row.owner, len(self.children))
 
@@ -73,11 +73,11 @@ class Node:
 @frozen(eq=False)
 class Applied:
     """
-    A transaction that took place.
+    An applied transaction.
 
     :ivar results: one per operation.
-    :ivar events: what watches may hear, in order.
-    :ivar before: the rows that it touched as they were (None: absent), to take it back.
+    :ivar events: for watches, in order.
+    :ivar before: the earlier versions of the changed rows (None: absent), to undo it.
     """
 
     results: list[OpResult]
@@ -93,7 +93,7 @@ def split(path: str) -> tuple[str, str]:
 
 def check_path(path: str) -> None:
     """
-    Refuse what ZooKeeper refuses.
+    Refuse the paths that ZooKeeper refuses.
 
     :raise BadPath:
     """
@@ -126,7 +126,7 @@ class Tree:
     @classmethod
     def load(cls, rows: Iterable[Row], zxid: int) -> Tree:
         """
-        The tree out of its rows, in any order.
+        Build the tree from its rows, in any order.
 
         :raise NoNode: a row's parent is missing.
         """
@@ -184,7 +184,7 @@ class Tree:
         return applied
 
     def revert(self, applied: Applied) -> None:
-        """Take back the last transaction (or, latest first, several); its zxid is not used again."""
+        """Undo the last transaction (or, latest first, several); its zxid is not used again."""
         # Parents are put back before their children, children are taken away before their parents.
         for path in sorted(applied.before):
             row = applied.before[path]

@@ -1,4 +1,4 @@
-"""One-shot watches of one session: who wants to hear what happens at which path."""
+"""The one-shot watches of one session, by path."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class Watches:
     """
     Watchers by path, those of a node's data apart from those of its children.
 
-    A watcher left twice at one place hears once, and one that waits for data and for children hears of a deletion
-    once, as with ZooKeeper.
+    A watcher set twice fires once, and one set for data and children fires once for a deletion, as in ZooKeeper.
     """
 
     _data: dict[str, dict[Watcher, None]] = field(factory=dict, init=False)
@@ -24,20 +23,20 @@ class Watches:
     _log = Logger()
 
     def on_data(self, path: str, watcher: Watcher) -> None:
-        """Hear when the node is created, changed or deleted."""
+        """Set a watch for the creation, change or deletion of a node."""
         self._data.setdefault(path, {})[watcher] = None
 
     def on_children(self, path: str, watcher: Watcher) -> None:
-        """Hear when a child comes or goes, or the node is deleted."""
+        """Set a watch for added or removed children, or the deletion of the node."""
         self._children.setdefault(path, {})[watcher] = None
 
     def clear(self) -> None:
-        """Forget all: the connection that they were left over is gone."""
+        """Remove all: their connection is lost."""
         self._data.clear()
         self._children.clear()
 
     def take(self, events: Iterable[WatchedEvent]) -> list[tuple[Watcher, WatchedEvent]]:
-        """Remove the watchers that these events concern; the caller tells them, in this order."""
+        """Remove and return the watchers of these events; the caller calls them, in this order."""
         due: list[tuple[Watcher, WatchedEvent]] = []
         if not self._data and not self._children:
             return due
@@ -51,7 +50,7 @@ class Watches:
         return due
 
     def tell(self, watcher: Watcher, event: WatchedEvent) -> None:
-        """Call a watcher; what it raises is a bug of its own and stops nobody else."""
+        """Call a watcher; its exceptions are logged and do not affect others."""
         try:
             watcher(event)
         except Exception:

@@ -1,5 +1,5 @@
 """
-How a node's JSON is read and written: any surprise becomes one kind of error, which names the node.
+Reads and writes the JSON of znodes; every error in it becomes a :class:`BadZnode` that names the node.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from logbus.metastore.operations import MetastoreError
 
 
 class BadZnode(MetastoreError):
-    """A node holds something that we cannot read; the message names it."""
+    """A node's data cannot be decoded; the message names the node."""
 
 
 class ZnodeReader:
     """
-    Reads one node's JSON object: any surprise inside the block becomes a :class:`BadZnode` that names the node.
+    Context manager that reads one node's JSON object: errors inside become a :class:`BadZnode` that names the node.
     """
 
     def __init__(self, path: str, data: bytes, known: int) -> None:
@@ -57,8 +57,8 @@ def uuid_text(value: UUID) -> str:
 
 def uuid_from_text(text: str) -> UUID:
     """
-    The opposite.
+    Decode an id of :func:`uuid_text`.
 
-    :raise ValueError: it is none.
+    :raise ValueError: it is not such an id.
     """
     return UUID(bytes=base64.b64decode(text + "==", b"-_", validate=True))

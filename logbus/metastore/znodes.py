@@ -1,10 +1,9 @@
 """
-Every node that we keep: where it is; and what those of brokers, topics and settings hold, and how that is spelled
-(those of the cluster as a whole are in :mod:`.clusterznodes`).
+Paths of all znodes, and the encoding of those of brokers, topics and configs (Kafka: zk/ZkData).
 
-The layout and the JSON are Kafka's of 0.9 and later, so that tools which know Kafka's tree find their way; keys that
-are ours come beside Kafka's and are ignored by others. Each class stands for one kind of node: ``path``, ``encode`` and
-``decode``, without a store. A node of a newer version than we know is refused.
+The layout and the JSON are Kafka's of 0.9 and later, so tools for Kafka's tree work; our additional keys stand beside
+Kafka's and are ignored by others. Each class is one kind of node, with ``path``, ``encode`` and ``decode``, without a
+store. A node of a newer version than this release knows is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from logbus.metastore.znode_json import BadZnode, ZnodeReader, dump, uuid_from_t
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 
 FEATURE_LEVEL = 2
-"""What brokers of this release can do among themselves; grows with every change of the inter-broker protocol."""
+"""The inter-broker protocol level of this release; grows with every change of that protocol."""
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
@@ -39,7 +38,7 @@ BROKER_INCARNATIONS = "/brokers/lives"
 FEATURES = "/feature_level"
 
 DEFAULT_ENTITY = "<default>"
-"""Name of the configuration that holds for all brokers."""
+"""Entity name of the configuration of all brokers."""
 
 PERSISTENT_PATHS = (
     "/brokers",
@@ -57,22 +56,22 @@ PERSISTENT_PATHS = (
     "/admin",
     DELETED_TOPICS,
 )
-"""What must be there before anything else, parents first."""
+"""The base nodes of a cluster, parents first."""
 
 
 @frozen
 class Registration:
     """
-    What a broker says of itself while it lives.
+    A broker's registration.
 
-    :ivar endpoints: where clients reach it, by listener name.
+    :ivar endpoints: addresses for clients, by listener name.
     :ivar security_protocols: by listener name (``PLAINTEXT``, ``SSL``, …).
-    :ivar incarnation: made anew at every start: tells our own node from one of a former life.
+    :ivar incarnation: a new id at every start: tells this process's node from that of an earlier one.
     :ivar timestamp: of the registration, in milliseconds since 1970.
     :ivar features: finalized feature ranges (KIP-584), by name.
-    :ivar unclean_shutdown: it did not stop cleanly: what its logs held may be gone, in part, even what was synced.
-    :ivar unsynced_lost: so, and its machine was started since: what was not synced is gone.
-    :ivar logs_lost: a log directory is new: what another in its place may have held is gone, synced or not.
+    :ivar unclean_shutdown: it did not stop cleanly: its logs may lack records, even synced ones.
+    :ivar unsynced_lost: the same, and its machine was restarted since: unsynced records are lost.
+    :ivar logs_lost: a log directory is new: the logs of the one it replaces are lost.
     """
 
     broker_id: int
@@ -91,11 +90,11 @@ class Registration:
 @frozen
 class Assignment:
     """
-    Which brokers hold a topic.
+    The replica assignment of a topic.
 
     :ivar partitions: replicas of each partition, the preferred leader first; indexed by partition number.
-    :ivar adding: of the partitions that are reassigned (KIP-455): which of their replicas are added, by number;
-        ``removing``: which are taken away.
+    :ivar adding: of partitions under reassignment (KIP-455): the replicas being added, by partition number;
+        ``removing``: those being removed.
     """
 
     topic_id: UUID
@@ -199,7 +198,7 @@ class TopicZnode:
 
 
 class PartitionZnode:
-    """``/brokers/topics/T/partitions/P``: nothing but the parent of the partition's state."""
+    """``/brokers/topics/T/partitions/P``: only the parent of the partition's state."""
 
     @staticmethod
     def path(topic: str, partition: int) -> str:
@@ -207,7 +206,7 @@ class PartitionZnode:
 
 
 class StateZnode:
-    """``/brokers/topics/T/partitions/P/state``: who leads, and who is in sync."""
+    """``/brokers/topics/T/partitions/P/state``: leader and ISR."""
 
     VERSION = 1
 
@@ -217,7 +216,7 @@ class StateZnode:
 
     @classmethod
     def encode(cls, state: LeaderAndIsr) -> bytes:
-        # Written ten thousand at a time: spelled out, not collected in a dictionary first.
+        # Written ten thousand at a time: formatted directly, not collected in a dictionary first.
         unproven = f',"unproven":[{",".join(map(str, state.unproven))}]' if state.unproven else ""
         return (
             f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":{cls.VERSION},'
@@ -263,7 +262,7 @@ class ConfigZnode:
     @staticmethod
     def group_path(group_id: str) -> str:
         """
-        :param group_id: any text: what a path cannot hold is percent-encoded, as Kafka's ``Sanitizer`` does.
+        :param group_id: any text; it is percent-encoded as by Kafka's ``Sanitizer``.
         """
         name = quote(group_id, safe="")
         return f"{GROUP_CONFIGS}/{name.replace('.', '%2E') if name in ('.', '..') else name}"
@@ -271,9 +270,9 @@ class ConfigZnode:
     @staticmethod
     def group_of(name: str) -> str:
         """
-        The group id that a child of ``/config/groups`` stands for.
+        The group id of a child of ``/config/groups``.
 
-        :raise BadZnode: it stands for none.
+        :raise BadZnode: it is not an encoded group id.
         """
         group_id = unquote(name, errors="replace")
         if ConfigZnode.group_path(group_id) != f"{GROUP_CONFIGS}/{name}":
@@ -291,7 +290,7 @@ class ConfigZnode:
 
 
 class DeletedTopicZnode:
-    """``/admin/delete_topics/T``: the controller is to delete T, and goes on with it after a restart."""
+    """``/admin/delete_topics/T``: marks T for deletion, until the controller has finished it."""
 
     @staticmethod
     def path(topic: str) -> str:
@@ -299,7 +298,7 @@ class DeletedTopicZnode:
 
 
 class ReassignmentsZnode:
-    """``/admin/reassign_partitions``: what an operator's tool asks for; the controller takes it, and removes it."""
+    """``/admin/reassign_partitions``: reassignments from an operator's tool; the controller begins and removes it."""
 
     VERSION = 1
 

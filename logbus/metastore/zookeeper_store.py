@@ -1,11 +1,11 @@
 """
-The metadata store of a cluster: ZooKeeper.
+The metadata store of a cluster, in ZooKeeper.
 
-What ZooKeeper does not promise is made up for here. Requests fail at once while nobody can be reached, and those under
-way fail when the connection goes, instead of being sent late; their answers, should they come, are dropped. Watches
-are gone with the connection: who left them reads again when the state is CONNECTED.
+It is stricter than ZooKeeper's client. Requests fail at once while no server is connected, and requests in flight fail
+when the connection is lost, instead of being sent later; late answers are dropped. Watches are lost with the
+connection: their owners read again when the state is CONNECTED.
 
-The nodes are below the chroot, which is made if it is missing and never shows.
+The nodes are below the chroot, which is created if it is missing and does not appear in paths.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ from logbus.metastore.imetastore import (
 from logbus.metastore.tree import check_path
 
 IN_FLIGHT = 200
-"""Requests that await an answer at a time; more wait their turn."""
+"""Requests in flight at a time; further ones are queued."""
 CLOSE_SECONDS = 5.0
-"""How long a session is given to end; after that it expires by itself."""
+"""Timeout for ending a session; after that it expires by itself."""
 MAX_BYTES = 1_000_000
-"""Of one transaction, a little less than what ZooKeeper takes by default."""
+"""Of one transaction, a little less than ZooKeeper's default limit."""
 RETRY_SECONDS = 0.5
 FIRST_WARNING_SECONDS = 1.0
 
 
 def require_kazoo() -> None:
     """
-    Whether ZooKeeper can be spoken to.
+    Check that ZooKeeper's client library is installed.
 
-    :raise ConfigError: the client library is not installed; says how to.
+    :raise ConfigError: it is not; says how to install it.
     """
     try:
         import logbus.metastore.kazoo_session  # noqa: F401
@@ -74,8 +74,8 @@ def require_kazoo() -> None:
 @define(eq=False)
 class _Request:
     """
-    :ivar send: takes the link and what to call with the answer.
-    :ivar noted: called as soon as there is an answer that is no error: leaves the watch.
+    :ivar send: called with the session and the callback for the answer.
+    :ivar noted: called as soon as there is an answer that is not an error: sets the watch.
     """
 
     send: Callable[[Any, Callable[[Any], None]], None]
@@ -85,7 +85,7 @@ class _Request:
     waiting: Deferred[Any] = field(factory=Deferred)
 
     def refuse(self, error: MetastoreError) -> None:
-        """It will not be sent; who asked hears of it when it is its turn."""
+        """Fail a request that will not be sent, in its turn."""
         self.answered, self.outcome = True, error
 
 
@@ -96,7 +96,7 @@ class ZooKeeperStore(BaseStore):
     A client of ZooKeeper; it reconnects by itself until it is closed.
 
     :ivar session_timeout: in seconds; ZooKeeper may have another one.
-    :ivar complain_seconds: how often the log is told that ZooKeeper is still out of reach.
+    :ivar complain_seconds: interval of the warnings while ZooKeeper is out of reach.
     """
 
     connect: ConnectString
@@ -114,17 +114,17 @@ class ZooKeeperStore(BaseStore):
 
     @property
     def path(self) -> str:
-        """What an operator knows it by."""
+        """The connect string, for operators."""
         return f"ZooKeeper at {self.connect}"
 
     @property
     def credentials(self) -> tuple[int, bytes] | None:
-        """The session's id and password, while it is connected: who has them can take it over."""
+        """The session's id and password, while it is connected: with them another client can take it over."""
         return self._link.credentials if self._link is not None else None
 
     def open(self) -> Deferred[None]:
         """
-        Connect, and make the chroot if it is missing. Waits for as long as no server is reached, and says so.
+        Connect, and create the chroot if it is missing. Waits, with warnings, as long as no server is reached.
 
         :raise ConfigError: the client library is not installed.
         """
@@ -151,7 +151,7 @@ class ZooKeeperStore(BaseStore):
 
     def _end_session(self, link: Any) -> None:
         if self._linked:
-            self._send(len(self._waiting))  # What was asked for before is served.
+            self._send(len(self._waiting))  # Earlier requests are served.
         patience = self.reactor.callLater(CLOSE_SECONDS, self._closed)
 
         def stopped() -> None:
@@ -167,7 +167,7 @@ class ZooKeeperStore(BaseStore):
             if self.state is not SessionState.CLOSED:
                 self.reactor.callFromThread(stopped)
 
-        # It waits for kazoo's thread, which may wait for the network; the process must not wait for either.
+        # This waits for kazoo's thread, which may wait for the network; the process must not wait for either.
         Thread(target=stop, name="zookeeper-stop", daemon=True).start()
 
     def _closed(self) -> None:
@@ -192,7 +192,7 @@ class ZooKeeperStore(BaseStore):
         return self._read(path, "children", watch, self._watches.on_children)
 
     def sync(self) -> Deferred[None]:
-        """Fires once later reads show all that was written anywhere before."""
+        """Fires once later reads show all earlier writes of any client."""
         return self._request(_Request(lambda link, answer: link.sync(ROOT, answer)))
 
     def _read(
@@ -220,7 +220,7 @@ class ZooKeeperStore(BaseStore):
                 request.refuse(MultiFailed(index, op, error))
                 break
         if size > MAX_BYTES:
-            # ZooKeeper would not answer but hang up, again and again.
+            # ZooKeeper would close the connection instead of answering, again and again.
             request.refuse(StoreUnusable(f"{size} bytes are more than ZooKeeper takes at once ({MAX_BYTES})"))
         return self._request(request)
 
@@ -251,7 +251,7 @@ class ZooKeeperStore(BaseStore):
         if request.answered:
             return  # It failed when the connection went.
         if isinstance(outcome, ConnectionLost | SessionLost):
-            # The state changes before anybody hears of the failure: nothing new is sent into the void.
+            # The state changes before the failure is delivered: callbacks send nothing new on a lost connection.
             self._cut()
             return
         request.answered, request.outcome = True, outcome
@@ -262,7 +262,7 @@ class ZooKeeperStore(BaseStore):
             self._send(self.in_flight - len(self._out))
 
     def _settle(self) -> None:
-        """Deliver what has its turn."""
+        """Deliver the answers that are due."""
         while self._out and self._out[0].answered:
             request = self._out.popleft()
             if isinstance(request.outcome, MetastoreError):
@@ -278,10 +278,10 @@ class ZooKeeperStore(BaseStore):
             request.answered = True
         return taken
 
-    # The connection. What an older link says is not heard.
+    # Callbacks of the session. Those of an older one are ignored.
 
     async def _make_chroot(self, link: Any) -> None:
-        """Parents first; another broker may do so, too."""
+        """Create it, parents first; another broker may do the same."""
         names = self.connect.chroot.split("/")
         for depth in range(2, len(names) + 1):
             ops = [Create("/".join(names[:depth]))]
@@ -337,7 +337,7 @@ class ZooKeeperStore(BaseStore):
             self._deliver(opening.callback, None)
 
     def cut(self, link: object) -> None:
-        """The connection is gone; nobody knows what became of requests under way."""
+        """The connection is lost; the outcome of requests in flight is unknown."""
         if link is self._link:
             self._cut()
 
@@ -366,7 +366,7 @@ class ZooKeeperStore(BaseStore):
                 self._move(SessionState.LOST)
 
     def ended(self, link: Any) -> None:
-        """The link's thread died of something unheard of: begin again, with another session."""
+        """The session's thread died of an unexpected error: begin a new session."""
         if link is self._link and self._closing is None:
             self._log.error("the client for {store} failed: {reason}", store=self.path, reason=link.complaint)
             self.expired(link)
@@ -380,7 +380,7 @@ class ZooKeeperStore(BaseStore):
             for watcher, one in self._watches.take([event]):
                 self._deliver(self._watches.tell, watcher, one)
 
-    # What the log is told while nobody answers.
+    # Warnings while ZooKeeper is out of reach.
 
     def _complain_in(self, seconds: float) -> None:
         self._stop_timer()

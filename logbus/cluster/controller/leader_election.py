@@ -1,27 +1,27 @@
 """
-Who leads a partition, and who is in sync when brokers come and go: pure.
+Elects leaders, and decides the ISR when brokers register or go (Kafka: PartitionLeaderElectionAlgorithms): pure.
 
 The rules (KIP-101, KIP-497, KIP-966):
 
-* A leader comes from the in-sync replicas, the one that is first in the assignment; the leader epoch grows by one with
-  every election. A leader that lives stays.
-* In-sync replicas whose brokers are gone leave, as long as one stays: records are acknowledged by those that live.
-* Who leaves while too few are in sync stays eligible: it lacks nothing that was committed. When nobody in sync is left
-  an eligible one leads, cleanly.
-* Otherwise the partition has no leader, and its in-sync replicas are kept, so that one of those who have the data may
-  return; only where the topic allows it another replica takes over, and with it committed records may be lost.
-* A broker that comes back after an unclean stop may lack records, even some that it had synced (KIP-966). It is neither
-  in sync nor eligible while another who has not stopped so can lead. It is *unproven*: one of the unproven leads only
-  when nobody else could ever be asked, all of them are back, and it has the longest log.  A last member leads at once.
-* The unproven are remembered until the leader that was elected instead has changed the in-sync replicas: until then it
-  may be dead, too, its registration about to expire.
-* A broker with a new log directory is neither in sync nor eligible, unless nobody else ever could be: then it leads,
+* The leader is the in-sync replica that is first in the assignment; the leader epoch grows by one with every election.
+  A live leader stays.
+* In-sync replicas whose brokers are gone leave the ISR, as long as one stays: live replicas can acknowledge records.
+* A replica that leaves while too few are in sync stays *eligible*: it has every committed record. When no in-sync
+  replica is left, an eligible one is elected, cleanly.
+* Otherwise the partition has no leader, and its ISR is kept, so that one of those with the records may return. Only
+  where the topic allows unclean elections another replica is elected, and committed records may be lost.
+* A broker that comes back after an unclean stop may lack records, even synced ones (KIP-966). It is neither in sync nor
+  eligible while a replica without an unclean stop can lead. It is *unproven*: an unproven replica is elected only when
+  no other could ever be, all of them are back, and it has the longest log.  A last member is elected at once.
+* The unproven replicas are kept until the leader that was elected instead has changed the ISR: until then it may be
+  dead, too, its registration about to expire.
+* A broker with a new log directory is neither in sync nor eligible, unless no other ever could be: then it is elected,
   and that is an unclean election.
-* A replica that was reported as incomplete leads only while nobody else can.
-* Where records are synced before they are acknowledged, a broker whose machine lost power has all that was
-  acknowledged.  It may lack what could be read, though: a leader lets followers and readers have what it has not synced
-  yet.  Where such a one leads, the epoch is marked as after an unclean election, so that others who have more may
-  follow it; without the syncs it is an unclean election.
+* A replica that was reported as incomplete leads only while no other can.
+* Where records are synced before they are acknowledged, a broker whose machine lost power has all acknowledged records.
+  It may lack records that were read, though: a leader lets followers and consumers read records that it has not synced
+  yet.  If such a broker is elected, the epoch is marked as after an unclean election, so that replicas with more
+  records may follow it; without the syncs it is an unclean election.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ NO_LEADER = -1
 _DEFAULT_RULES = TopicRules()
 
 LiveBrokers = Mapping[int, BrokerImage]
-"""Brokers that came: for the first time, or with a new life."""
+"""Brokers that have registered: for the first time, or anew."""
 
 
 @frozen
 class ElectionResult:
     """
-    An outcome.
+    The result of an election.
 
-    :ivar result: what is to be written; its version is the one that the node will have then.
+    :ivar result: the state to write; its version is that of the node after the write.
     :ivar unclean: committed records may be lost: the leader was not in sync, or came back without them.
     """
 
@@ -61,12 +61,12 @@ class ElectionResult:
 @frozen
 class Situation:
     """
-    One partition, when something is to be decided.
+    The input of a decision about one partition.
 
     :ivar standing: of each of its brokers.
-    :ivar controller_epoch: of the one who decides.
-    :ivar log_ends: how far the logs of replicas go, of those that have told since they came back.
-    :ivar unsynced_lost: brokers whose machines lost power with what was not synced.
+    :ivar controller_epoch: of the deciding controller.
+    :ivar log_ends: log end offsets of the replicas that have reported them since they came back.
+    :ivar unsynced_lost: brokers whose machines lost power, and unsynced records with it.
     """
 
     replicas: Sequence[int]
@@ -86,7 +86,7 @@ def first_leader(
     replicas: Sequence[int], standing: Callable[[int], ReplicaAvailability], controller_epoch: int
 ) -> ElectionResult:
     """
-    Of a new partition: the first replica that lives; those that live are in sync, as all are empty.
+    The first election of a partition: the first live replica leads; all live ones are in sync, as all are empty.
 
     With none alive there is no leader, and all are in sync.
     """
@@ -99,11 +99,11 @@ def next_leader(
     now: Situation, *, renew: bool = False, lost: Collection[int] = (), unclean: Collection[int] = ()
 ) -> ElectionResult | None:
     """
-    After something happened to the brokers.
+    The election after a change of the brokers.
 
-    :param renew: the leader has begun a new life: it is elected anew, if it may stay.
+    :param renew: the leader has registered anew: it is elected again, if it may stay.
     :param unclean: brokers that came back after an unclean stop; ``lost``: those among them with a new log directory.
-    :return: None: all stays as it is.
+    :return: None: nothing changes.
     """
     current = now.current
     isr, eligible, is_unclean = _trusted(current, lost)
@@ -129,7 +129,7 @@ def next_leader(
         is_unclean = is_unclean or (short and not now.rules.flushes)
         unproven = ()
     elif now.rules.unclean_allowed and (others := now.up(now.replicas) or _incomplete(now)):
-        # Rather one that may have every committed record.
+        # Prefer one that may have every committed record.
         leader = max(others, key=lambda one: (one in unproven, now.log_ends.get(one, _NO_LOG)))
         members, is_unclean = (leader,), True
     else:
@@ -153,10 +153,10 @@ def _incomplete(now: Situation) -> list[int]:
 
 def _longest(now: Situation, holders: Sequence[int], unproven: Collection[int]) -> tuple[int, ...]:
     """
-    Who of those that are left may lead, since nobody is away who could have more: the one with the longest log, and
-    the others whose logs end where its does. Empty: somebody is away, or has not told yet how far its log goes.
+    The replica with the longest log, and those whose logs end at the same offset, if no absent one could have more.
+    Empty: a replica is away, or has not reported its log end yet.
 
-    :param holders: whoever may have every committed record; ``unproven``: those that came back after an unclean stop.
+    :param holders: replicas that may have every committed record; ``unproven``: those back after an unclean stop.
     """
     standing = {one: now.standing(one) for one in holders}
     if any(one not in unproven and standing[one] is not ReplicaAvailability.INCOMPLETE for one in holders):
@@ -169,13 +169,13 @@ def _longest(now: Situation, holders: Sequence[int], unproven: Collection[int]) 
     if any(one not in now.log_ends for one in there):
         return ()
     if len(there) < len(holders):
-        # Who has records of the last leader's epoch was there later than those that are away and have none.
+        # A replica with records of the last leader's epoch was in sync later than absent ones without any.
         last = now.current.leader_epoch - (now.current.leader == NO_LEADER)
         latest = [one for one in there if now.current.isr == (one,) and now.log_ends[one].epoch >= last]
         return tuple(latest) if now.up(latest) else ()
     most = max(now.log_ends[one] for one in holders)
     equals = [one for one in now.replicas if one in holders and now.log_ends[one] == most]
-    # Of those with as much, one that is not known to have damaged records.
+    # Of equally long logs, prefer one that is not reported as damaged.
     able = [one for one in equals if standing[one] is not ReplicaAvailability.LEAVING]
     able.sort(key=lambda one: standing[one] is ReplicaAvailability.INCOMPLETE)
     return (*able[:1], *(one for one in equals if one not in able[:1])) if able else ()
@@ -199,7 +199,7 @@ def preferred_leader(now: Situation) -> ElectionResult:
 
 def unclean_leader(now: Situation) -> ElectionResult:
     """
-    Have somebody lead, whatever is lost: an operator said so.
+    Elect any live replica, whatever is lost, at an operator's request.
 
     :raise ApiError: ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
@@ -213,10 +213,10 @@ def unclean_leader(now: Situation) -> ElectionResult:
 
 def restricted_to(now: Situation, replicas: Sequence[int]) -> ElectionResult | None:
     """
-    The partition is to have these replicas: others are neither in sync nor eligible any more.
+    Restrict leader, ISR and eligible replicas to the given ones, at the end of a reassignment.
 
-    :return: None: nothing about who leads and who is in sync changes.
-    :raise ApiError: INVALID_REPLICA_ASSIGNMENT: none of these is in sync, so that data would be lost.
+    :return: None: leader and ISR do not change.
+    :raise ApiError: INVALID_REPLICA_ASSIGNMENT: none of these is in sync, so that records would be lost.
     """
     current = now.current
     isr = tuple(one for one in current.isr if one in replicas)
@@ -244,9 +244,9 @@ def due_elections(
     unclean: Collection[int] = (),
 ) -> dict[TopicPartition, ElectionResult]:
     """
-    Everything that is due among ``names``.
+    The elections that are due among ``names``.
 
-    :param come: brokers whose new life was not taken note of yet: what they lead they are elected for anew.
+    :param come: brokers whose new registration was not noted yet: they are elected again for what they lead.
     :param unclean: those of them that came back after an unclean stop.
     """
     outcomes: dict[TopicPartition, ElectionResult] = {}
@@ -271,7 +271,7 @@ def due_elections(
 def situation(
     state: ControllerContext, name: TopicPartition, record: PartitionRecord, rules: TopicRules, controller_epoch: int
 ) -> Situation:
-    """A partition's, which had its first election."""
+    """The input for a partition that had its first election."""
     assert record.state is not None
     return Situation(
         record.replicas,
@@ -290,8 +290,8 @@ def _standing(state: ControllerContext, name: TopicPartition) -> Callable[[int],
 
 def _trusted(current: LeaderAndIsr, lost: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
     """
-    Who is in sync, and who eligible, without those that came back without their logs; and whether nobody else is left,
-    so that one of them must do.
+    The ISR and the eligible replicas without those that came back without their logs; and whether no other is left, so
+    that one of them must be elected.
     """
     holders = (*current.isr, *current.eligible)
     if not any(one in lost for one in holders):
@@ -301,7 +301,7 @@ def _trusted(current: LeaderAndIsr, lost: Collection[int]) -> tuple[tuple[int, .
         return isr, eligible, False
     if eligible:
         return eligible, (), False
-    # Who led last has the most.
+    # The last leader has the longest log.
     return (current.leader if current.leader in holders else holders[0],), (), True
 
 
@@ -316,7 +316,7 @@ def _outcome(
     unclean: bool = False,
     short: bool = False,
 ) -> ElectionResult | None:
-    """:param short: the leader may lack what others have, though nothing that was acknowledged."""
+    """:param short: the leader may lack records that others have, though no acknowledged ones."""
     current = now.current
     if set(isr) == set(current.isr):
         isr = current.isr

@@ -1,4 +1,4 @@
-"""Looks now and then whether preferred leaders lead, and has them lead again (``auto.leader.rebalance.enable``)."""
+"""Hands leadership back to preferred leaders now and then (``auto.leader.rebalance.enable``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from logbus.errors import ApiError, ErrorCode
 
 @define(eq=False)
 class LeaderRebalancer:
-    """Every broker has one; those that are not the controller's find nothing to do."""
+    """Runs on every broker; only the controller's has an effect."""
 
     partitions: PartitionAdmin
     config: ConfigView
@@ -23,11 +23,11 @@ class LeaderRebalancer:
     _log = Logger()
 
     def start(self) -> None:
-        """Look for the first time one interval from now."""
+        """Check for the first time one interval from now."""
         self._later()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()

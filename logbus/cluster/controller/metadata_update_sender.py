@@ -1,9 +1,9 @@
 """
-A broker at the other end of a connection, as the controller sees it.
+Sends metadata updates from the controller to another broker (Kafka: RequestSendThread).
 
-Announcements reach it in order, one at a time. One that could not be delivered is not kept: what the broker has missed
-by then is made up for by everything there is, afresh, which is tried until the broker has it, is gone, or is somebody
-else's to tell. So a broker that is cut off costs no memory.
+Updates are sent in order, one at a time. One that cannot be delivered is not kept: the full state replaces all updates
+that the broker has missed. It is sent again until the broker has it, is gone, or another controller is elected. A
+broker that is cut off therefore costs no memory.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
 """Seconds between two attempts."""
 
 MAX_QUEUED_UPDATES = 64
-"""Announcements that wait their turn; with more of them everything at once is less."""
+"""Updates that wait to be sent; with more of them the full state is sent instead."""
 MAX_WAITING = 1000
-"""Who may wait for a broker that is out of reach; the first ones are told that it has not heard yet."""
+"""Callers that may wait for a broker that is out of reach; the first ones then fail with a timeout."""
 
 _ENDS = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
 
@@ -153,7 +153,7 @@ class MetadataUpdateSender:
 def update_receivers(
     local: IMetadataUpdateReceiver, broker_id: int, peers: Peers, clock: IReactorTime, timeout: float
 ) -> Callable[[BrokerImage, FullUpdate], IMetadataUpdateReceiver]:
-    """How the controller reaches brokers: this very one by a call, the others over the network."""
+    """A factory of receivers: this broker is called directly, the others over the network."""
 
     def receiver_for(broker: BrokerImage, everything: FullUpdate) -> IMetadataUpdateReceiver:
         if broker.broker_id == broker_id:
@@ -164,4 +164,4 @@ def update_receivers(
 
 
 def _nothing() -> None:
-    """Time has passed."""
+    """Does nothing, for :func:`deferLater`."""

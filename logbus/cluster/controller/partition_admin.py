@@ -1,7 +1,7 @@
 """
-What operators ask of the controller about leaders and replicas: elections, reassignments.
+Administration of partitions, on the controller: leader elections (KIP-460) and reassignments (KIP-455).
 
-Everything is checked and carried out on the controller's queue; each partition has its own outcome.
+All of it is checked and carried out on the controller's event queue; each partition has its own outcome.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ElectionType", "Outcomes", "PartitionAdmin", "Reassignment"]
 
 @frozen
 class Reassignment:
-    """One under way: all replicas, and which of them come and go."""
+    """A reassignment under way: all replicas, and those being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -35,7 +35,7 @@ class Reassignment:
 
 @define(eq=False)
 class PartitionAdmin:
-    """All of it works on the controller only; elsewhere every request fails with NOT_CONTROLLER."""
+    """Elections and reassignments; on a broker that is not the controller every call fails with NOT_CONTROLLER."""
 
     controller: Controller
     clock: IReactorTime
@@ -45,9 +45,9 @@ class PartitionAdmin:
         self, kind: ElectionType, names: Sequence[TopicPartition] | None, *, timeout_ms: int = 0
     ) -> Deferred[Outcomes]:
         """
-        Hold elections; fires when the brokers alive have heard, or the time is over.
+        Hold elections; fires when the live brokers have applied them, or on the timeout.
 
-        :param names: None: all partitions; those that need none are left out of the answer.
+        :param names: None: all partitions; those that need none are left out of the result.
         :raise ApiError: NOT_CONTROLLER.
         """
 
@@ -68,7 +68,7 @@ class PartitionAdmin:
         timeout_ms: int = 0,
     ) -> Deferred[Outcomes]:
         """
-        Begin to move partitions, or (None) cancel that; fires when the brokers alive have begun.
+        Begin reassignments, or (None) cancel them; fires when the live brokers have begun.
 
         :raise ApiError: NOT_CONTROLLER.
         """
@@ -82,7 +82,7 @@ class PartitionAdmin:
         self, names: Iterable[TopicPartition] | None = None
     ) -> Deferred[Mapping[TopicPartition, Reassignment]]:
         """
-        Those under way, among ``names`` or (None) all; unknown partitions have none.
+        The reassignments under way, of ``names`` or (None) of all partitions; unknown partitions have none.
 
         :raise ApiError: NOT_CONTROLLER.
         """
@@ -100,7 +100,7 @@ class PartitionAdmin:
 
     def balance(self, percentage: int) -> Deferred[int]:
         """
-        Hand leadership back to preferred leaders where too much of it is elsewhere; fires with how often that was.
+        Hand leadership back to preferred leaders that have lost too much of it; fires with the number of partitions.
 
         :param percentage: see :func:`.not_led_by_preferred`.
         :raise ApiError: NOT_CONTROLLER.
@@ -120,7 +120,7 @@ class PartitionAdmin:
         outcomes, delivery = await done
         if delivery is not None and timeout_ms > 0:
             waiting = delivery.wait()
-            # The change is made; who has not heard of it in time will.
+            # The change is made; brokers that have not applied it in time will.
             await waiting.addTimeout(timeout_ms / 1000, self.clock, lambda *_: {})
         return outcomes
 

@@ -1,5 +1,5 @@
 """
-Partitions on their way to other replicas (KIP-455): pure.
+Reassignments of partitions to other replicas (KIP-455): pure.
 
 ::
 
@@ -8,7 +8,7 @@ Partitions on their way to other replicas (KIP-455): pure.
     moving ──cancelled──▶ at rest, where it was
     moving ──the new ones are in sync──▶ at rest, where it was to be; the old ones delete their logs
 
-Nothing moves that would leave nobody in sync.
+A reassignment that would leave no replica in sync is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from logbus.model import TopicPartition
 @frozen
 class Move:
     """
-    What a partition is to become.
+    The next state of a reassignment.
 
     :ivar election: who leads and who is in sync then, if that changes.
     """
@@ -47,7 +47,7 @@ def move_to(
     factor_may_change: bool = True,
 ) -> Move:
     """
-    Begin to move a partition, or have one that moves go elsewhere.
+    Begin a reassignment, or change the target of one under way.
 
     :param alive: the brokers of the cluster that live: others cannot be added.
     :raise ApiError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.

@@ -1,9 +1,9 @@
 """
-Topic administration: what handlers call to create, delete, enlarge and configure topics, and brokers.
+Administration of topics on the controller: create, delete, add partitions, configure; configs of brokers and groups.
 
-Requests are checked and carried out on the controller's queue, so that two for the same name never meet half-way. Each
-topic has its own outcome, in the order asked; the answer comes when what was asked for is served (KIP-4, and
-librdkafka's issue 4904: a client that created a topic produces to it at once).
+Requests are checked and carried out on the controller's event queue, so that two for the same name cannot interleave.
+Each topic has its own outcome, in the order of the request. The answer comes when the brokers serve the change (KIP-4,
+and librdkafka's issue 4904: a client that created a topic produces to it at once).
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ __all__ = [
 ]
 
 WAIT_MS = 30_000
-"""For requests that bring no timeout of their own."""
+"""For requests without a timeout of their own."""
 
 MAX_CONFIGURED_GROUPS = 10_000
-"""Groups with settings of their own: every broker keeps them all, and anybody can name a group."""
+"""Limit of groups with configs of their own: every broker keeps them all, and clients can invent group ids."""
 
 NO_ID = UUID(int=0)
 
 UNITS_TO_PLAN = 5
-"""Units of a time slice that it takes to check what is wanted of one topic."""
+"""Units of a time slice for checking the change of one topic."""
 
 T = TypeVar("T")
 
 
 @frozen
 class CreatedTopic:
-    """A topic that was made (or, with ``validate_only``, would be: then the id is 0)."""
+    """A created topic (or, with ``validate_only``, one that would be: then the id is 0)."""
 
     name: str
     topic_id: UUID
@@ -85,9 +85,9 @@ class CreatedTopic:
 @define(eq=False)
 class TopicAdmin:
     """
-    All of it works on the controller only; elsewhere every request fails with NOT_CONTROLLER.
+    Administers topics; on a broker that is not the controller every call fails with NOT_CONTROLLER.
 
-    :ivar defaults: asked anew for each request, as they can change while the broker runs.
+    :ivar defaults: read for each request, as they can change while the broker runs.
     :ivar check_topic: whether a topic's overrides are valid.
     :ivar check_broker: the same for a broker's (its id), or all brokers' (None).
     :ivar check_group: the same for a consumer group's.
@@ -108,10 +108,10 @@ class TopicAdmin:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
     ) -> Deferred[list[CreatedTopic | ApiError]]:
         """
-        Make topics.
+        Create topics.
 
         :param timeout_ms: 0 or less: :data:`WAIT_MS`.
-        :return: for each topic what was made, or why not: REQUEST_TIMED_OUT says that it exists or soon will.
+        :return: each created topic, or its error: REQUEST_TIMED_OUT means that it exists or soon will.
         :raise ApiError: NOT_CONTROLLER.
         """
 
@@ -158,10 +158,10 @@ class TopicAdmin:
         self, topics: Sequence[str | UUID], *, timeout_ms: int = 0
     ) -> Deferred[list[tuple[str, UUID] | ApiError]]:
         """
-        Delete topics, by name or id; fires when their names are free again.
+        Delete topics, by name or id; fires when their names can be used again.
 
         :param timeout_ms: 0 or less: :data:`WAIT_MS`.
-        :return: for each its name and id, or why not: REQUEST_TIMED_OUT says that it soon will be gone,
+        :return: for each its name and id, or its error: REQUEST_TIMED_OUT means that it soon will be gone,
             INVALID_TOPIC_EXCEPTION that it is an internal one.
         :raise ApiError: NOT_CONTROLLER.
         """
@@ -201,10 +201,10 @@ class TopicAdmin:
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 0
     ) -> Deferred[list[str | ApiError]]:
         """
-        Give topics more partitions.
+        Add partitions to topics.
 
         :param timeout_ms: 0 or less: :data:`WAIT_MS`.
-        :return: for each topic its name, or why not.
+        :return: for each topic its name, or its error.
         :raise ApiError: NOT_CONTROLLER.
         """
 
@@ -241,8 +241,8 @@ class TopicAdmin:
         """
         Change topics' overrides; fires when the new ones are in force.
 
-        :param edits: run on the controller's queue, so that none is lost between two clients.
-        :return: by topic: None, or why not.
+        :param edits: run on the controller's queue, so that concurrent edits are not lost.
+        :return: by topic: None, or the error.
         :raise ApiError: NOT_CONTROLLER.
         """
 
@@ -268,7 +268,7 @@ class TopicAdmin:
         """
         Change the dynamic configuration of brokers, or of all of them (None); fires when it is in force.
 
-        :return: by broker: None, or why not.
+        :return: by broker: None, or the error.
         :raise ApiError: NOT_CONTROLLER.
         """
 
@@ -302,7 +302,7 @@ class TopicAdmin:
         """
         Change the settings of consumer groups, which need not exist; fires when the new ones are in force.
 
-        :return: by group: None, or why not.
+        :return: by group: None, or the error.
         :raise ApiError: NOT_CONTROLLER.
         """
 
@@ -346,7 +346,7 @@ class TopicAdmin:
         timeout_ms: int,
         topic_of: Callable[[T], str],
     ) -> Deferred[list[T | ApiError]]:
-        """Carry out, wait for the brokers, and put what they could not do in the place of the outcomes."""
+        """Run a change, wait for the brokers, and replace the outcomes of those that failed there by the errors."""
 
         async def answered() -> list[T | ApiError]:
             outcomes, delivery = await self.controller.submit(run)
@@ -369,7 +369,7 @@ class TopicAdmin:
         return Deferred.fromCoroutine(answered())
 
     def _in_time(self, work: Deferred[T], timeout_ms: int) -> Deferred[bool]:
-        """Whether ``work`` ends in time; if not, it goes on, with another controller if this one is replaced."""
+        """Whether ``work`` ends in time; otherwise it goes on, with another controller if this one is replaced."""
         in_time: Deferred[bool] = Deferred()
         seconds = (timeout_ms if timeout_ms > 0 else WAIT_MS) / 1000
         timer = self.clock.callLater(seconds, lambda: in_time.callback(False))

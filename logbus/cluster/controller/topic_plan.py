@@ -1,5 +1,5 @@
 """
-What clients ask for topics to be, checked against what there is: pure, but for the random numbers passed in.
+Checks requests to create or change topics against the cluster's state: pure, but for the random numbers passed in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.model import INTERNAL_TOPICS, new_topic_id, topic_name_problem
 
 DEFAULT = -1
-"""In place of a number of partitions or a replication factor: the broker's default."""
+"""Stands for the broker's default number of partitions or replication factor."""
 
 CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
 
@@ -28,16 +28,16 @@ Overrides = Mapping[str, str | None]
 """As a client gives them; None is refused by the check."""
 
 ConfigCheck = Callable[[Overrides], object]
-"""Raises ConfigError unless the overrides are valid, all together."""
+"""Raises ConfigError unless the overrides are valid together."""
 
 ConfigEdit = Callable[[Mapping[str, str]], Overrides]
-"""From the overrides now to the overrides wanted; may raise ApiError or ConfigError."""
+"""From the present overrides to the wanted ones; may raise ApiError or ConfigError."""
 
 
 @frozen
 class NewTopic:
     """
-    A topic to be made.
+    A topic to be created.
 
     :ivar num_partitions: −1 for the broker's default, and when ``assignment`` is given; ``replication_factor``
         likewise.
@@ -56,7 +56,7 @@ class NewPartitions:
     """
     Partitions to be added.
 
-    :ivar total_count: how many the topic is to have then.
+    :ivar total_count: of the topic's partitions afterwards.
     :ivar assignment: replicas of each new partition, chosen by the client.
     """
 
@@ -68,7 +68,7 @@ class NewPartitions:
 @frozen
 class TopicDefaults:
     """
-    What a topic gets that does not say otherwise, and how much there may be.
+    The defaults of new topics, and the limits of the cluster.
 
     :ivar max_topics: topics of a cluster (``max.topics``).
     :ivar max_partitions_per_broker: replicas of partitions of a cluster for each live broker
@@ -83,9 +83,9 @@ class TopicDefaults:
 
 class TopicQuota:
     """
-    Counts what one request would add to a cluster, and refuses what is too much. Internal topics do not count.
+    Counts the topics and partitions that one request adds, and refuses too many. Internal topics do not count.
 
-    :param state: the cluster as it is.
+    :param state: the present state of the cluster.
     """
 
     def __init__(self, state: ControllerContext, limits: TopicDefaults) -> None:
@@ -98,9 +98,9 @@ class TopicQuota:
 
     def take(self, name: str, partitions: Iterable[Replicas], *, is_new: bool) -> None:
         """
-        Count the partitions of a new topic, or those that one is given in addition.
+        Count the partitions of a new topic, or those added to one.
 
-        :raise ApiError: POLICY_VIOLATION: they are too many. Then they are not counted.
+        :raise ApiError: POLICY_VIOLATION: there would be too many. Then they are not counted.
         """
         if name in INTERNAL_TOPICS:
             return
@@ -126,9 +126,9 @@ def plan_topic(
     state: ControllerContext, topic: NewTopic, defaults: TopicDefaults, check: ConfigCheck, random: Random, room: int
 ) -> TopicRecord:
     """
-    The record of a topic to be made.
+    The record of a topic to be created.
 
-    :param room: how many partitions the request may still make.
+    :param room: how many partitions the request may still create.
     :raise ApiError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
     """
@@ -245,16 +245,16 @@ def compacted_if_internal(topic: str, overrides: dict[str, str]) -> dict[str, st
 
 def internal(topic: str, why: str) -> ApiError:
     """
-    The error for what would harm a topic that brokers keep their state in.
+    The error for a change that would harm an internal topic.
 
-    :param why: what is refused, as the predicate of a sentence about the topic.
+    :param why: the refusal, as the predicate of a sentence about the topic.
     """
     return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the internal topic {topic} {why}")
 
 
 def existing(state: ControllerContext, name: str) -> TopicRecord:
     """
-    A topic that exists and is to stay.
+    A topic that exists and is not being deleted.
 
     :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
     """
@@ -265,7 +265,7 @@ def existing(state: ControllerContext, name: str) -> TopicRecord:
 
 
 def unknown(topic: str | UUID) -> ApiError:
-    """The error for a name or an id that no topic has."""
+    """The error for an unknown name or id."""
     if isinstance(topic, UUID):
         return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic}")
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
@@ -273,10 +273,10 @@ def unknown(topic: str | UUID) -> ApiError:
 
 class NameCollisions:
     """
-    Finds topic names that differ only in ``.`` and ``_``, which metric names do not tell apart
+    Finds topic names that differ only in ``.`` and ``_``, which are the same in metric names
     (Kafka: ``Topic.hasCollision``).
 
-    :param names: of the topics there are.
+    :param names: of the existing topics.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -285,7 +285,7 @@ class NameCollisions:
             self.add(name)
 
     def add(self, name: str) -> None:
-        """Take note of one more topic."""
+        """Add a topic."""
         self._known.setdefault(name.replace(".", "_"), name)
 
     def check(self, name: str) -> None:

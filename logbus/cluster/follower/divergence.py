@@ -1,18 +1,18 @@
 """
-What a follower does with its log when the leader's answer says that the two differ.  Pure.
+Decides how a follower truncates its log when it diverges from the leader's (KIP-101, KIP-279, KIP-595).  Pure.
 
-The leader answers a fetch with the point of divergence: the largest epoch at most that of the follower's last record
-that it knows, and where that ends (KIP-101, KIP-279, KIP-595).  The follower cuts where both are sure to agree, and
-asks again from there: each round it has fewer epochs that the leader does not have, so it ends.
+The leader answers a fetch with the point of divergence: of the epochs up to that of the follower's last record, the
+largest that it has, and its end offset.  The follower truncates to where both logs certainly agree, and fetches again
+from there.  Each round it has fewer epochs that the leader lacks, so this ends.
 
-*Never below the high watermark.*  Who is elected cleanly has everything that is committed, so no point of divergence
-lies below a follower's high watermark.  If one does all the same, either an unclean election gave committed records up
-(the state says in which epoch), or something is wrong: a leader that lost its disk, a metadata store set back to an
-old state, a defect.  After an unclean election the follower cuts: keeping what the partition gave up would only keep
-the follower out.  Otherwise it refuses, reports to the controller that the leader is incomplete
-(:mod:`.replicareports`), and stays out of the in-sync replicas with its log as it is: it may hold the
-last copy of what was acknowledged, and a person can still decide (an unclean election in its favour, or its removal).
-An unclean election counts only if it came after the records in question: an epoch higher than theirs.
+*Never below the high watermark.*  A cleanly elected leader has every committed record, so no point of divergence lies
+below a follower's high watermark.  If one does, either an unclean election gave up committed records (the partition's
+state has its epoch), or there is a fault: a leader that lost its disk, a metadata store set back to an old state, a
+defect.  After an unclean election the follower truncates: the partition gave those records up, and keeping them would
+only keep the follower out of the ISR.  Otherwise it refuses, reports to the controller that the leader is incomplete
+(:mod:`logbus.cluster.replication.replica_reports`), and stays out of the ISR with its log as it is: that may be the
+last copy of acknowledged records, and an operator can still decide (an unclean election in its favour, or its removal).
+An unclean election counts only if it came after the records in question: its epoch is higher than theirs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FollowerLog:
 
 @frozen
 class TruncateTo:
-    """Cut off the records from ``offset`` on; ``gives_up``: of those that were committed, too."""
+    """Remove the records from ``offset`` on; ``gives_up``: committed ones, too."""
 
     offset: int
     gives_up: bool = False
@@ -51,7 +51,7 @@ class TruncateTo:
 
 @frozen
 class RestartAt:
-    """Drop all records and begin anew at ``offset``; ``gives_up``: committed ones, that the leader does not have."""
+    """Remove all records and restart the log at ``offset``; ``gives_up``: committed ones that the leader lacks."""
 
     offset: int
     gives_up: bool = False
@@ -66,7 +66,7 @@ class RefuseToFollow:
 
 @frozen
 class RetryLater:
-    """Nothing can be done now; ask again later."""
+    """Nothing can be done now; fetch again later."""
 
     reason: str
 
@@ -76,19 +76,19 @@ TruncationStep: TypeAlias = TruncateTo | RestartAt | RefuseToFollow | RetryLater
 
 def after_divergence(own: FollowerLog, diverging: OffsetAndEpoch) -> TruncationStep:
     """
-    The leader says where the two logs part.
+    The leader's answer has a point of divergence.
 
-    :param diverging: the largest epoch that the leader knows up to the one that was asked for, and its end there.
+    :param diverging: the largest epoch that the leader has, up to the one in the fetch, and its end offset.
     """
     ours = own.epochs.end_offset_for(diverging.epoch, own.end_offset)
     if ours.epoch == NO_EPOCH:
-        # The leader's epoch is later than all of ours, or no epoch at all: its end is what there is to go by.
+        # The leader's epoch is later than all of ours, or none at all: only its end offset counts.
         offset = diverging.offset
     elif ours.epoch == diverging.epoch:
-        # Both have the epoch: up to where the shorter of the two ends they are one.
+        # Both have the epoch: they agree up to the lower of the two end offsets.
         offset = min(ours.offset, diverging.offset)
     else:
-        # We do not have the leader's epoch: what we have from before it may be the leader's. The next answer tells.
+        # The follower lacks the leader's epoch: its records before that may agree with the leader's. Ask again.
         offset = ours.offset
     if offset < 0:
         return RetryLater(f"the leader names no offset for epoch {diverging.epoch}")
@@ -104,16 +104,16 @@ def after_divergence(own: FollowerLog, diverging: OffsetAndEpoch) -> TruncationS
 
 def after_out_of_range(own: FollowerLog, leaders_start: int) -> TruncationStep:
     """
-    The leader does not have the end of our log, which is where we wanted to go on.
+    The leader's log does not contain the end offset of the follower's log.
 
-    :param leaders_start: where its log begins; −1 if it did not say.
+    :param leaders_start: the leader's log start offset; −1 if it is not in the answer.
     """
     if leaders_start > own.end_offset:
-        # Retention, or a request to delete records, took what we lack: nothing is lost that was not given up.
+        # Retention, or a DeleteRecords request, removed the records that the follower lacks: nothing is lost.
         return RestartAt(leaders_start)
     if leaders_start < 0 or own.start_offset < own.end_offset:
         return RetryLater("the leader does not know the end of our log, and does not say where the two part")
-    # Ours is empty, and begins behind the end of the leader's.
+    # The follower's log is empty, and starts behind the end of the leader's.
     return _restarted(own, leaders_start)
 
 
@@ -123,7 +123,7 @@ def _restarted(own: FollowerLog, offset: int) -> TruncationStep:
 
 
 def _below_high_watermark(own: FollowerLog, offset: int) -> tuple[RefuseToFollow | None, bool]:
-    """Why a cut at ``offset`` must not be, and whether it takes committed records."""
+    """The reason why a truncation to ``offset`` is refused, and whether it removes committed records."""
     if offset >= own.high_watermark:
         return None, False
     committed_in = own.epochs.epoch_at(own.high_watermark - 1)

@@ -1,9 +1,9 @@
 """
-The asking side of an incremental fetch session (KIP-227).  Pure.
+The follower's side of an incremental fetch session (KIP-227; Kafka: FetchSessionHandler).  Pure.
 
-The first fetch names every partition, and each one after it only what changed since: partitions that are new, whose
-offset or epoch moved, or that are not wanted for now.  What a fetch costs depends on how many partitions are busy, not
-on how many are followed.
+The first fetch names every partition, and each one after it only the changes: partitions that are new, whose offset or
+epoch moved, or that are left out for now.  The cost of a fetch depends on how many partitions are busy, not on how many
+are followed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _TOPIC = itemgetter(0)
 
 class FetchPosition(NamedTuple):
     """
-    What to ask of one partition.
+    The position from which to fetch one partition.
 
-    :ivar leader_epoch: the one that the leader must be in.
-    :ivar last_epoch: that of the last record before ``offset``, −1 without one: the leader compares it with its own.
+    :ivar leader_epoch: the epoch that the leader must have.
+    :ivar last_epoch: of the last record before ``offset``, −1 without one: the leader compares it with its own.
     :ivar log_start_offset: where the follower's log begins.
     """
 
@@ -47,9 +47,9 @@ class FetchPosition(NamedTuple):
 @define(eq=False)
 class FetchSessionHandler:
     """
-    What one follower asks of one leader.
+    The fetch session of this follower with one leader.
 
-    :ivar asked: what the leader knows that is wanted; it answers for these and no others.
+    :ivar asked: the partitions in the leader's session; it answers for these and no others.
     """
 
     session_id: int = field(default=NO_SESSION, init=False)
@@ -64,7 +64,7 @@ class FetchSessionHandler:
 
     @property
     def wanted(self) -> Mapping[Key, FetchPosition]:
-        """What the next fetch asks for, one way or the other."""
+        """The partitions of the next fetch, named or in the session already."""
         return self._wanted
 
     @property
@@ -73,7 +73,7 @@ class FetchSessionHandler:
         return len(self._wanted) if self.epoch == INITIAL_EPOCH else len(self._changed)
 
     def want(self, key: Key, ask: FetchPosition) -> None:
-        """Ask for this of a partition from the next fetch on. It goes behind those that were changed before it."""
+        """Fetch a partition from this position from the next fetch on. It goes behind those changed before it."""
         self._wanted.pop(key, None)
         self._wanted[key] = ask
         self._changed.pop(key, None)
@@ -81,20 +81,20 @@ class FetchSessionHandler:
             self._changed[key] = None
 
     def drop(self, key: Key) -> None:
-        """Ask nothing of a partition from the next fetch on; what an answer under way says of it does not count."""
+        """Leave a partition out from the next fetch on; an answer under way does not count for it."""
         if self._wanted.pop(key, None) is not None:
             self._changed.pop(key, None)
             if key in self.asked:
                 self._changed[key] = None
 
     def reset(self) -> None:
-        """The session is lost: the next fetch begins another."""
+        """The session is lost: the next fetch begins a new one."""
         self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
         self.asked = {}
 
     def next_fetch(self, max_bytes: int) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
         """
-        What to put into the next fetch, with :attr:`session_id` and :attr:`epoch` as they are now.
+        The topics and forgotten topics of the next fetch, with :attr:`session_id` and :attr:`epoch` as they are now.
 
         :param max_bytes: of one partition.
         """
@@ -132,7 +132,7 @@ class FetchSessionHandler:
 
 
 def _topics(named: list[tuple[Key, FetchPosition]], max_bytes: int) -> list[FetchTopic]:
-    """In the order given: the leader fills its answer in that order, so who got records comes last the next time."""
+    """Group by topic, in the order given: the leader fills its answer in that order, so busy partitions come last."""
     return [
         FetchTopic(
             topic_id=topic,

@@ -1,5 +1,5 @@
 """
-How followers fetch, and what became of it: values.
+Settings and counters of the replica fetchers: values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from attrs import define, frozen
 @frozen
 class ReplicaFetchSettings:
     """
-    How followers fetch (``replica.fetch.*``, ``replica.socket.timeout.ms``).
+    Settings of replica fetchers (``replica.fetch.*``, ``replica.socket.timeout.ms``).
 
     :ivar max_bytes: of one partition, several times as much where few are busy; ``response_max_bytes``: of an answer.
     :ivar backoff: the longest pause after a failure, in seconds.
@@ -28,7 +28,7 @@ class ReplicaFetchSettings:
 @define(eq=False)
 class ReplicaFetchCounters:
     """
-    What became of fetches, since the start.
+    Counts of fetches and their outcomes, since the start.
 
     :ivar failed_fetches: as a whole; ``failed_partitions``: answers that were an error, or of no use.
     :ivar corrupt_batches: that a leader sent, and that were not appended.

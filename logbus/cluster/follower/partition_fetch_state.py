@@ -1,5 +1,5 @@
 """
-One partition that this broker follows: what to ask its leader for, and where it stands.
+The fetch state of one partition that this broker follows (Kafka: PartitionFetchState).
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from logbus.cluster.replication.replica_manager import Replica
 
 FIRST_RETRY_SECONDS = 0.05
-"""Seconds until the first repetition of what failed; each one after it waits twice as long, up to the setting."""
+"""Seconds until the first retry; each one after it waits twice as long, up to the setting."""
 
 
 def retry_delay(failures: int, longest: float) -> float:
-    """Seconds to wait after that many failures in a row."""
+    """Seconds to wait after a number of failures in a row."""
     return min(longest, FIRST_RETRY_SECONDS * (1 << min(failures - 1, 20)))
 
 
 @define(eq=False)
 class PartitionFetchState:
     """
-    A replica, and its part in the fetches from its leader.
+    A replica that is fetched from its leader.
 
-    :ivar leader_epoch: in which it follows; another epoch is another object.
+    :ivar leader_epoch: the epoch in which it follows; each epoch has its own object.
     :ivar unclean_epoch: the leader epoch that the last unclean election began.
-    :ivar lag: committed records that it lacked when the leader last answered; −1: it has not answered.
+    :ivar lag: committed records that it lacked at the leader's last answer; −1: there was none.
     :ivar failures: in a row.
-    :ivar problem: why it does not get on, for people; empty while it does.
-    :ivar is_truncating: the log is being truncated; nothing may be appended.
-    :ivar ended: it is not followed any more; what is still under way does not count.
+    :ivar problem: the present error, for people; empty without one.
+    :ivar is_cutting: the log is being truncated; nothing may be appended.
+    :ivar ended: it is not followed any more; answers still under way are ignored.
     """
 
     replica: Replica
@@ -60,29 +60,29 @@ class PartitionFetchState:
 
     @property
     def key(self) -> Key:
-        """What the leader knows it by."""
+        """Topic id and partition number, as in fetch requests."""
         return self.replica.topic_id.bytes, self.name.partition
 
     @property
     def is_synced(self) -> bool:
-        """Whether a fetch from the log's end, which says that all before it is here, says the truth."""
+        """Whether the log is synced as far as a fetch from its end would acknowledge."""
         log = self.replica.log
         return not log.config.flush_before_ack or log.flushed_end_offset >= log.log_end_offset
 
     def ask(self) -> FetchPosition:
-        """What comes next."""
+        """The next position to fetch."""
         log = self.replica.log
         return FetchPosition(log.log_end_offset, self.leader_epoch, log.epochs.latest, log.log_start_offset)
 
     def own(self) -> FollowerLog:
-        """The log, for those who decide over it."""
+        """The log's offsets and epochs, for a decision about truncation."""
         log = self.replica.log
         return FollowerLog(
             log.log_start_offset, log.log_end_offset, self.replica.high_watermark, log.epochs, self.unclean_epoch
         )
 
     def end(self) -> Deferred[None]:
-        """Follow no more; fires once nobody changes the log any more."""
+        """Stop following; fires once nothing changes the log any more."""
         self.ended = True
         if self.pause is not None:
             self.pause.cancel()
@@ -94,7 +94,7 @@ class PartitionFetchState:
         return waiting
 
     def cut(self) -> None:
-        """The truncation is over."""
+        """The truncation has ended."""
         self.is_truncating = False
         waiting, self._waiting = self._waiting, []
         for one in waiting:

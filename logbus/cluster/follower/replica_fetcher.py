@@ -1,13 +1,12 @@
 """
-The loop that fetches from one leader: ask, append, ask again.
+Fetches the partitions that one broker leads, in a loop (Kafka: ReplicaFetcherThread).
 
-Everything an answer holds is appended before the loop asks again, in the reactor's turn in which it came: the records
-are looked at where they were received. What takes time concerns one partition at a time, which is left out of the
-fetches meanwhile: a truncation, a pause after an error, and, where the topic flushes before it acknowledges, a sync.
-A fetch from an offset says that all before it is here, so such a partition is asked for again from its synced end.
+All records of an answer are appended before the next fetch, in the reactor turn in which the answer came: they are
+appended from the receive buffer without a copy. A slow operation leaves only its own partition out of the fetches: a
+truncation, a pause after an error and, where the topic flushes before it acknowledges, a sync. A fetch offset
+acknowledges all records before it, so such a partition is fetched again only from its synced end.
 
-Syncs are waited for a little, so that one fetch acknowledges what many partitions have synced; those that take longer
-hold up nobody.
+The loop waits a little for syncs, so that one fetch acknowledges many partitions; it does not wait for slow ones.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ SYNC_WAIT_SECONDS = 0.02
 """Seconds that the next fetch waits for syncs, and that a leader may hold it back while some are under way."""
 
 QUIET_FAILURES = 6
-"""How often in a row a leader may refuse a partition, for a reason of :data:`_ROLE_ERRORS`, before that is worth a
-warning: some two seconds."""
+"""Errors of :data:`_ROLE_ERRORS` in a row for one partition before a warning: some two seconds."""
 
 _ROLE_ERRORS = frozenset(
     {
@@ -56,13 +54,13 @@ _ROLE_ERRORS = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
     }
 )
-"""What a leader says that has not heard of its election yet, or of the next one: the announcements are on their way."""
+"""Errors of a leader that has not got the metadata update about its election, or the next one, yet."""
 
 MAX_SYNC_WAITS = 4
-"""Times ``replica.fetch.max.bytes`` that are asked of one partition: a longer answer would hold up others."""
+"""Multiple of ``replica.fetch.max.bytes`` that may be fetched of one partition: more would hold up others."""
 
 ChannelFor = Callable[[int, str], Deferred[Channel]]
-"""Gives the connection to a broker for a purpose."""
+"""Returns the connection to a broker for a purpose."""
 
 _SESSION_ERRORS = frozenset(
     {
@@ -76,11 +74,11 @@ _SESSION_ERRORS = frozenset(
 @define(eq=False)
 class ReplicaFetcher:
     """
-    Fetches what one broker leads and this one follows.
+    Fetches the partitions that one broker leads and this one follows.
 
     :ivar leader: its broker id.
-    :ivar followed: by what the leader calls them.
-    :ivar leader_incomplete: told, with the reason, when the leader lacks committed records that this broker has.
+    :ivar followed: by topic id and partition number.
+    :ivar leader_incomplete: called, with the reason, when the leader lacks committed records that this broker has.
     :ivar failures: of fetches as a whole, in a row.
     """
 
@@ -112,19 +110,19 @@ class ReplicaFetcher:
     # What is followed.
 
     def add(self, followed: PartitionFetchState) -> None:
-        """Fetch this one, too."""
+        """Begin to fetch a partition."""
         self.followed[followed.key] = followed
         self._ready(followed)
 
     def remove(self, followed: PartitionFetchState) -> Deferred[None]:
-        """Fetch it no more; fires once nothing of it is under way."""
+        """Stop fetching a partition; fires once nothing changes its log."""
         if self.followed.get(followed.key) is followed:
             del self.followed[followed.key]
             self._session.drop(followed.key)
         return followed.end()
 
     def _ready(self, followed: PartitionFetchState) -> None:
-        """Go on with a partition from its log's end, which must be synced first if the topic says so."""
+        """Fetch a partition from its log's end, which is synced first if the topic flushes before it acknowledges."""
         if followed.ended or followed.is_truncating or followed.is_flushing:
             return
         followed.pause = None
@@ -167,9 +165,9 @@ class ReplicaFetcher:
         self, followed: PartitionFetchState, problem: str, longest: float | None = None, *, passes: bool = False
     ) -> None:
         """
-        Leave a partition alone for a while.
+        Leave a partition out for a while after an error.
 
-        :param passes: what is wrong is likely to pass, and is worth a warning only if it does not.
+        :param passes: the error is likely to pass, and is logged as a warning only if it does not.
         """
         if followed.ended:
             return
@@ -215,7 +213,7 @@ class ReplicaFetcher:
         response = await self._fetch()
         self.counters.fetches += 1
         if response.error_code in _SESSION_ERRORS and not self.failures:
-            # The leader restarted, or had no room for the session: tell it everything again.
+            # The leader restarted, or dropped the session: begin a new one.
             self.failures = 1
             self._session.reset()
             return
@@ -234,7 +232,7 @@ class ReplicaFetcher:
                 try:
                     self._take(followed, data)
                 except Exception as e:
-                    # A mistake of ours; the other partitions have nothing to do with it.
+                    # A defect here; the other partitions are not concerned.
                     self._log.failure("following {partition}", partition=followed.name)
                     self._later(followed, repr(e))
 
@@ -244,8 +242,8 @@ class ReplicaFetcher:
         wait_ms = self._wait_ms(settings)
         session, broker_epoch = self._session, self.broker_epoch()
         if broker_epoch != self._fetched_in:
-            # The leader has to hear of every partition that we have it in this life, too; those that stand still are
-            # not named in a session that goes on.
+            # The leader needs a fetch of every partition with the new broker epoch; a continued session would not name
+            # idle partitions.
             session.reset()
             self._fetched_in = broker_epoch
         topics, forgotten = session.next_fetch(self._share(settings))
@@ -263,12 +261,12 @@ class ReplicaFetcher:
         return response
 
     def _share(self, settings: ReplicaFetchSettings) -> int:
-        """Bytes to ask for of one partition: where few are busy more than usual, as every fetch has its price."""
+        """Bytes to fetch of one partition: more than usual where few are busy, since every fetch has a cost."""
         fair = settings.response_max_bytes // max(1, self._session.named)
         return max(settings.max_bytes, min(MAX_SYNC_WAITS * settings.max_bytes, fair))
 
     def _wait_ms(self, settings: ReplicaFetchSettings) -> int:
-        """How long the leader may hold the fetch back: no longer than until another partition is to be asked for."""
+        """Maximum wait of the fetch at the leader: at most until another partition is ready to be fetched."""
         seconds = settings.wait_max_ms / 1000
         now = self.timers.clock.seconds()
         if len(self._session) < len(self.followed):
@@ -298,12 +296,12 @@ class ReplicaFetcher:
             timer.cancel()
 
     async def _something_to_do(self) -> None:
-        """Returns once a partition is ready, or another one is not."""
+        """Returns once a partition becomes ready, or stops being so."""
         self._wake = Deferred()
         await self._wake
 
     async def _patience(self) -> None:
-        """Returns once what is being synced is, or after a little while."""
+        """Returns once the syncs under way are done, or after :data:`SYNC_WAIT_SECONDS`."""
 
         def enough() -> None:
             self._fresh_syncs.clear()
@@ -322,7 +320,7 @@ class ReplicaFetcher:
             wake.callback(None)
 
     def _farewell(self) -> None:
-        """Let the leader forget the session; whether it hears of it does not matter."""
+        """Close the fetch session at the leader, without waiting for the answer."""
         session, channel = self._session, self._channel
         if session.session_id and channel is not None and channel.usable:
             request = FetchRequest(
@@ -331,14 +329,14 @@ class ReplicaFetcher:
             )  # fmt: skip
             channel.request(request).addErrback(lambda _: None)
 
-    # What an answer says of one partition.
+    # The answer for one partition.
 
     def _take(self, followed: PartitionFetchState, data: PartitionData) -> None:
         ask = self._session.asked.get(followed.key)
         if ask is None or self._session.wanted.get(followed.key) != ask:
-            return  # It is followed otherwise than when it was asked for.
+            return  # The fetch position has changed since the request.
         if followed.ask()[:3] != ask[:3]:
-            # The log was written or cut since: what was true of it then would be applied to another log.
+            # The log was written or truncated since: the answer is about another state of it.
             self._ready(followed)
             return
         code, diverging = data.error_code, data.diverging_epoch
@@ -361,7 +359,7 @@ class ReplicaFetcher:
         log, size = replica.log, len(records) if records else 0
         is_empty = log.log_start_offset == log.log_end_offset
         if size and is_empty and first_offset(records) < ask.offset:  # type: ignore[arg-type]
-            # The leader's log starts in the middle of a batch, and so must ours.
+            # The leader's log starts in the middle of a batch, and so must this one.
             self._session.drop(followed.key)
             self._cutting.restart_within(followed, ask.offset, bytes(records), data.high_watermark)  # type: ignore[arg-type]
             return
@@ -393,10 +391,10 @@ class ReplicaFetcher:
             return
         followed.failures, followed.problem = 0, ""
         if size or started:
-            # Who deletes records at the leader waits for it to hear of the new start.
+            # A DeleteRecords request at the leader waits until it knows the new start.
             self._ready(followed)
 
-    # Logs that part.
+    # Divergence.
 
     def _follow_up(self, followed: PartitionFetchState, step: TruncationStep) -> None:
         if isinstance(step, RetryLater):

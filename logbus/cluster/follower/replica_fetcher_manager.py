@@ -1,8 +1,8 @@
 """
-The service that keeps this broker's followers up with their leaders: one loop for each broker that leads something.
+Runs the fetchers of this broker's followers, one for each leading broker (Kafka: ReplicaFetcherManager).
 
-Roles come from the controller, by :class:`~logbus.cluster.replication.replica_manager.ReplicaManager`: a partition is
-followed from the moment its role is taken until the next one is.
+Roles come from the controller, through :class:`.ReplicaManager`: a partition is fetched from the moment its follower
+role is taken until it gets the next role.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @define(eq=False)
 class _RunningFetcher:
-    """A loop, and its end."""
+    """A fetcher, and the Deferred of its loop."""
 
     fetch: ReplicaFetcher
     done: Deferred[None]
@@ -38,14 +38,14 @@ class _RunningFetcher:
 
 class ReplicaFetcherManager(Service):
     """
-    Follows.
+    The service that fetches all partitions that this broker follows.
 
     :param broker_epoch: of this broker now; goes into every fetch (KIP-903).
     :param channel_for: connections to other brokers.
-    :param settings: asked before each fetch.
-    :param throttle: of what is fetched for replicas that are behind.
+    :param settings: read before each fetch.
+    :param throttle: of fetches for replicas that are behind.
     :ivar counters: of all leaders together.
-    :ivar leader_incomplete: told of a partition, its leader, the leader epoch and the reason, when the leader lacks
+    :ivar leader_incomplete: called with a partition, its leader, the leader epoch and the reason, when the leader lacks
         committed records that this broker has.
     """
 
@@ -78,11 +78,11 @@ class ReplicaFetcherManager(Service):
         return len(self._followed)
 
     def __iter__(self) -> Iterator[tuple[int, PartitionFetchState]]:
-        """The leader of each, and how it stands."""
+        """The leader and the fetch state of each followed partition."""
         return iter(list(self._followed.values()))
 
     def find(self, name: TopicPartition) -> PartitionFetchState | None:
-        """How a partition stands, if it is followed."""
+        """The fetch state of a partition, if it is followed."""
         found = self._followed.get(name)
         return None if found is None else found[1]
 
@@ -92,15 +92,14 @@ class ReplicaFetcherManager(Service):
 
     @property
     def max_lag(self) -> int:
-        """Committed records that the partition furthest behind lacks."""
+        """The largest lag of a followed partition, in committed records."""
         return max((followed.lag for _, followed in self._followed.values()), default=0)
 
     def follow(self, replica: Replica, leader: int) -> None:
         """
         Fetch a partition from a broker, in the leader epoch that the replica was given.
 
-        It must not be followed any more as it was before: see :meth:`unfollow`. Nothing is followed once the service
-        has stopped.
+        Call :meth:`unfollow` first if it is followed in another epoch. Does nothing once the service has stopped.
         """
         partition = replica.partition
         name = replica.topic_partition
@@ -115,7 +114,7 @@ class ReplicaFetcherManager(Service):
         running.fetch.add(followed)
 
     def unfollow(self, name: TopicPartition) -> Deferred[None]:
-        """Fetch a partition no more; fires once nothing changes its log any more. Unknown ones are ignored."""
+        """Stop fetching a partition; fires once nothing changes its log any more. Unknown ones are ignored."""
         found = self._followed.pop(name, None)
         if found is None:
             return succeed(None)
@@ -149,6 +148,6 @@ class ReplicaFetcherManager(Service):
             self._log.failure("fetching from broker {leader} stopped", failure, leader=leader)
 
     def stopService(self) -> Deferred[None]:
-        """Follow nothing any more; fires when no log is being changed."""
+        """Stop all fetchers; fires when no log is being changed."""
         super().stopService()
         return gatherResults([self.unfollow(name) for name in list(self._followed)]).addCallback(lambda _: None)

@@ -1,5 +1,5 @@
 """
-Truncations of followers' logs, while other partitions go on.
+Truncates logs of followed partitions, while the other partitions go on fetching.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from logbus.storage.log_manager import LogManager
 @define(eq=False)
 class Truncator:
     """
-    Cuts logs of partitions that follow one leader.
+    Truncates logs of partitions that follow one leader.
 
-    :ivar over: called when a log can be appended to again, with what went wrong, if anything did.
+    :ivar over: called when a log can be appended to again, with the error, or an empty text.
     """
 
     leader: int
@@ -35,15 +35,15 @@ class Truncator:
     _log = Logger()
 
     def begin(self, followed: PartitionFetchState, step: TruncateTo | RestartAt) -> None:
-        """Do what the leader's answer asks for."""
+        """Begin a truncation, or a restart of the log."""
         self._run(followed, self._cut(followed, step))
 
     def restart_within(self, followed: PartitionFetchState, start: int, records: bytes, high_watermark: int) -> None:
         """
-        Have an empty log begin with a whole batch, from somewhere within which on its records count.
+        Begin an empty log with a batch whose first records are below the leader's log start offset.
 
-        :param start: the offset of the first record that counts.
-        :param records: what the leader answered: the batch, and perhaps more.
+        :param start: the log start offset, within the batch.
+        :param records: the leader's answer: the batch, and perhaps more.
         """
 
         async def begun() -> None:
@@ -89,7 +89,7 @@ class Truncator:
             leader=self.leader, epoch=followed.leader_epoch, end=log.log_end_offset,
             committed=", and committed records are lost by an unclean election" if step.gives_up else "",
         )  # fmt: skip
-        # Nobody reads meanwhile what is about to go.
+        # Consumers must not read the records that are about to go.
         followed.replica.partition.cut(min(step.offset, log.log_end_offset))
         try:
             if isinstance(step, TruncateTo):

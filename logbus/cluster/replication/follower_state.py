@@ -1,7 +1,7 @@
 """
-What a leader knows of the other replicas of its partition, one by one. Pure.
+The leader's state of a follower of its partition (Kafka: Replica, ReplicaState). Pure.
 
-Times are seconds of a clock that only goes forward.
+Times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ NEVER = float("-inf")
 @define(eq=False, slots=True)
 class FollowerState:
     """
-    Another replica, as its fetches in this leader epoch show it.
+    A follower, by its fetches in this leader epoch.
 
-    :ivar log_end_offset: where its last fetch began: it has everything before. −1: it has not fetched in this epoch.
-    :ivar log_start_offset: where its log begins, as it said last.
-    :ivar broker_epoch: of its life, as it said last.
-    :ivar caught_up_at: when it last had all that the leader had.
-    :ivar in_controlled_shutdown: its broker is shutting down, and cannot come into sync.
-    :ivar is_ready: it is not in sync, and its last fetch showed that it may be (rule 5).
-    :ivar given_at: the offset at which it was given records last; one that asks there again could not use them.
-    :ivar is_joining: it is not in sync and will soon be: it keeps up, and the high watermark does not run from it.
+    :ivar log_end_offset: the offset of its last fetch: it has everything before. −1: no fetch in this epoch yet.
+    :ivar log_start_offset: of its log, by its last fetch.
+    :ivar broker_epoch: of its broker, by its last fetch.
+    :ivar caught_up_at: when it last had all records of the leader.
+    :ivar in_controlled_shutdown: its broker is shutting down, and cannot join the ISR.
+    :ivar is_ready: it is not in the ISR, and its last fetch showed that it may join (rule 5).
+    :ivar given_at: the offset at which it last got records; if it fetches there again, it could not use them.
+    :ivar is_joining: it is not in the ISR and will join soon: it keeps up, and the high watermark waits for it.
     """
 
     broker_id: int
@@ -41,8 +41,8 @@ class FollowerState:
 
     def begin_incarnation(self, broker_epoch: int) -> None:
         """
-        It fetches in a new life: what it had in the one before it may have lost (KIP-903). If it counts, it goes on to
-        count, with nothing.
+        It fetches with a new registration, and may have lost records that it had before (KIP-903). If it counts for the
+        high watermark, it still does, with an unknown end offset.
         """
         self.broker_epoch = broker_epoch
         self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
@@ -50,10 +50,10 @@ class FollowerState:
 
     def fetched(self, offset: int, log_start_offset: int, leader_end: int, now: float) -> None:
         """
-        It asks for what is at ``offset``, while the leader's log ends at ``leader_end``.
+        It fetches from ``offset``, while the leader's log ends at ``leader_end``.
 
-        Under load it hardly ever asks at the very end. One that now asks for what did not exist when it asked before
-        had everything then.
+        Under load it hardly ever fetches at the very end. If it now fetches from at or beyond the leader's end at its
+        previous fetch, it was caught up then.
         """
         if offset >= leader_end:
             self.caught_up_at = now
@@ -65,7 +65,7 @@ class FollowerState:
         self.log_start_offset = log_start_offset
 
     def look(self, leader_end: int, now: float) -> None:
-        """Time went by: who has everything is caught up now, though it has no reason to say so."""
+        """Called now and then: a follower that has everything is caught up, though it may not fetch."""
         if self.log_end_offset == leader_end:
             self.caught_up_at = now
 
@@ -74,5 +74,5 @@ class FollowerState:
         return self.log_end_offset != leader_end and now - self.caught_up_at > max_lag
 
     def leave(self) -> None:
-        """It is no candidate any more, until it fetches again."""
+        """It cannot join the ISR until it fetches again."""
         self.is_ready = self.is_joining = False

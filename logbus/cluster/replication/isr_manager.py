@@ -1,9 +1,9 @@
 """
-Keeps the in-sync replicas of the partitions that this broker leads as they ought to be, through the controller.
+Changes the ISR of the partitions that this broker leads, through the controller (Kafka: AlterPartitionManager).
 
-One request is under way at a time, for all partitions that are due by then.  Why a partition is due is not kept: what
-to wish for is found out when the request is made, and again after each answer.  So nothing is lost when an answer is,
-and a partition that nobody can help costs one wish in a while.
+One request is in flight at a time, for all partitions that are due by then.  The reason why a partition is due is not
+kept: the change is computed when the request is built, and again after each answer.  A lost answer loses nothing, and a
+partition whose change is always refused costs one request now and then.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FIRST_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 5.0
 
 RESPONSE_TIMEOUT_SECONDS = 30.0
-"""How long an answer is waited for; after that it is unknown what became of the request."""
+"""Timeout of a request; after that its outcome is unknown."""
 
 Answers = Mapping[TopicPartition, "LeaderAndIsr | ApiError"]
 
 
 class Lag(NamedTuple):
-    """How many offsets a replica is behind its leader here, or None if it has not fetched from it."""
+    """The number of offsets that a follower is behind its leader here; None if it has not fetched yet."""
 
     topic_partition: TopicPartition
     broker_id: int
@@ -45,7 +45,7 @@ class Lag(NamedTuple):
 
 
 class SentChange(NamedTuple):
-    """A change that the controller was asked for, and the in-sync replicas before it."""
+    """A change that was sent to the controller, and the ISR before it."""
 
     replica: Replica
     change: IsrChange
@@ -55,11 +55,11 @@ class SentChange(NamedTuple):
 @define(eq=False, repr=False)
 class IsrManager:
     """
-    Sends wishes for other in-sync replicas, and looks for replicas that lag; the world around each :class:`Replica`.
+    Sends ISR changes to the controller, and checks for lagging followers; implements :class:`.replica.ReplicaContext`.
 
-    :param max_lag_ms: ``replica.lag.time.max.ms``; asked again every time.
+    :param max_lag_ms: reads ``replica.lag.time.max.ms``; called every time.
     :ivar followers_serve: whether consumers are sent to followers.
-    :ivar expansions: how often replicas came into sync; ``shrinks``: how often they fell out of it.
+    :ivar expansions: how often an ISR grew; ``shrinks``: how often one shrank.
     """
 
     _replicas: ReplicaManager
@@ -84,7 +84,7 @@ class IsrManager:
     _log = Logger()
 
     def start(self) -> None:
-        """Begin to look for replicas that lag, and to ask the controller."""
+        """Begin to check for lagging followers, and to send changes."""
         self._running = True
         self._living = frozenset(self._metadata.brokers)
         self._unsubscribe = self._metadata.subscribe(self._brokers_changed)
@@ -92,7 +92,7 @@ class IsrManager:
         self._ask_soon(0)
 
     def stop(self) -> None:
-        """Ask for nothing more."""
+        """Send nothing more."""
         self._running = False
         self._unsubscribe()
         for call in (self._next, self._looking):
@@ -100,7 +100,7 @@ class IsrManager:
                 call.cancel()
         self._next = self._looking = None
 
-    # The world, as replicas see it.
+    # The context of replicas.
 
     @property
     def max_lag(self) -> float:
@@ -178,7 +178,7 @@ class IsrManager:
         self._ask_again(failed=True)
 
     def _ask_again(self, *, failed: bool) -> None:
-        """See what else is to be wished; a while later, if this was not to be had."""
+        """Send the next changes; after a pause if these failed."""
         if not failed:
             self._retry_seconds = FIRST_RETRY_SECONDS
             self._ask_soon(0)
@@ -208,7 +208,7 @@ class IsrManager:
         late = self.seconds() - self._look_at
         self._look_later()
         if late > self.max_lag / 4:
-            # This process stood still, and what followers said meanwhile is still to be read: they are not to blame.
+            # This process was paused, and requests of followers are still unread: they are not lagging.
             return
         for replica in self._replicas:
             if replica.partition.followers:
@@ -229,11 +229,11 @@ class IsrManager:
                     replica.shutting_down(leaving)
         world = self._metadata.controller_id, {one.broker_id: one.epoch for one in self._metadata.brokers.values()}
         if world != self._world:
-            # What could not be had may be had of another controller, or for a broker that is back.
+            # Refused changes may succeed with another controller, or for a broker that is back.
             self._world = world
             self._ask_at_once()
 
-    # What is measured when somebody asks.
+    # Metrics.
 
     def under_replicated(self) -> int:
         """Partitions led here with replicas that are not in sync."""

@@ -1,10 +1,11 @@
 """
-A broker that is cut off from everybody but its clients cannot know that it leads: the others may have elected another
-leader since, to which its clients should go.
+Fences the leaderships of a broker that is cut off from the cluster, so that its clients look for the new leader.
 
-It is in doubt of a partition when for longer than a session lasts it was not connected to the metadata store, and heard
-of none of the replicas that could lead instead. A fetch ends the doubt: who fetches believes in this leader. So while
-only the store is away, everything is served on; and a partition that nobody else could lead is never in doubt.
+A broker without a connection to other brokers cannot know that it still leads: they may have elected another leader.
+Leadership of a partition is in doubt when for longer than a session timeout the broker was not connected to the
+metadata store, and none of the replicas that could be elected has fetched from it. A fetch ends the doubt, since its
+sender still has this broker as the leader. So all partitions are served while only the store is down, and a partition
+that no other replica could lead is never in doubt.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from logbus.cluster.replication.role import NO_LEADER
 from logbus.metastore.imetastore import IMetadataStore, SessionState
 
 CHECKS_PER_SESSION = 4
-"""How often to look in the time that a session lasts, while the store is away."""
+"""Checks in the time of a session timeout, while the store is away."""
 
 
 @define(eq=False, repr=False)
 class LeaderFencing:
     """
-    Has a broker that is cut off send its clients away.
+    Watches the session and the followers' fetches, and fences partitions in doubt.
 
     :ivar epoch: of this broker's registration, −1 while there is none.
-    :ivar patience: how long a session lasts, in seconds.
-    :ivar hang_up: ends clients' connections: some ask nobody else as long as they have one.
+    :ivar patience: the session timeout, in seconds.
+    :ivar hang_up: closes clients' connections: some clients ask no other broker as long as they have one.
     """
 
     replicas: ReplicaManager
@@ -59,7 +60,7 @@ class LeaderFencing:
         ]
 
     def stop(self) -> None:
-        """Watch it no more."""
+        """Stop watching."""
         ends, self._ends = self._ends, []
         for end in ends:
             end()
@@ -83,7 +84,7 @@ class LeaderFencing:
             self._look_later()
 
     def _is_registered(self) -> bool:
-        """Whether this life of the broker has been told its roles, and nothing has changed since."""
+        """Whether the controller knows the current registration of this broker."""
         me = self.metadata.brokers.get(self.replicas.broker_id)
         return self.store.state is SessionState.CONNECTED and me is not None and me.epoch == self.epoch()
 
@@ -144,7 +145,7 @@ class LeaderFencing:
         self._show(again)
 
     def _show(self, replicas: Collection[Replica]) -> None:
-        """Let clients see who leads, or that nobody does as far as is known here."""
+        """Show clients the leaders, or no leader where leadership is in doubt."""
         if not replicas:
             return
         with self.metadata.changing() as metadata:
@@ -159,6 +160,6 @@ class LeaderFencing:
 
 
 def _others(replica: Replica) -> frozenset[int]:
-    """Who else could have been elected."""
+    """The other brokers that could have been elected."""
     state = replica.partition.leader_and_isr
     return frozenset((*state.isr, *state.eligible)) - {replica.partition.broker_id}

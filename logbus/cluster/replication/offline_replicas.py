@@ -1,5 +1,5 @@
 """
-Tells the controller which replicas went offline with their log directory, until it has heard.
+Reports replicas that went offline with their log directory to the controller, until it answers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RETRY_SECONDS = 1.0
 
 @define(eq=False)
 class OfflineReplicas:
-    """One request is under way at a time; what fails meanwhile goes with the next."""
+    """Sends one request at a time; replicas that fail meanwhile go with the next."""
 
     link: IControllerChannel
     clock: IReactorTime
@@ -31,13 +31,13 @@ class OfflineReplicas:
     _log = Logger()
 
     def add(self, names: Iterable[TopicPartition]) -> None:
-        """These replicas went offline."""
+        """Report these replicas."""
         if not self._closed:
             self._pending.update(names)
             self._go_on()
 
     def close(self) -> None:
-        """Tell no more: the broker stops, which says it all."""
+        """Report nothing more: the broker stops."""
         self._closed = True
         self._pending.clear()
         if self._retry is not None:

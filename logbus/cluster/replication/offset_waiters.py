@@ -1,5 +1,5 @@
 """
-Who waits for a replica to get past an offset: producers for the high watermark, DeleteRecords for the low one.
+Waits for offsets: producers for the high watermark (Kafka: DelayedProduce), DeleteRecords for the low watermark.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from logbus.errors import LogbusError
 @define(eq=False)
 class OffsetWaiters:
     """
-    Waits for offsets, in the order of the offsets.
+    Waiting Deferreds, in the order of their offsets.
 
-    A wait that is cancelled is forgotten at once: while nothing is committed, clients time out and come again.
+    A cancelled one is removed at once: while nothing is committed, clients time out and send again.
     """
 
     _waiting: OrderedDict[Deferred[None], int] = field(factory=OrderedDict, init=False)
@@ -26,7 +26,7 @@ class OffsetWaiters:
         return len(self._waiting)
 
     def wait(self, offset: int) -> Deferred[None]:
-        """Fires once ``offset`` is reached; it is not below that of any wait before."""
+        """Return a Deferred that fires once ``offset`` is reached; offsets must not decrease from call to call."""
         waiter: Deferred[None] = Deferred(self._forget)
         self._waiting[waiter] = offset
         return waiter
@@ -35,7 +35,7 @@ class OffsetWaiters:
         self._waiting.pop(waiter, None)
 
     def reached(self, offset: int) -> None:
-        """Fire the waits for offsets up to this one; what they set off may wait again."""
+        """Fire the Deferreds up to this offset; their callbacks may wait again."""
         waiting = self._waiting
         while waiting:
             waiter = next(iter(waiting))
@@ -45,7 +45,7 @@ class OffsetWaiters:
             waiter.callback(None)
 
     def fail(self, error: LogbusError) -> None:
-        """All of them wait in vain."""
+        """Fail all of them."""
         failed, self._waiting = self._waiting, OrderedDict()
         for waiter in failed:
             waiter.errback(error)

@@ -1,13 +1,12 @@
 """
-One replica of a partition, as the replication rules see it.
+The replication state of one partition on this broker (Kafka: Partition): role, high watermark, in-sync replicas.
 
-Pure: it is told what happened (a role was given, the log grew, a follower fetched, the controller answered) and says
-what follows (the high watermark moved, the in-sync replicas should change, a request's leader epoch is not ours).
-:mod:`logbus.cluster.replication.replica` moves the bytes, :mod:`logbus.cluster.replication.isr_manager` talks to the
-    controller.
+Pure: its methods take events (a new role, an append, a follower's fetch, the controller's answer) and return the
+consequences (the high watermark moved, the ISR should change, a request's leader epoch is fenced).
+:mod:`.replica` moves the bytes, :mod:`.isr_manager` talks to the controller.
 
-The *maximal ISR* is the committed one and whoever was wished into it, as long as it is not known whether the
-controller granted that.  Only what all of these have is committed (KIP-497).
+The *maximal ISR* is the committed ISR and the replicas that the leader has asked the controller to add, until it knows
+the answer.  Only records that all of these have are committed (KIP-497).
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr
 @define(eq=False)
 class Partition(Role):
     """
-    A replica, and as leader, what it knows of the others.
+    This broker's replica of a partition and, on the leader, the state of its followers.
 
     Invariant: ``high_watermark <= log_end_offset``, and the high watermark never goes back within an epoch.
 
     :ivar epoch_start_offset: where this leader's epoch begins in its log.
-    :ivar is_established: whether those who are in sync have shown in this epoch that they have what was before it.
-        Until then the high watermark is one that the replica was told as a follower, and nobody may be told by it that
-        records last: who is in sync now need not be who had them then.
-    :ivar synced_end_offset: as far as the log counts as ours for the high watermark, where what is committed must be on
-        stable storage; None where it need only be written.
-    :ivar followers: as leader, the other replicas by broker id.
-    :ivar pending: the ISR change that the controller has been asked for, or will be.
+    :ivar is_established: whether the in-sync replicas have shown in this epoch that they have all records before it.
+        Until then the high watermark is the one that this replica learned as a follower, and no producer is
+        acknowledged by it: the ISR may have changed since.
+    :ivar synced_end_offset: the end of the log that counts for the high watermark where committed records must be on
+        stable storage; None where they need only be written.
+    :ivar followers: on the leader, the other replicas by broker id.
+    :ivar pending: the ISR change that was sent to the controller, or is about to be.
     """
 
     epoch_start_offset: int = field(default=0, init=False)
@@ -61,7 +60,7 @@ class Partition(Role):
 
         :param replicas: of the partition; by default those in sync.
         :return: whether anything changed; an older epoch than ours, or an older version of its state, changes nothing
-            (a former controller may still speak).
+            (it may come from a former controller).
         """
         held = self.leader_and_isr
         if given.leader_epoch < self.leader_epoch:
@@ -81,7 +80,7 @@ class Partition(Role):
         self.is_leader = given.leader == self.broker_id
         self.log_end_offset = log_end_offset
         if not led or given.version > held.version:
-            # Whatever was wished built on an older version: it was granted with this one, or can be no more.
+            # A pending change built on an older version: it was applied with this one, or cannot be any more.
             self.pending = None
             self._doubtful = frozenset()
         if not self.is_leader:
@@ -97,8 +96,8 @@ class Partition(Role):
 
     def _begin(self, log_end_offset: int, now: float) -> None:
         """
-        Lead in a new epoch. Positions of another epoch say nothing (rule 4), and who is in sync has some time to show
-        itself.
+        Lead in a new epoch. Followers' offsets of another epoch do not count (rule 4), and the in-sync replicas get
+        some time to fetch.
         """
         self.epoch_start_offset = log_end_offset
         self.is_established = False
@@ -108,13 +107,13 @@ class Partition(Role):
         self.followers = {n: FollowerState(n, now if n in isr else NEVER) for n in self._others()}
 
     def _go_on(self, isr_before: Collection[int], now: float) -> None:
-        """Lead on in the same epoch, with other replicas, or other ones in sync."""
+        """Go on leading in the same epoch, with other replicas or another ISR."""
         known = self.followers
         self._unconfirmed = self._unconfirmed.intersection(self.leader_and_isr.isr)
         self.followers = {n: known.get(n) or FollowerState(n, NEVER) for n in self._others()}
         for n, follower in self.followers.items():
             if n in self.leader_and_isr.isr and n not in isr_before:
-                # It keeps the pace from now on.
+                # It must keep up from now on.
                 follower.caught_up_at = max(follower.caught_up_at, now)
                 follower.leave()
 
@@ -124,14 +123,14 @@ class Partition(Role):
         return tuple(others)
 
     def configure(self, min_insync_replicas: int) -> bool:
-        """The topic's ``min.insync.replicas`` changed; say whether the high watermark moved with it."""
+        """Set the topic's ``min.insync.replicas``; return whether the high watermark moved with it."""
         if min_insync_replicas == self.min_insync_replicas:
             return False
         self.min_insync_replicas = min_insync_replicas
         return self._left()
 
     def retire(self) -> None:
-        """The replica is gone from here; it leads nothing."""
+        """The replica was removed from this broker; it leads no more."""
         self.is_leader = self.is_established = False
         self.followers = {}
         self.pending = None
@@ -141,9 +140,9 @@ class Partition(Role):
     # The high watermark.
 
     def grown(self, log_end_offset: int) -> bool:
-        """The log now ends at ``log_end_offset``; say whether the high watermark moved with it."""
+        """Set the log's end offset; return whether the high watermark moved with it."""
         self.log_end_offset = log_end_offset
-        # Otherwise somebody else's fetch moves it.
+        # Otherwise a follower's fetch moves it.
         if self._alone and log_end_offset > self.high_watermark:
             self.high_watermark = log_end_offset
             return True
@@ -151,9 +150,9 @@ class Partition(Role):
 
     def advance(self) -> bool:
         """
-        Raise the high watermark as far as the rules allow (4 and 6); say whether it moved.
+        Raise the high watermark as far as the rules allow (4 and 6); return whether it moved.
 
-        It stands still until every replica in the maximal ISR has fetched in this epoch and reached its start, and
+        It does not move until every replica in the maximal ISR has fetched in this epoch and reached its start, nor
         while fewer replicas than ``min.insync.replicas`` are in sync.
         """
         if not self.is_leader or not self.has_enough_replicas:
@@ -171,30 +170,30 @@ class Partition(Role):
 
     @property
     def others_end_offset(self) -> int:
-        """Up to where everybody else who counts has the log."""
+        """The lowest end offset of the other replicas that count for the high watermark."""
         return min((follower.log_end_offset for follower in self._counted), default=self.log_end_offset)
 
     @property
     def confirmed_replicas(self) -> int:
         """
-        How many replicas are in sync for sure: one that came back in another life may have been taken out of the ISR
-        without our hearing of it.
+        The number of replicas that are certainly in sync: one that registered anew may have been taken out of the ISR
+        without our knowledge.
         """
         return len(self.leader_and_isr.isr) - len(self._unconfirmed)
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether the controller must be asked who is in sync, though no other ISR is wanted."""
+        """Whether the controller must confirm the ISR, though no other one is wanted."""
         return bool(self._doubtful or self._unconfirmed)
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Everybody who may be in sync by the metadata store."""
+        """All replicas that may be in the ISR of the metadata store."""
         wished = self.pending.isr if self.pending is not None else ()
         return self._doubtful.union(self.leader_and_isr.isr, wished)
 
     def _recount(self) -> None:
-        """Find out whose log ends count."""
+        """Recompute which followers count for the high watermark."""
         maximal = self.maximal_isr
         self._counted = tuple(f for f in self.followers.values() if f.broker_id in maximal or f.is_joining)
         self._alone = self.is_leader and not self._counted and self.has_enough_replicas
@@ -203,11 +202,11 @@ class Partition(Role):
 
     def fetched(self, follower: FollowerState, offset: int, log_start_offset: int, now: float, max_lag: float) -> bool:
         """
-        A follower, which believes in this epoch, asks for what is at ``offset``: it has everything before.
+        A follower fetches from ``offset`` in this leader epoch: it has everything before.
 
         :param offset: within the leader's log, and not beyond a divergence from it.
         :param max_lag: seconds a follower in sync may be behind.
-        :return: whether the high watermark moved. :attr:`FollowerState.is_ready` says whether to wish for another ISR.
+        :return: whether the high watermark moved. :attr:`FollowerState.is_ready` tells whether the ISR should change.
         """
         follower.fetched(offset, log_start_offset, self.log_end_offset, now)
         if follower.broker_id not in self.leader_and_isr.isr:
@@ -220,14 +219,14 @@ class Partition(Role):
         return self.advance()
 
     def _may_join(self, follower: FollowerState) -> bool:
-        """Rule 5: it has everything that is committed, and has reached the start of this epoch."""
+        """Rule 5: it has every committed record, and has reached the start of this epoch."""
         return follower.log_end_offset >= self.high_watermark and follower.log_end_offset >= self.epoch_start_offset
 
     def look(self, now: float, max_lag: float) -> bool:
         """
-        Some time went by: see who has been behind for more than ``max_lag`` seconds.
+        Called now and then: find followers that have been behind for more than ``max_lag`` seconds.
 
-        :return: whether the high watermark moved, which waits no more for who does not join after all.
+        :return: whether the high watermark moved: it does not wait for a follower that will not join.
         """
         gone = False
         for follower in self.followers.values():
@@ -239,7 +238,7 @@ class Partition(Role):
         return gone and self._left()
 
     def lost(self, brokers: Collection[int]) -> bool:
-        """These brokers are not there any more: nobody waits for them to join. Whether the high watermark moved."""
+        """These brokers are gone: the high watermark does not wait for them to join. Return whether it moved."""
         gone = [f for n in brokers if (f := self.followers.get(n)) is not None]
         for follower in gone:
             follower.leave()
@@ -247,7 +246,7 @@ class Partition(Role):
 
     def shutting_down(self, brokers: Collection[int]) -> bool:
         """
-        These brokers are shutting down, and no others: they come into sync no more. Whether the high watermark moved.
+        Set the brokers that are shutting down: they cannot join the ISR. Return whether the high watermark moved.
         """
         leaves = False
         for number, follower in self.followers.items():
@@ -258,14 +257,14 @@ class Partition(Role):
         return leaves and self._left()
 
     def _left(self) -> bool:
-        """Fewer are waited for, perhaps."""
+        """Recompute after fewer followers may count."""
         self._recount()
         return self.advance()
 
-    # Wishes for another ISR.
+    # Changes of the ISR (AlterPartition).
 
     def desired_isr(self, now: float, max_lag: float) -> tuple[int, ...]:
-        """The replicas that ought to be in sync: those that are and do not lag, and those that are ready."""
+        """The wanted ISR: the members that do not lag, and the followers that are ready to join."""
         isr = self.leader_and_isr.isr
         kept = [n for n in isr if (f := self.followers.get(n)) is None or not f.lags(self.log_end_offset, now, max_lag)]
         return (*kept, *(f.broker_id for f in self._ready() if f.broker_id not in isr))
@@ -275,11 +274,11 @@ class Partition(Role):
 
     def wish(self, now: float, max_lag: float) -> IsrChange | None:
         """
-        The ISR change to ask for now; from here on it is :attr:`pending`, and must be answered.
+        The ISR change to send to the controller now; it is :attr:`pending` until it is answered.
 
-        After an answer that never came, a change is asked for even if it changes nothing: what is written then makes
-        void what was asked before, as that built on an older version. Likewise when a replica in sync has come back in
-        another life: only if nobody took it out of the ISR meanwhile is the change granted.
+        After a request without an answer, a change is sent even if it changes nothing: its write makes the earlier
+        request void, since that built on an older version. The same when an in-sync replica has registered anew: the
+        change is accepted only if it was not taken out of the ISR meanwhile.
         """
         if not self.is_leader or self.pending is not None:
             return None
@@ -294,11 +293,11 @@ class Partition(Role):
         return self.pending
 
     def granted(self, change: IsrChange, given: LeaderAndIsr, now: float) -> bool:
-        """The answer: the state that is in the store now. Whether the high watermark moved."""
+        """The change was accepted; ``given`` is the stored state. Return whether the high watermark moved."""
         if not self.is_leader or self._asked is not change or given.leader_epoch != self.leader_epoch:
             return False
         before = self.high_watermark
-        # The announcement of the same state may have been quicker, and ended the wish; but it confirms nobody.
+        # The metadata update with the same state may have come first and ended the change; but it confirms no member.
         self._asked = None
         self._unconfirmed -= self._confirming
         if self.pending is change:
@@ -309,14 +308,14 @@ class Partition(Role):
         return self.high_watermark != before
 
     def refused(self, change: IsrChange) -> bool:
-        """The answer: nothing was changed. Whether the high watermark moved."""
+        """The change was refused. Return whether the high watermark moved."""
         if not self._answered(change):
             return False
         self.pending = None
         return self._left()
 
     def unanswered(self, change: IsrChange) -> None:
-        """It is not known whether the change was made, or will be: who was wished for stays counted."""
+        """No answer came: the change may have been made, or may be yet, so its replicas still count."""
         if self._answered(change):
             self.pending = None
             self._doubtful = self._doubtful.union(change.isr)
@@ -329,10 +328,10 @@ class Partition(Role):
 
     def follower(self, broker_id: int, current_epoch: int, broker_epoch: int) -> FollowerState:
         """
-        Who fetches as a replica.
+        The follower that fetches.
 
-        :raise ApiError: as :meth:`check_leader`, an epoch being required; UNKNOWN_TOPIC_OR_PARTITION if it is no
-            replica of this partition; STALE_BROKER_EPOCH from a former life of the broker.
+        :raise ApiError: as :meth:`check_leader`, an epoch being required; UNKNOWN_TOPIC_OR_PARTITION if the broker has
+            no replica of this partition; STALE_BROKER_EPOCH if the request is from an earlier registration of it.
         """
         self.check_leader(current_epoch if current_epoch != NO_EPOCH else NO_EPOCH - 1)
         follower = self.followers.get(broker_id)
@@ -356,9 +355,9 @@ class Partition(Role):
 
     def check_established(self) -> None:
         """
-        Refuse to say that there is nothing at an offset, as long as others in sync may have it.
+        Refuse to report an offset as out of range while another in-sync replica may have it.
 
-        :raise ApiError: OFFSET_NOT_AVAILABLE on a leader that others in sync have not fetched from yet, up to the
+        :raise ApiError: OFFSET_NOT_AVAILABLE on a leader from which the in-sync replicas have not fetched yet up to the
             start of its epoch.
         """
         if self.is_leader and not self.is_established and self.others_end_offset < self.epoch_start_offset:
@@ -369,7 +368,7 @@ class Partition(Role):
 
     def check_caught_up(self) -> None:
         """
-        Refuse to say where the committed records end, as long as that could be before where they ended for another.
+        Refuse to report the end of the committed records while it could be below that of the former leader.
 
         :raise ApiError: OFFSET_NOT_AVAILABLE on a leader whose high watermark has not reached its epoch (KIP-207).
         """

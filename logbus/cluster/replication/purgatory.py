@@ -1,8 +1,8 @@
 """
-Where requests wait for something to happen: bytes to arrive, a replica to catch up, time to run out.
+Holds requests that wait for records, followers or a timeout (Kafka: DelayedOperationPurgatory).
 
-Nothing polls.  What a request waits for *wakes* it; all that was woken in one turn of the reactor is looked at once,
-at the end of the turn, so that a thousand appends read from one socket wake a consumer once.
+Nothing polls.  An event *wakes* the requests that wait for it.  All requests woken in one turn of the reactor are
+checked once, at the end of the turn, so that a thousand appends read from one socket wake a consumer once.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 class DelayedOperation(Generic[T]):
     """
-    A request that waits.
+    A waiting request (Kafka: DelayedOperation).
 
-    Completes exactly once: on progress, when its time runs out, or because its client went away.
+    Completes exactly once: on progress, on its timeout, or because its client disconnected.
 
-    :param ready: called after it was woken; says whether the wait is over.
-    :param answer: called once, when the wait is over or time is out; makes the result.
-    :param leave: called once, whatever the end: stop watching what was watched.
+    :param ready: called after it was woken; returns whether the wait is over.
+    :param answer: called once, when the wait is over or has timed out; returns the result.
+    :param leave: called once, however it ended: unsubscribes from events.
     """
 
     __slots__ = ("_answer", "_leave", "_ready", "_timer", "deferred", "done")
@@ -39,12 +39,12 @@ class DelayedOperation(Generic[T]):
         self.deferred: Deferred[T] = Deferred(lambda _: self._end())
 
     def try_to_complete(self) -> None:
-        """Answer if what was waited for has come."""
+        """Complete it if it is ready."""
         if not self.done and self._ready():
             self.complete()
 
     def complete(self) -> None:
-        """Answer now, with whatever there is."""
+        """Complete it now, with the result so far."""
         if self.done:
             return
         self._end()
@@ -80,7 +80,7 @@ class Purgatory:
         answer: Callable[[], T],
         leave: Callable[[], None],
     ) -> DelayedOperation[T]:
-        """Let a request wait, for at most ``timeout_ms``; cancelling its Deferred makes it leave unanswered."""
+        """Let a request wait, for at most ``timeout_ms``; cancelling its Deferred removes it without a result."""
 
         def left() -> None:
             self._waiting.pop(delayed, None)  # type: ignore[arg-type]
@@ -92,13 +92,13 @@ class Purgatory:
         return delayed
 
     def wake(self, delayed: DelayedOperation[T]) -> None:
-        """Something ``delayed`` waits for has moved; look at it when this turn of the reactor ends."""
+        """Check ``delayed`` at the end of this turn of the reactor."""
         if not self._woken:
             self._clock.callLater(0, self._look)
         self._woken[delayed] = None  # type: ignore[index]
 
     def release(self) -> None:
-        """Answer everything that waits, in the order it came, with whatever there is: the broker is shutting down."""
+        """Complete all waiting requests, in the order they came: the broker is shutting down."""
         for delayed in list(self._waiting):
             delayed.complete()
 

@@ -1,8 +1,8 @@
 """
-One partition on this broker: a log on disk together with the role it plays, and where requests for it end.
+One replica on this broker: its log, its role, and the requests that wait for it.
 
-What follows from what happened is decided by :class:`~logbus.cluster.replication.partition.Partition`; here the bytes
-are moved, and whoever waits is told.
+:class:`~logbus.cluster.replication.partition.Partition` decides; this module writes and reads the log, and completes
+waiting requests.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from logbus.records.checksum import Buffer
 from logbus.storage.appends.append_many import AppendManyResult, append_many
 from logbus.storage.log import Log, LogAppendInfo, ReadResult
 
-#: More bytes than anybody can wait for: something happened that watchers should look at, whatever it brings.
+#: More bytes than any fetch waits for: watchers should read again, however much there is.
 UNKNOWN_SIZE = 1 << 62
 
 
 class OffsetAndStart(NamedTuple):
-    """What a follower fetches at, and where its log starts."""
+    """The offset that a follower fetches from, and the start of its log."""
 
     offset: int
     log_start_offset: int
 
 
 class Watcher(Protocol):
-    """Someone who wants to know when records become readable."""
+    """Is called when records become readable."""
 
     def moved(self, replica: Replica, size: int) -> None:
         """About ``size`` more bytes of ``replica`` can be read now."""
 
 
 class ReplicaContext(Protocol):
-    """What a leader must know of the world around its partition, and whom it tells."""
+    """The cluster as a leader needs to know it: settings, time, live brokers, and the way to change the ISR."""
 
     @property
     def max_lag(self) -> float:
@@ -54,26 +54,26 @@ class ReplicaContext(Protocol):
 
     @property
     def followers_serve(self) -> bool:
-        """Whether consumers read from followers, too, which must hear soon of what is committed."""
+        """Whether consumers read from followers, too, which must soon learn a new high watermark."""
 
     def seconds(self) -> float:
-        """The time, on a clock that only goes forward."""
+        """The time, on a monotonic clock."""
 
     def lives(self, broker_id: int) -> bool:
-        """Whether a broker is registered, as far as is known here."""
+        """Whether a broker is registered, as far as this broker knows."""
 
     def epoch_of(self, broker_id: int) -> int:
-        """The epoch of a broker's registration, as far as is known here; 0 if it is not."""
+        """The epoch of a broker's registration, as far as this broker knows; 0 if it has none."""
 
     def shutting_down(self) -> Collection[int]:
-        """The brokers that are shutting down, as far as is known here."""
+        """The brokers that are shutting down, as far as this broker knows."""
 
     def request_isr_change(self, replica: Replica) -> None:
-        """Other replicas than those in sync ought to be: ask the controller."""
+        """The ISR of the partition should change: ask the controller."""
 
 
 class StandaloneContext:
-    """A world without other brokers."""
+    """The context of a broker without others."""
 
     max_lag = 30.0
     followers_serve = False
@@ -95,21 +95,21 @@ class StandaloneContext:
 
 
 Repair = Callable[["Replica", int], Awaitable[None]]
-"""Checks the log at an offset, and has damage repaired; returns when that is done, or cannot be done now."""
+"""Checks the log at an offset and repairs damage; returns when that is done, or is not possible now."""
 
 
 async def no_repair(replica: Replica, offset: int) -> None:
-    """The default: nobody repairs."""
+    """The default: damage is not repaired."""
 
 
 @define(eq=False, repr=False)
 class Replica:
     """
-    One partition on this broker.
+    One replica on this broker.
 
-    :ivar repair: see :data:`Repair`; for those who find damage when they read the log.
-    :ivar watchers: told whenever the high watermark moves, in the order they came.
-    :ivar log_watchers: told whenever the log grows; and, with a size of 0, when there is news without records.
+    :ivar repair: see :data:`Repair`; called by readers that find damage in the log.
+    :ivar watchers: called whenever the high watermark moves, in the order they came.
+    :ivar log_watchers: called whenever the log grows; and, with a size of 0, when there is news without records.
     """
 
     partition: Partition
@@ -125,7 +125,7 @@ class Replica:
     _log = Logger()
 
     def watchers_for(self, to_log_end: bool) -> dict[Watcher, None]:
-        """Whom to tell when there is more to read: up to the log's end, or up to the high watermark."""
+        """The watchers of reads up to the log's end, or up to the high watermark."""
         return self.log_watchers if to_log_end else self.watchers
 
     @property
@@ -156,8 +156,8 @@ class Replica:
 
         :param data: one record batch; neither kept nor changed.
         :param zstd_allowed: whether the producer's version of the protocol knows zstd.
-        :param all_in_sync: it counts only once all in-sync replicas have it; :meth:`durable` says when.
-        :param ours: a coordinator of this broker wrote it, and no client; see :func:`.validate_for_topic`.
+        :param all_in_sync: the producer asks for ``acks=all``; :meth:`durable` fires once all in-sync replicas have it.
+        :param ours: a coordinator of this broker wrote it, not a client; see :func:`.validate_for_topic`.
         :raise ApiError: the batch is refused; nothing was written.
         """
         partition = self.partition
@@ -177,11 +177,10 @@ class Replica:
         self, producer_id: int, producer_epoch: int, marker: Marker, now_ms: int, transaction_version: int
     ) -> LogAppendInfo:
         """
-        End a producer's transaction in this partition, as the leader; :meth:`durable` says when that counts.
+        End a producer's transaction in this partition, as the leader; :meth:`durable` fires once that is committed.
 
-        :param transaction_version: by whose rules its epoch is held against what is there; see
-            :meth:`.Log.append_marker`.
-        :raise ApiError: as :meth:`append` for all in sync; INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        :param transaction_version: of the rules by which the epoch is checked; see :meth:`.Log.append_marker`.
+        :raise ApiError: as :meth:`append` with ``all_in_sync``; INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         partition = self.partition
         if not partition.is_leader or partition.in_doubt:
@@ -208,8 +207,8 @@ class Replica:
         """
         Write several batches at once, as the leader; arguments as of :meth:`append`.
 
-        :param in_transaction: they go on with a transaction that is open here; otherwise they belong to none.
-        :return: None: at least one must be looked at by itself, and none was written.
+        :param in_transaction: they continue a transaction that is open here; otherwise they belong to none.
+        :return: None: at least one needs a check of its own, and none was written.
         """
         partition, log = self.partition, self.log
         if not partition.is_leader or partition.in_doubt or (all_in_sync and not partition.has_enough_replicas):
@@ -223,12 +222,12 @@ class Replica:
 
     def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool) -> ReadResult:
         """
-        Whole batches from ``offset`` on, as far as consumers may read.
+        Read whole batches from ``offset`` on, as far as consumers may read.
 
         :param committed: stop at the last stable offset instead of the high watermark.
-        :param min_one: give the first batch even when it is larger than ``max_bytes`` (KIP-74).
-        :raise ApiError: OFFSET_OUT_OF_RANGE; OFFSET_NOT_AVAILABLE beyond the end of a leader of which it is not known
-            yet that it has all that former ones had committed: a reader must not take that for a truncation.
+        :param min_one: return the first batch even when it is larger than ``max_bytes`` (KIP-74).
+        :raise ApiError: OFFSET_OUT_OF_RANGE; OFFSET_NOT_AVAILABLE beyond the end of a new leader that may still lack
+            committed records: a reader must not take that for a truncation.
         """
         bound = self.last_stable_offset if committed else self.partition.high_watermark
         if offset > self.log.log_end_offset:
@@ -237,9 +236,9 @@ class Replica:
 
     def fetched(self, follower: FollowerState, at: OffsetAndStart) -> None:
         """
-        A follower fetches. That it asks for what is at an offset acknowledges everything before.
+        A follower fetches: its offset acknowledges all records before it.
 
-        :param at: where; it diverges from nothing here.
+        :param at: the position; the follower's log does not diverge from this one.
         :raise ApiError: OFFSET_OUT_OF_RANGE.
         """
         log, partition, cluster = self.log, self.partition, self.cluster
@@ -261,8 +260,8 @@ class Replica:
 
     def _sync_to_followers_end(self) -> None:
         """
-        Have the log synced as far as the others have theirs: with ``flush.before.ack`` what is committed is on stable
-        storage of all who are in sync, the leader among them.
+        Sync the log as far as the followers have it: with ``flush.before.ack``, committed records are on stable storage
+        of all in-sync replicas, the leader included.
         """
         partition, synced = self.partition, self.partition.synced_end_offset
         if self._syncing or not partition.is_leader or synced is None or synced >= partition.others_end_offset:
@@ -270,7 +269,7 @@ class Replica:
 
         def done(_: object) -> None:
             self._syncing = False
-            # The others may have got further meanwhile, and ask nothing while there is nothing new.
+            # The followers may be further by now, and do not fetch while there is nothing new.
             self._sync_to_followers_end()
 
         def failed(failure: Failure) -> None:
@@ -317,7 +316,7 @@ class Replica:
         self.log = log
         self._update_synced_end()
         self._sync_to_followers_end()
-        # Whoever waits for records waits for those of the old one.
+        # Waiting fetches wait for records of the old one.
         self._tell(UNKNOWN_SIZE)
         self._tell_followers(UNKNOWN_SIZE)
 
@@ -328,7 +327,7 @@ class Replica:
         self._after_recount(self.partition.configure(config.min_insync_replicas), before)
 
     def look(self) -> None:
-        """Some time went by: see whether everybody in sync keeps up."""
+        """Called now and then: check whether all in-sync replicas keep up."""
         partition, now, max_lag = self.partition, self.cluster.seconds(), self.cluster.max_lag
         before = partition.high_watermark
         self._after_recount(partition.look(now, max_lag), before)
@@ -336,21 +335,21 @@ class Replica:
             self.cluster.request_isr_change(self)
 
     def lost(self, brokers: Collection[int]) -> None:
-        """These brokers are not registered any more."""
+        """These brokers are no longer registered."""
         before = self.partition.high_watermark
         self._after_recount(self.partition.lost(brokers), before)
         self._wake_followers()
 
     def shutting_down(self, brokers: Collection[int]) -> None:
-        """These brokers are shutting down, and no others."""
+        """Set the brokers that are shutting down."""
         before = self.partition.high_watermark
         self._after_recount(self.partition.shutting_down(brokers), before)
 
     def isr_answered(self, change: IsrChange, answer: LeaderAndIsr | ApiError | None) -> None:
         """
-        The controller answered a change of the ISR that the partition had wished.
+        The controller answered a change of the ISR.
 
-        :param answer: the state that is stored now, why it was refused, or None: nobody knows what became of it.
+        :param answer: the stored state, the error, or None: the outcome is unknown.
         """
         partition, before = self.partition, self.partition.high_watermark
         if answer is None:
@@ -367,7 +366,7 @@ class Replica:
         self._wake_followers()
         self._after_recount(partition.high_watermark != high_watermark_before, high_watermark_before)
         if len(self._acks) and not partition.has_enough_replicas:
-            # The high watermark stands still from here on: those who wait would wait in vain.
+            # The high watermark cannot move now: producers would wait in vain.
             try:
                 partition.check_enough_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             except ApiError as e:
@@ -375,8 +374,8 @@ class Replica:
 
     def _wake_followers(self) -> None:
         """
-        Have every follower's next fetch say again where it is, though it may stand still: who was not to join the ISR
-        so far, or was in it, may want to now.
+        Have all followers fetch again, even those that are caught up: one that could not join the ISR so far, or has
+        just left it, may join now.
         """
         self._tell_followers(0)
 
@@ -384,10 +383,10 @@ class Replica:
         if moved:
             self._high_watermark_moved(before)
         else:
-            self._complete_acks()  # It need not move to be known in this epoch from now on.
+            self._complete_acks()  # It may have become valid for this epoch without moving.
 
     def _high_watermark_moved(self, before: int) -> None:
-        """The high watermark moved otherwise than with the log's end."""
+        """The high watermark moved, but not by an append."""
         partition = self.partition
         if self.log_watchers:
             self._tell_followers(UNKNOWN_SIZE if self.cluster.followers_serve else 0)
@@ -396,12 +395,12 @@ class Replica:
         self._complete_acks()
 
     def _complete_acks(self) -> None:
-        """Let those know whose records last, as soon as that is known in this epoch."""
+        """Complete the producers whose records are committed, once that is known in this epoch."""
         if self.partition.is_established:
             self._acks.reached(self.partition.high_watermark)
 
     def _size_between(self, start: int, end: int) -> int:
-        """How many bytes of records lie between two offsets; enough, where that is not easy to say."""
+        """The bytes of records between two offsets; :data:`UNKNOWN_SIZE` where that cannot be told cheaply."""
         log = self.log
         try:
             data = log.read(max(start, log.log_start_offset), UNKNOWN_SIZE, end, True).data
@@ -411,11 +410,11 @@ class Replica:
 
     def follow(self, data: Buffer, leaders_high_watermark: int) -> int:
         """
-        Append what the leader answered, and take over what it says is committed.
+        Append the records of the leader's answer, and take over its high watermark.
 
         :param data: whole batches with their offsets and epochs, or nothing; neither kept nor changed.
-        :return: how many offsets the log grew by.
-        :raise ApiError: CORRUPT_MESSAGE; what lies before the damage was appended.
+        :return: the number of offsets that the log grew by.
+        :raise ApiError: CORRUPT_MESSAGE; the records before the damage were appended.
         :raise StorageError: the disk failed.
         """
         log, before = self.log, self.log.log_end_offset
@@ -429,16 +428,16 @@ class Replica:
 
     def durable(self) -> Deferred[None] | None:
         """
-        When what was appended so far is durable on all in-sync replicas: now (None), or when the Deferred fires.
+        None if all records appended so far are on all in-sync replicas, else a Deferred that fires when they are.
 
-        What a former leader appended is among it, if a producer sends a batch again that is there already: it counts
-        once those in sync have shown in this epoch that they have it.
+        This includes records of a former leader, for a producer that sends a batch again that is there already: they
+        count once the in-sync replicas have shown in this epoch that they have them.
 
-        With ``flush.before.ack`` the caller shares one sync with all that wait for it (group commit); what followers
-        acknowledge is synced, too.
+        With ``flush.before.ack`` all waiting callers share one sync (group commit); followers sync what they
+        acknowledge, too.
 
-        :raise ApiError: (as a failure) NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND; it is not known then
-            whether the records will last.
+        :raise ApiError: (as a failure) NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND; the records may or may
+            not be kept then.
         """
         log, partition = self.log, self.partition
         if not partition.is_leader:
@@ -462,22 +461,22 @@ class Replica:
 
     @property
     def low_watermark(self) -> int:
-        """Where the log starts on every replica that lives."""
+        """The lowest log start offset of all live replicas."""
         starts = [f.log_start_offset for n, f in self.partition.followers.items() if self.cluster.lives(n)]
         return min(self.log.log_start_offset, *starts) if starts else self.log.log_start_offset
 
     def deleted(self) -> Deferred[None] | None:
-        """When all replicas that live have given up what lies before the log's start: now (None), or when it fires."""
+        """None if all live replicas have advanced to this log's start offset, else a Deferred that fires then."""
         start = self.log.log_start_offset
         if self.low_watermark >= start:
             return None
-        # The start travels to them with the answers to their fetches.
+        # They learn the start offset from the answers to their fetches.
         self._tell_followers(UNKNOWN_SIZE)
         return self._deletions.wait(start)
 
     def deletion_offset(self, before: int) -> int:
         """
-        The log start offset that makes records before an offset unreadable (−1: before the high watermark).
+        The log start offset for a deletion of all records before an offset (−1: before the high watermark).
 
         :raise ApiError: OFFSET_OUT_OF_RANGE above the high watermark.
         """
@@ -505,7 +504,7 @@ class Replica:
         )
 
     def doubt(self) -> None:
-        """Perhaps another broker leads by now: whoever waits here had better ask who does."""
+        """Another broker may lead by now: fail the waiting requests, so that their clients look for the leader."""
         self.partition.in_doubt = True
         self._fail_waiters(self._no_leader())
         self._tell(UNKNOWN_SIZE)
@@ -515,7 +514,7 @@ class Replica:
         self._deletions.fail(error)
 
     def retire(self, error: ApiError | None = None) -> None:
-        """The partition is gone from here: whoever waits for it must look again, or is told the error."""
+        """The replica was removed from this broker: fail the waiting requests."""
         self.partition.retire()
         self._fail_waiters(error or self._no_leader())
         self._tell(UNKNOWN_SIZE)

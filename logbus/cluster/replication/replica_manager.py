@@ -27,10 +27,7 @@ __all__ = ["Replica", "ReplicaManager", "Watcher"]
 
 
 class FetcherManager(Protocol):
-    """
-    Keeps followers up with their leaders:
-    :class:`~logbus.cluster.follower.replica_fetcher_manager.ReplicaFetcherManager`.
-    """
+    """Fetches followers' partitions from their leaders: the :class:`.ReplicaFetcherManager`."""
 
     def follow(self, replica: Replica, leader: int) -> None:
         """Fetch a partition from a broker, in the leader epoch that the replica was given."""
@@ -40,7 +37,7 @@ class FetcherManager(Protocol):
 
 
 class _NoFetcherManager:
-    """Followers stay as they are."""
+    """Fetches nothing."""
 
     def follow(self, replica: Replica, leader: int) -> None:
         pass
@@ -55,14 +52,14 @@ class ReplicaManager:
     """
     The replicas on this broker, by topic and partition.
 
-    :param topic_config: lays a topic's overrides over the broker's defaults.
-    :ivar listeners: told of every start and end of a leadership.
-    :ivar cluster: what the leaders among them know of other brokers.
-    :ivar fetcher: keeps the followers among them up with their leaders.
+    :param topic_config: applies a topic's overrides to the broker's defaults.
+    :ivar listeners: called when a leadership begins or ends.
+    :ivar cluster: the context of the leaders among them.
+    :ivar fetcher: fetches for the followers among them.
     :ivar repair: see :data:`.Repair`.
-    :ivar exists: whether there is such a partition, on whichever broker.
-    :ivar heard: told of every broker that fetches from here.
-    :ivar leaderless: told of every replica whose partition has no leader.
+    :ivar exists: whether a partition exists on any broker.
+    :ivar heard: called with every broker that fetches from here.
+    :ivar leaderless: called with every replica whose partition has no leader.
     :ivar added: called when a replica was added; ``removed``: when one was removed.
     """
 
@@ -87,11 +84,11 @@ class ReplicaManager:
         return len(self._by_partition)
 
     def __iter__(self) -> Iterator[Replica]:
-        """Every replica that is up."""
+        """Every open replica."""
         return iter(list(self._by_partition.values()))
 
     def find(self, topic: str, partition: int) -> Replica | None:
-        """The replica, if it is up."""
+        """The replica, if it is open."""
         return self._by_partition.get((topic, partition))
 
     def get(self, topic: str, partition: int) -> Replica:
@@ -123,13 +120,13 @@ class ReplicaManager:
         return replica
 
     def high_watermark_of(self, log: Log) -> int:
-        """What is committed of a log; what nobody plays a role for yet is not known to be."""
+        """The high watermark of a log; its start offset while it has no role."""
         replica = self._by_partition.get(log.partition)
         return log.log_start_offset if replica is None else replica.high_watermark
 
     async def delete_records(self, topic: str, partition: int, before: int) -> int:
         """
-        Give up a partition's records before an offset (−1: before the high watermark), for good.
+        Delete a partition's records before an offset (−1: before the high watermark).
 
         :return: the new log start offset, once that is on stable storage.
         :raise ApiError: as :meth:`leader`, and OFFSET_OUT_OF_RANGE above the high watermark.
@@ -137,7 +134,7 @@ class ReplicaManager:
         replica = self.leader(topic, partition)
         return await self.logs.delete_records(replica.topic_partition, replica.deletion_offset(before))
 
-    # The controller's side.
+    # The replica host, for metadata updates.
 
     def become(self, states: Sequence[PartitionState]) -> Deferred[PartitionErrors]:
         return self._changing.run(Deferred.fromCoroutine, self._become(states))
@@ -163,8 +160,8 @@ class ReplicaManager:
         if replica is None or replica.topic_id != state.topic_id:
             log = self.logs.get(name)
             if log is not None and log.topic_id is None and not state.is_new:
-                # Its partition.metadata is gone or damaged. It bears the partition's name: better to take it for the
-                # partition's log than to throw records away (as Kafka does where the file is missing).
+                # Its partition.metadata is missing or damaged. Its directory has the partition's name: use it as the
+                # partition's log rather than delete records (as Kafka does where the file is missing).
                 self._log.warn(
                     "{partition}: the log on disk does not know its topic id; taking it for {id}",
                     partition=name,
@@ -183,14 +180,14 @@ class ReplicaManager:
             if log is None:
                 offline = self.logs.offline_directories
                 if offline and not state.is_new:
-                    # It may be in there: an empty log in another directory would pass for the partition (as with
-                    # Kafka, only what is known to be new is created then).
+                    # It may be there: an empty log in another directory would be taken for the partition (as in Kafka,
+                    # only partitions known to be new are created then).
                     raise ApiError(
                         ErrorCode.KAFKA_STORAGE_ERROR,
                         f"{name} is in none of the log directories that work; offline: {', '.join(offline)}",
                     )
                 log = await self.logs.create(name, state.topic_id, config)
-            # What was committed when the broker stopped still is.
+            # Records committed when the broker stopped still are.
             partition = Partition(name, self.broker_id, high_watermark=min(log.high_watermark, log.log_end_offset))
             replica = Replica(partition, state.topic_id, log, cluster=self.cluster, repair=self.repair)
             self._by_partition.pop(name, None)
@@ -200,7 +197,7 @@ class ReplicaManager:
         given = state.leader_and_isr
         is_new_role = name not in self._by_partition or given.leader_epoch > partition.leader_epoch
         if is_new_role:
-            # Nothing of the old leader may come after the new role.
+            # No records of the old leader may be appended after the new role.
             await self.fetcher.unfollow(name)
         replica.take(given, state.replicas)
         if name not in self._by_partition:
@@ -216,10 +213,10 @@ class ReplicaManager:
 
     def swap_log(self, name: TopicPartition, swap: Swap) -> Deferred[None]:
         """
-        Give a replica another log with the same records, while it gets no other role. Until then whoever appends is
-        told to try again.
+        Give a replica another log with the same records; its role does not change meanwhile. Until then appends fail
+        with a retriable error.
 
-        :param swap: ends the appends to the old log, and gives the new one.
+        :param swap: ends the appends to the old log, and returns the new one.
         """
 
         async def run() -> None:
@@ -240,7 +237,7 @@ class ReplicaManager:
         return self._changing.run(Deferred.fromCoroutine, run())
 
     def _tell(self, replica: Replica, *, led: bool) -> None:
-        """Let the listeners know who leads now."""
+        """Call the listeners after a change of the role."""
         partition = replica.partition
         for listener in self.listeners:
             if led:
@@ -249,13 +246,13 @@ class ReplicaManager:
                 listener.leads(replica.topic_partition, partition.leader_epoch)
 
     def doubt(self, replica: Replica) -> None:
-        """Perhaps another broker leads by now: serve what a leader serves no more, until :meth:`trust`."""
+        """Another broker may lead by now: refuse requests for the leader until :meth:`trust`."""
         replica.doubt()
         for listener in self.listeners:
             listener.leads_no_more(replica.topic_partition)
 
     def trust(self, replica: Replica) -> None:
-        """No other broker leads."""
+        """This broker is known to lead again."""
         replica.partition.in_doubt = False
         self._tell(replica, led=False)
 

@@ -1,17 +1,17 @@
 """
-Fetches: read what is there, or wait until there is enough.
+Serves fetches from this broker's replicas (Kafka: ReplicaManager.fetchMessages, DelayedFetch).
 
-A fetch names partitions and offsets (:class:`PartitionFetch`), and gets an answer for each
-(:class:`PartitionFetchResult`).  It is answered at
-once when there are ``min_bytes``, when something is wrong, or when it must not wait; else it waits in the purgatory,
-woken by the replicas it wants, and reads again when enough may have come (Kafka's DelayedFetch).
+A fetch names partitions and offsets (:class:`PartitionFetch`), and gets a result for each
+(:class:`PartitionFetchResult`).  It is answered at once when there are ``min_bytes``, when there is an error, or when
+it must not wait; else it waits in the purgatory, woken by the replicas it reads, and reads again when there may be
+enough.
 
 A read of a partition stops at the end of a segment, and before a batch that does not fit.  When more records follow
-there, the fetch is answered at once, even with less than ``min_bytes``: waiting would bring it no more of that
-partition, and its next fetch goes on behind.
+there, the fetch is answered at once, even with less than ``min_bytes``: waiting would bring no more of that partition,
+and the next fetch continues behind.
 
-Consumers read what is committed, from the leader or, where they know how, from a follower (KIP-392).  Followers read
-up to the log's end, from the leader alone, which learns by that what they have.
+Consumers read committed records, from the leader or, if they support it, from a follower (KIP-392).  Followers read up
+to the log's end, from the leader only, whose view of their logs it updates.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from logbus.records.file_slice import FileSlice
 from logbus.storage.segments.transaction_index import AbortedTransaction
 
 PARTITIONS_AT_A_TIME = 100
-"""Partitions of a large fetch that are read before others may have a turn."""
+"""Partitions of a large fetch that are read before other requests get a turn."""
 
 UNITS_TO_READ = 2
-"""Units of a time slice that it takes to read one partition."""
+"""Units of a time slice for reading one partition."""
 
 
 @frozen
 class FetchParams:
     """
-    Who fetches.
+    The client of a fetch (Kafka: FetchParams).
 
-    :ivar committed: wants committed transactions only.
-    :ivar broker_id: of the follower that asks, −1 for a consumer; ``broker_epoch``: of its life.
+    :ivar committed: a consumer with ``isolation.level=read_committed``.
+    :ivar broker_id: of a follower, −1 for a consumer; ``broker_epoch``: of its registration.
     :ivar follows: a consumer that may be sent to a follower, and served by one (Fetch 11 and later).
-    :ivar rack: where that consumer is; empty if it does not say.
+    :ivar rack: of that consumer; empty if unknown.
     """
 
     committed: bool = False
@@ -69,28 +69,28 @@ COMMITTED_CONSUMER = FetchParams(committed=True)
 
 
 class ReplicationThrottle:
-    """Holds replication back; this one does not."""
+    """Limits what followers get; this one does not (Kafka: ReplicaQuota)."""
 
     def is_throttled(self, replica: Replica, follower: FollowerState) -> bool:
         """Whether a follower gets no records of ``replica`` for now."""
         return False
 
     def sent(self, replica: Replica, follower: FollowerState, size: int) -> None:
-        """A follower gets so many bytes of ``replica``."""
+        """Count bytes of ``replica`` that a follower gets."""
 
 
 @define(eq=False, slots=True)
 class PartitionFetch:
     """
-    One partition of a fetch.
+    One partition of a fetch (Kafka: FetchRequest.PartitionData).
 
-    :ivar max_bytes: at most so much of this partition, but for the first batch of the whole answer.
-    :ivar current_leader_epoch: the epoch the client believes in (−1: no check).
+    :ivar max_bytes: limit for this partition, except for the first batch of the whole answer.
+    :ivar current_leader_epoch: the client's leader epoch (−1: no check).
     :ivar last_fetched_epoch: epoch of the last record the client has (−1: no check for divergence).
-    :ivar topic_id: the topic that is meant, where the client said which; another one of that name is not.
-    :ivar log_start_offset: where the log of a follower begins.
-    :ivar told: the high watermark, last stable offset and log start offset that the client was told last, if known.
-    :ivar refused: set when the partition cannot even be looked for, for example because its topic id is unknown.
+    :ivar topic_id: the topic's id, if the request has it; a topic of that name with another id does not match.
+    :ivar log_start_offset: of a follower's log.
+    :ivar told: the high watermark, last stable offset and log start offset that the client got last, if known.
+    :ivar refused: an error found before the read, for example an unknown topic id.
     """
 
     topic: str
@@ -108,14 +108,14 @@ class PartitionFetch:
 @define(eq=False, slots=True)
 class PartitionFetchResult:
     """
-    What one partition answers.
+    The result for one partition (Kafka: FetchPartitionData).
 
-    :ivar end: where reading stops for now: nothing more is given from there on.
-    :ivar read_to: the offset that this read came to: ``data`` lies below it; −1 if nothing was read.
+    :ivar end: the end of the readable records at present.
+    :ivar read_to: the end offset of this read: ``data`` lies below it; −1 if nothing was read.
     :ivar preferred: the broker to read from instead (KIP-392), −1 for this one.
-    :ivar aborted: the transactions whose records in ``data`` do not count, by their first offset; None: the client
-        reads all there is.
-    :ivar diverging: where the client's log stops being a prefix of ours (KIP-595), instead of records.
+    :ivar aborted: the aborted transactions with records in ``data``, by their first offset; None: the client reads
+        uncommitted records.
+    :ivar diverging: the point of divergence of the client's log from this one (KIP-595), instead of records.
     """
 
     want: PartitionFetch
@@ -132,28 +132,28 @@ class PartitionFetchResult:
 
 
 class FetchContext(Protocol):
-    """The partitions a fetch is about: those of one request, or those of a fetch session."""
+    """The partitions of a fetch: those of one request, or of a fetch session (Kafka: FetchContext)."""
 
     @property
     def empty(self) -> bool:
-        """There is nothing to wait for."""
+        """Whether there is nothing to wait for."""
 
     def wants(self) -> Sequence[PartitionFetch]:
-        """What to read now, in order."""
+        """The partitions to read now, in order."""
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell ``watcher`` when records become readable."""
+        """Call ``watcher`` when records become readable."""
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Tell it no more."""
+        """Stop calling it."""
 
 
 @define(eq=False)
 class SessionlessFetchContext:
     """
-    The partitions of one request.
+    The partitions of one request without a session (Kafka: SessionlessFetchContext).
 
-    :param to_log_end: it is told when records are written, instead of when they are committed.
+    :param to_log_end: watch for appended records, instead of committed ones.
     """
 
     _replicas: ReplicaManager
@@ -181,11 +181,11 @@ class SessionlessFetchContext:
 @define(eq=False)
 class ReplicaReader:
     """
-    Answers fetches from this broker's replicas.
+    Serves fetches from this broker's replicas.
 
-    :ivar selector: sends consumers to a replica near them; None: all read from the leader.
-    :ivar throttle: of what followers get.
-    :ivar follower_stuck: told when a follower asks again for what it was given at an offset.
+    :ivar selector: selects replicas near consumers; None: all read from the leader.
+    :ivar throttle: limits what followers get.
+    :ivar follower_stuck: called when a follower fetches again from an offset at which it got records.
     """
 
     _replicas: ReplicaManager
@@ -198,11 +198,11 @@ class ReplicaReader:
         self, source: FetchContext, *, min_bytes: int, max_bytes: int, max_wait_ms: int, fetch_params: FetchParams
     ) -> list[PartitionFetchResult] | Deferred[list[PartitionFetchResult]]:
         """
-        Read what ``source`` wants, in its order.
+        Read the partitions of ``source``, in its order.
 
-        :param min_bytes: to wait for, unless records follow that this answer has no place for.
-        :param max_bytes: of the whole answer; the first batch found is given even when it is larger.
-        :return: an answer for each want; a Deferred (cancellable) where it must wait for ``min_bytes``.
+        :param min_bytes: to wait for, unless more records follow that do not fit into this answer.
+        :param max_bytes: of the whole answer; the first batch found is returned even when it is larger.
+        :return: a result for each partition; a Deferred (cancellable) if it must wait for ``min_bytes``.
         """
         got, size, urgent = self.read(source.wants(), max_bytes, fetch_params)
         enough = min(min_bytes, max_bytes)
@@ -212,7 +212,7 @@ class ReplicaReader:
         found: list[list[PartitionFetchResult]] = []
 
         def ready() -> bool:
-            """Enough may have come; of what transactions hold back, nobody knows how much but who reads."""
+            """Whether there is enough; for committed readers only a read can tell what open transactions hold back."""
             if arrivals.missing > 0:
                 return False
             if not fetch_params.committed:
@@ -249,9 +249,9 @@ class ReplicaReader:
         time_slice: TimeSlice,
     ) -> list[PartitionFetchResult]:
         """
-        Read as :meth:`fetch` does, in time slices. If there is too little, wait once, and give what there is then.
+        Read as :meth:`fetch` does, in time slices. If there is too little, wait once, then return what there is.
 
-        :param time_slice: that of the request.
+        :param time_slice: of the request.
         """
         got, size, urgent = await self._read_in_slices(source.wants(), max_bytes, fetch_params, time_slice)
         missing = min(min_bytes, max_bytes) - size
@@ -286,9 +286,9 @@ class ReplicaReader:
         self, wants: Sequence[PartitionFetch], max_bytes: int, fetch_params: FetchParams, size: int = 0
     ) -> tuple[list[PartitionFetchResult], int, bool]:
         """
-        Read now: the answers, how many bytes are in them, and whether the client should hear of it at once.
+        Read now; return the results, their size in bytes, and whether the client should be answered at once.
 
-        :param size: bytes that the answer has already.
+        :param size: bytes in the answer so far.
         """
         answers: list[PartitionFetchResult] = []
         urgent, left = False, max(0, max_bytes - size)
@@ -309,7 +309,7 @@ class ReplicaReader:
                     self._read_for_consumer(got, replica, left, fetch_params, min_one=size == 0)
             except (ApiError, StorageError) as e:
                 got.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
-                # Its frames hold the answers, which hold the error: memory that only the garbage collector frees.
+                # The frames hold the results, which hold the error: a cycle that only the garbage collector frees.
                 got.error.without_frames()
                 urgent = True
                 continue
@@ -319,29 +319,29 @@ class ReplicaReader:
             elif got.diverging is not None or got.preferred != -1:
                 urgent = True
             elif fetch_params.is_replica and self.selector is not None and want.told is not None:
-                # Its consumers wait for no record, but for the follower to hear that it is committed (KIP-392).
+                # The follower's consumers may wait for the new high watermark, not for records (KIP-392).
                 urgent = urgent or want.told[0] != got.high_watermark
         return answers, size, urgent
 
     def _more_follows(self, answers: Sequence[PartitionFetchResult]) -> bool:
         """
-        Whether a partition has records that were not given though they may be read: those of its next segment, or a
-        batch that did not fit (Kafka's DelayedFetch, case F).
+        Whether a partition has readable records that are not in the answer: in its next segment, or in a batch that did
+        not fit (Kafka's DelayedFetch, case F).
 
-        :param answers: with records from at least one partition, so that the next fetch gets further.
+        :param answers: results with records from at least one partition, so that the next fetch gets further.
         """
         for got in answers:
             if not 0 <= got.read_to < got.end:
                 continue
             if got.data is not None:
                 return True
-            # Either its first batch did not fit behind those of others, or compaction left nothing up to the end.
+            # Either its first batch did not fit behind other partitions', or compaction left nothing up to the end.
             replica = self._replicas.find(got.want.topic, got.want.partition)
             try:
                 if replica is not None and replica.log.read(got.want.offset, 0, got.end).data is not None:
                     return True
             except (ApiError, StorageError):
-                return True  # The next fetch is told.
+                return True  # The next fetch gets the error.
         return False
 
     def _read_for_consumer(
@@ -361,7 +361,7 @@ class ReplicaReader:
         if want.last_fetched_epoch != NO_EPOCH and self._diverges(got, replica):
             return
         if not partition.is_leader and got.high_watermark < want.offset <= log.log_end_offset:
-            # The leader says that it is committed, or the consumer would not ask for it.
+            # By the leader it is committed, or the consumer would not fetch from it.
             raise ApiError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
                 f"{replica.topic_partition}: offset {want.offset} is not known to be committed on this follower yet",
@@ -389,7 +389,7 @@ class ReplicaReader:
         )
         got.log_start_offset = log.log_start_offset
         if want.last_fetched_epoch == NO_EPOCH or not self._diverges(got, replica):
-            # First it is written down where the follower is: that may move the high watermark, which it is told.
+            # Note the follower's offset first: that may move the high watermark, which goes into the answer.
             replica.fetched(follower, OffsetAndStart(want.offset, want.log_start_offset))
             if not self.throttle.is_throttled(replica, follower):
                 found = log.read(want.offset, min(left, want.max_bytes), None, min_one)
@@ -405,9 +405,9 @@ class ReplicaReader:
 
     def _diverges(self, got: PartitionFetchResult, replica: Replica) -> bool:
         """
-        Whether the client's log is no prefix of ours.
+        Whether the client's log diverges from this one.
 
-        :raise ApiError: OFFSET_OUT_OF_RANGE: its last epoch is before all that are known here.
+        :raise ApiError: OFFSET_OUT_OF_RANGE: its last epoch is before all epochs of this log.
         """
         want = got.want
         ours = replica.log.end_offset_for_epoch(want.last_fetched_epoch)
@@ -420,7 +420,7 @@ class ReplicaReader:
 
 @define(eq=False)
 class _DelayedFetch:
-    """Counts what arrives for a waiting fetch, and wakes it when it may be enough."""
+    """Counts new bytes for a waiting fetch, and wakes it when they may be enough."""
 
     _purgatory: Purgatory
     _delayed: DelayedOperation[list[PartitionFetchResult]]
@@ -435,10 +435,10 @@ class _DelayedFetch:
 @define(eq=False)
 class _CommittedDelayedFetch(_DelayedFetch):
     """
-    The same for who reads what transactions committed: what comes behind an open transaction cannot be read yet.
+    The same for ``read_committed``: records behind an open transaction cannot be read yet.
 
-    :ivar stable: the last stable offsets that are known of partitions.
-    :ivar held: bytes that came behind them.
+    :ivar stable: the last known last stable offsets of the partitions.
+    :ivar held: bytes appended behind them.
     """
 
     stable: dict[tuple[str, int], int]

@@ -1,13 +1,13 @@
 """
-Repairs of damaged logs, by what other replicas have.
+Repairs damaged logs with records from other replicas.
 
-A leader with damage has another replica lead, which is complete as far as anybody knows: readers and followers get
-every record from there. Then, as any follower that finds damage in its own log, it fetches the damaged range from the
-leader and puts it in the place of its own. What is fetched is committed, so that no election takes it back; it is read
-as a consumer reads it, since a follower's fetch would say that it has nothing behind the offset.
+A leader with a damaged log has another replica elected, so that readers and followers get every record from there.
+Then, like any follower with a damaged log, it fetches the damaged range from the leader and replaces its own. Only
+committed records are copied, so that no later election truncates them. They are fetched as a consumer does: a
+follower's fetch would say that this broker has nothing behind the offset.
 
-A leader that nobody replaces in time copies from a replica in sync instead. Without one there is nothing to copy from:
-the damage stays, and is told in the log and as a metric; offsets outside of it are served as ever.
+A leader that is not replaced in time copies from an in-sync replica instead. Without one the damage stays, and is
+logged and shown as a metric; offsets outside the damage are served as before.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from logbus.timers import Timer, Timers
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 PURPOSE = "repair"
-"""Of the connections to other brokers."""
+"""Purpose of its connections to other brokers."""
 MAX_BYTES = 1 << 20
-"""Bytes that are asked for at a time."""
+"""Bytes in one fetch."""
 TIMEOUT_S = 30.0
 LEADER_CHANGE_TIMEOUT_S = 5.0
 """Seconds that a leader waits for another to be elected, before it copies from a follower."""
@@ -49,18 +49,18 @@ ALONE_RETRY_S = 4.0
 
 
 class CompletenessReports(Protocol):
-    """What the controller is told of this broker's replicas, sooner or later: :class:`.ReplicaReports`."""
+    """Reports of this broker's replicas to the controller: :class:`.ReplicaReports`."""
 
     def incomplete(self, name: TopicPartition, reason: str) -> None:
-        """A replica lacks committed records, or holds damaged ones: another one must lead, if one can."""
+        """A replica lacks committed records, or holds damaged ones: another must lead, if one can."""
 
     def complete(self, name: TopicPartition) -> None:
-        """It has everything again."""
+        """It has all records again."""
 
 
 @define(eq=False)
 class RepairSource:
-    """A replica on another broker, to read from."""
+    """A replica on another broker, from which records are copied."""
 
     broker_id: int
     replica: Replica
@@ -96,11 +96,11 @@ class RepairSource:
 @define(eq=False, repr=False)
 class ReplicaRepair:
     """
-    Has the damage repaired that is found in this broker's logs, one log at a time.
+    Repairs damage that is found in this broker's logs, one log at a time.
 
-    :ivar reports: tells the controller of leaders with damage.
-    :ivar handed_over: how often another leader was asked for.
-    :ivar failures: attempts to repair that failed, so far.
+    :ivar reports: reports damaged leaders to the controller.
+    :ivar handed_over: how often another leader was requested.
+    :ivar failures: repairs that failed, so far.
     """
 
     broker_id: int
@@ -125,13 +125,13 @@ class ReplicaRepair:
     # -- Start and stop
 
     def start(self) -> None:
-        """Begin to repair what is found."""
+        """Begin to repair damage as it is found."""
         self._running = True
         self.replicas.logs.damage.on_found = self._found
         self._work_in(0)
 
     def stop(self) -> None:
-        """Begin no more repairs; the logs end what is under way when they are closed."""
+        """Begin no more repairs; closing the logs ends those under way."""
         self._running = False
         self.replicas.logs.damage.on_found = lambda log: None
         if self._timer is not None:
@@ -153,7 +153,7 @@ class ReplicaRepair:
     def _role_changed(self, name: TopicPartition) -> None:
         for log in list(self.replicas.logs.damage.open):
             if log.partition == name:
-                # Later: others hear of the role after us, and those who wait must know of it when they go on.
+                # Later: other listeners are called after this one, and waiting callers must see the new role.
                 self.timers.call_later(0, partial(self._tell, log))
                 self._work_in(0)
 
@@ -163,8 +163,8 @@ class ReplicaRepair:
 
     async def look_and_repair(self, replica: Replica, offset: int) -> None:
         """
-        Check the batch at an offset, and have it repaired, or another replica lead, if it is damaged. Returns when that
-        is done, or cannot be done now.
+        Check the batch at an offset. If it is damaged, have it repaired, or another replica lead. Returns when that is
+        done, or is not possible now.
         """
         await self.check(replica, offset)
         log = replica.log
@@ -176,8 +176,8 @@ class ReplicaRepair:
 
     def check(self, replica: Replica, offset: int) -> Deferred[None]:
         """
-        Check the batches from an offset on, about which a follower complains by asking for them again. Fires when it is
-        known whether they are damaged.
+        Check the batches from an offset on, since a follower fetched them again. Fires when it is known whether they
+        are damaged.
         """
         log = replica.log
         segment = next((one for one in reversed(log.segments) if one.base_offset <= offset), None)
@@ -240,7 +240,7 @@ class ReplicaRepair:
             waiting.callback(None)
 
     async def _attend(self, log: Log) -> bool:
-        """Do what can be done about a log's damage now; False: it is about to change who leads."""
+        """Repair a log as far as possible now; False: another leader is about to be elected."""
         replica = self.replicas.find(*log.partition)
         if replica is None or replica.log is not log:
             return True
@@ -249,8 +249,8 @@ class ReplicaRepair:
         in_sync = [one for one in partition.leader_and_isr.isr if one != self.broker_id and cluster.lives(one)]
         if not partition.is_leader:
             self._asked.pop(log, None)
-            # That was said to have another one lead. This replica has all records but the damaged ones, and without it
-            # there may be too few in sync for anything to be committed.
+            # It was reported to have another replica elected. It has all records but the damaged ones, and without it
+            # too few replicas may be in sync to commit anything.
             self.reports.complete(log.partition)
             leader = partition.leader_and_isr.leader
             if leader < 0:
@@ -268,7 +268,7 @@ class ReplicaRepair:
         return True
 
     def _ask_for_another(self, replica: Replica, log: Log) -> bool:
-        """Have another replica lead; whether that may still come."""
+        """Have another replica elected; return whether that may still happen."""
         withdrawn = self._withdrawn.get(log, ())
         damage = [one for one in self.replicas.logs.damage.of(log) if one.base_offset not in withdrawn]
         if not damage:
@@ -291,7 +291,7 @@ class ReplicaRepair:
     async def _repair(self, replica: Replica, brokers: Sequence[int]) -> None:
         damage = self.replicas.logs.damage
         for found in damage.of(replica.log):
-            # Another one's repair may have been this one's, too.
+            # The repair of another range may have covered this one.
             if found in damage.of(replica.log):
                 await self._repair_one(replica, found, brokers)
 
@@ -310,19 +310,19 @@ class ReplicaRepair:
             except ReplicaNotAvailable as error:
                 problems.append(f"broker {broker_id}: {error}")
             except (StorageError, CancelledError):
-                # The disk has said so itself, or the broker stops.
+                # The disk failed, which was logged, or the broker stops.
                 return
             except LogbusError as error:
                 nobody_has_it = False
                 problems.append(f"broker {broker_id}: {error}")
         if uncommitted:
-            # That is a matter of an instant, where followers keep up.
+            # It will be committed soon, where followers keep up.
             self._log.debug("{partition} is repaired later: {why}", partition=log.partition, why=uncommitted)
             self._retry_s = min(self._retry_s, FIRST_RETRY_S)
             return
         self._failed(log, "; ".join(problems))
         if nobody_has_it:
-            # No replica can give more than this one has: it need not have another one lead for that.
+            # No replica has more records than this one: another leader would not help.
             self._withdrawn.setdefault(log, set()).add(damage.base_offset)
 
     def _failed(self, log: Log, problem: str) -> None:

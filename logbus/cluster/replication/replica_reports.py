@@ -1,10 +1,10 @@
 """
-Reports to the controller about replicas: which are incomplete, and how far logs go while nobody leads.
+Reports incomplete replicas to the controller, and log end offsets of partitions without a leader.
 
 A replica that lacks committed records, or holds damaged ones, must not lead while a complete one can.  A broker reports
-its own (:meth:`ReplicaReports.incomplete`), and its leader's, when the leader's log parts from its own below the high
-watermark (:meth:`ReplicaReports.leader_incomplete`).  After unclean stops of all brokers the controller elects the
-replica with the longest log (KIP-966); each tells it how long its log is (:meth:`ReplicaReports.leaderless`).
+its own (:meth:`ReplicaReports.incomplete`), and its leader's, when the leader's log diverges from its own below the
+high watermark (:meth:`ReplicaReports.leader_incomplete`).  After unclean stops of all brokers the controller elects the
+replica with the longest log (KIP-966); each reports its own (:meth:`ReplicaReports.leaderless`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ReplicaReports:
     """
     Sends reports until the controller has them, one request at a time.
 
-    A broker's own incomplete replicas are reported again to every new controller, which knows nothing of them.
+    A broker's own incomplete replicas are reported again to every new controller.
     """
 
     broker_id: int
@@ -68,7 +68,7 @@ class ReplicaReports:
             self._add(ReplicaReport(name, self.broker_id, NO_EPOCH, reason))
 
     def complete(self, name: TopicPartition) -> None:
-        """This broker's replica has everything again. Nothing happens if it was not reported."""
+        """This broker's replica has all records again. Does nothing if it was not reported."""
         if self._incomplete.pop(name, None) is not None:
             self._add(ReplicaReport(name, self.broker_id, NO_EPOCH, complete=True))
 
@@ -124,7 +124,7 @@ class ReplicaReports:
         except ApiError as error:
             self._log.info("the controller has not heard of {count} replicas yet: {error}",
                            count=len(reports) + len(leaderless), error=error.message)  # fmt: skip
-            # What was said of a partition meanwhile is newer.
+            # Reports of the same partition made meanwhile are newer.
             self._reports = reports | self._reports
             self._leaderless = leaderless | self._leaderless
             if not self._closed:
@@ -150,7 +150,7 @@ class ReplicaReports:
 
 
 def _take_batch(waiting: dict[TopicPartition, T]) -> dict[TopicPartition, T]:
-    """Takes out as many as go into one request."""
+    """Remove and return as many as fit into one request."""
     return {name: waiting.pop(name) for name in list(islice(waiting, MAX_REPORTS_PER_REQUEST))}
 
 

@@ -1,5 +1,5 @@
 """
-Which replica a consumer should read from (KIP-392).
+Selects the replica that a consumer should fetch from (KIP-392; Kafka: ReplicaSelector).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ LEADER = -1
 
 
 class ReplicaSelector(Protocol):
-    """Knows which replica is best for a consumer."""
+    """Selects the best replica for a consumer."""
 
     def select(self, partition: Partition, offset: int, rack: str) -> int:
         """
         The broker to read from.
 
-        :param partition: led here.
-        :param offset: that the consumer wants next.
-        :param rack: where the consumer is.
+        :param partition: led by this broker.
+        :param offset: the consumer's fetch offset.
+        :param rack: the consumer's rack.
         :return: the id of a follower, or −1: the leader.
         """
 
@@ -32,7 +32,7 @@ class ReplicaSelector(Protocol):
 @frozen
 class RackAwareReplicaSelector:
     """
-    Sends a consumer to a replica in its own rack: the leader if it is there, else the in-sync follower that has most.
+    Selects a replica in the consumer's rack: the leader if it is there, else the in-sync follower with the longest log.
 
     :ivar racks: the rack of a live broker; None if it has none, or is not alive.
     """

@@ -1,11 +1,12 @@
 """
-Holds replication to a rate while replicas move (KIP-73).
+Limits the rate of replication while replicas move (KIP-73; Kafka: ReplicationQuotaManager).
 
-The topic says which replicas count (``leader.`` and ``follower.replication.throttled.replicas``), each broker how many
-bytes a second it sends to them, or fetches for them.  Replicas in sync are never held back: producers wait for them.
+A topic lists the throttled replicas (``leader.`` and ``follower.replication.throttled.replicas``), and each broker has
+a rate in bytes a second for sending to them, and one for fetching for them.  Replicas in sync are never throttled,
+since producers wait for them.
 
-A rate is a bucket that fills by so many bytes a second and holds one window's worth.  What is under way may overdraw
-it; then nothing moves until it has filled again.
+A rate is a token bucket that holds one window's worth.  A fetch may overdraw it; then no more moves until it has
+filled again.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from logbus.cluster.replication.replica_reader import ReplicationThrottle
 from logbus.config.kinds import LONG_MAX
 
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.05, 1.0
-"""Seconds after which a partition that was held back is looked at again: rates change, also upwards."""
+"""Seconds after which a throttled partition is checked again: rates may rise, too."""
 
 
 def is_listed(listed: Sequence[str], partition: int, broker_id: int) -> bool:
-    """Whether ``PARTITION:BROKER`` is among those listed, or all are (``*``)."""
+    """Whether ``PARTITION:BROKER`` is in a list of throttled replicas, or all are (``*``)."""
     return "*" in listed or f"{partition}:{broker_id}" in listed
 
 
 @define(eq=False)
 class TokenBucket:
     """
-    Bytes that may still move.
+    A token bucket of bytes.
 
-    :param rate: bytes a second; asked again every time.
-    :param seconds: a clock that only goes forward.
-    :param window: seconds' worth of bytes that may come at once.
+    :param rate: bytes a second; read every time.
+    :param seconds: a monotonic clock.
+    :param window: its size, in seconds of the rate.
     """
 
     rate: Callable[[], int] = lambda: LONG_MAX
@@ -45,12 +46,12 @@ class TokenBucket:
     _filled_at: float = field(default=0.0, init=False)
 
     def take(self, size: int) -> None:
-        """So many bytes move."""
+        """Take bytes out."""
         self._held = self._now() - size
 
     @property
     def pause(self) -> float:
-        """Seconds to wait until something may move; 0: it may now."""
+        """Seconds to wait; 0: bytes may move now."""
         held = self._now()
         if held > 0:
             return 0.0
@@ -67,7 +68,7 @@ class TokenBucket:
 
 @define(eq=False)
 class LeaderThrottle(ReplicationThrottle):
-    """Holds back what this broker sends to followers that are not in sync."""
+    """Limits what this broker sends to followers that are not in sync."""
 
     bucket: TokenBucket
 
@@ -76,7 +77,7 @@ class LeaderThrottle(ReplicationThrottle):
         return self._counts(replica, follower) and self.bucket.pause > 0
 
     def sent(self, replica: Replica, follower: FollowerState, size: int) -> None:
-        """A follower gets so many bytes of ``replica``."""
+        """Count bytes of ``replica`` that a follower gets."""
         if self._counts(replica, follower):
             self.bucket.take(size)
 
@@ -92,19 +93,19 @@ class LeaderThrottle(ReplicationThrottle):
 @define(eq=False)
 class FollowerThrottle:
     """
-    Holds back what this broker fetches for replicas of its own that are behind.
+    Limits what this broker fetches for replicas of its own that are behind.
 
-    ``lag`` is what the leader's last answer showed: 0 says that nothing committed is missing, −1 that none came yet.
+    ``lag`` is that of the leader's last answer: 0: no committed record is missing, −1: there was no answer yet.
     """
 
     bucket: TokenBucket = field(factory=TokenBucket)
 
     def pause(self, replica: Replica, lag: int) -> float:
-        """Seconds until ``replica`` is to be fetched; 0: now."""
+        """Seconds until ``replica`` may be fetched; 0: now."""
         return self.bucket.pause if self._counts(replica, lag) else 0.0
 
     def fetched(self, replica: Replica, lag: int, size: int) -> None:
-        """So many bytes came for ``replica``."""
+        """Count bytes fetched for ``replica``."""
         if size and self._counts(replica, lag):
             self.bucket.take(size)
 

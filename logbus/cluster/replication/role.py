@@ -1,5 +1,5 @@
 """
-The role that a replica plays, leader or follower, and what it refuses because of it. Pure.
+The role of a replica, leader or follower, and the checks of requests against it. Pure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ class Role:
     """
     Role, leader epoch and high watermark of one replica.
 
-    :ivar broker_id: the broker this replica lives on.
-    :ivar leader_and_isr: the state in the metadata store, as far as it is known here.
-    :ivar in_doubt: whether another broker may lead by now, for all that is known here: nobody is served then who should
-        go to the leader.
-    :ivar high_watermark: the first offset not known to be on every in-sync replica; readers stop before it.
+    :ivar broker_id: of this broker.
+    :ivar leader_and_isr: the stored state, as far as this broker knows it.
+    :ivar in_doubt: whether another broker may lead by now: requests for the leader are refused then.
+    :ivar high_watermark: the first offset not known to be on every in-sync replica; consumers stop before it.
     :ivar replicas: broker ids, the preferred leader first.
     :ivar min_insync_replicas: of the topic; a partition with fewer replicas is held to their number.
     """
@@ -40,28 +39,28 @@ class Role:
     @property
     def has_enough_replicas(self) -> bool:
         """
-        Whether as many replicas are in sync as the topic demands.
+        Whether enough replicas are in sync for the topic's ``min.insync.replicas``.
 
-        While the controller keeps somebody eligible to lead, who has what was committed when he left, there are too
-        few, whatever is demanded here: the two may hear of another minimum at different times.
+        While the controller keeps replicas outside the ISR as eligible leaders (KIP-966), there are too few, whatever
+        the minimum here: the controller and this broker may learn of a new minimum at different times.
         """
         return self.confirmed_replicas >= self.enough_replicas and not self.leader_and_isr.eligible
 
     @property
     def confirmed_replicas(self) -> int:
-        """How many replicas are in sync, as far as that is known."""
+        """The number of in-sync replicas, as far as known."""
         return len(self.leader_and_isr.isr)
 
     @property
     def enough_replicas(self) -> int:
-        """How many replicas the topic demands in sync."""
+        """The number of in-sync replicas that the topic demands."""
         return min(self.min_insync_replicas, len(self.replicas))
 
     def heard(self, leaders_high_watermark: int, log_end_offset: int) -> bool:
         """
-        As follower: the leader said what is committed, and the log ends at ``log_end_offset`` now.
+        As follower: take over the leader's high watermark; the log ends at ``log_end_offset`` now.
 
-        :return: whether the high watermark moved; it never goes back, as the leader's may be behind for a while.
+        :return: whether the high watermark moved; it never goes back, since a new leader's may be behind for a while.
         """
         self.log_end_offset = log_end_offset
         committed = min(leaders_high_watermark, log_end_offset)
@@ -71,17 +70,17 @@ class Role:
         return True
 
     def cut(self, log_end_offset: int, log_start_offset: int = 0) -> None:
-        """As follower: the log was truncated. What is gone is not committed, whatever was thought of it."""
+        """As follower: the log was truncated; the high watermark goes back with it."""
         self.log_end_offset = log_end_offset
         self.high_watermark = max(log_start_offset, min(self.high_watermark, log_end_offset))
 
-    # What it refuses.
+    # Checks of requests.
 
     def check_leader(self, current_epoch: int = NO_EPOCH) -> None:
         """
-        Refuse what only the leader of ``current_epoch`` may serve (KIP-320).
+        Refuse a request for the leader of ``current_epoch``, unless this is it (KIP-320).
 
-        :param current_epoch: the epoch the client believes in; −1 asks for no check.
+        :param current_epoch: the leader epoch in the request; −1: no check.
         :raise ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
         """
         self.check_epoch(current_epoch)
@@ -98,7 +97,7 @@ class Role:
 
     def check_epoch(self, current_epoch: int) -> None:
         """
-        Refuse who believes in another leader epoch than we do (−1: asks for no check).
+        Refuse a request with another leader epoch than this replica's (−1: no check).
 
         :raise ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
@@ -111,9 +110,9 @@ class Role:
 
     def check_enough_replicas(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """
-        Refuse what must reach all in-sync replicas when there are too few of them (rule 6).
+        Refuse an append with ``acks=all`` while too few replicas are in sync (rule 6).
 
-        :param code: what to say.
+        :param code: of the error.
         :raise ApiError: with that code.
         """
         if not self.has_enough_replicas:

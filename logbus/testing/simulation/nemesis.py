@@ -1,4 +1,4 @@
-"""Makes faults happen, sees that they have an effect, and mends everything in the end."""
+"""Injects faults, checks that they have an effect, and ends all of them at the end of a run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 @define(eq=False)
 class Nemesis:
     """
-    :ivar clients: the addresses of clients; ``operator``: one of them, who asks brokers for changes.
-    :ivar losses: who has lost what, by topic.
-    :ivar effects: how often a kind of fault was seen to have an effect.
-    :ivar moot: how often it had none, since the broker was down already, or nobody noticed.
+    :ivar clients: the addresses of clients; ``operator``: the client that sends administrative requests.
+    :ivar losses: the records that may be lost, by topic.
+    :ivar effects: faults with an observed effect, by kind.
+    :ivar moot: faults without one, since the broker was down already, or nothing noticed them.
     :ivar told: every fault and recovery, as lines.
     """
 
@@ -47,7 +47,7 @@ class Nemesis:
         return BitFlips(self.losses)
 
     def do(self, fault: Fault) -> None:
-        """Let it happen now."""
+        """Inject a fault now."""
         self._tell(f"{fault.kind} {fault.args}")
         act: Callable[..., bool | None] = getattr(self, "_" + fault.kind.replace("-", "_"))
         arguments = {("source" if name == "from" else name): value for name, value in fault.args.items()}
@@ -56,7 +56,7 @@ class Nemesis:
             self._count(fault.kind, effect)
 
     def mend_all(self) -> None:
-        """End everything that still goes wrong, and start whoever is down."""
+        """End all faults, and start all brokers that are down."""
         self._tell("mend")
         self._mended = True
         for mend in list(self._mends.values()):
@@ -80,7 +80,7 @@ class Nemesis:
         (self.effects if effect else self.moot)[kind] += 1
 
     def _for(self, seconds: float, mend: Callable[[], None], what: str) -> None:
-        """Take something back after a while, or when all is mended."""
+        """Undo a fault after a while, or when all faults end."""
         self._number += 1
         number = self._number
         self._mends[number] = mend
@@ -120,7 +120,7 @@ class Nemesis:
         return node.reactor.dead
 
     def _lying_disk(self, broker: int, down: float, share: float) -> bool:
-        """It ends, and is back with less than it had synced; what it lost somebody else has."""
+        """Kill a broker and lose a part of its synced data; another member has it."""
         node = self.nodes[broker]
         if not node.up or not all(each.all_but(broker) for each in self.losses):
             return False
@@ -131,7 +131,7 @@ class Nemesis:
         return lost > 0
 
     def _bit_flip(self, broker: int, at: float, bit: int) -> bool:
-        """What one broker's disk has is not what was written; another one in sync has it."""
+        """Damage data on one broker's disk; another in-sync replica is intact."""
         node = self.nodes[broker]
         flip = self.flips.flip(node, at, bit) if node.ready else None
         if flip is not None:
@@ -158,7 +158,7 @@ class Nemesis:
         return self._at_step("power-cut-at-step", broker, steps, lambda: self._power_cut(broker, down, mode))
 
     def _kill_all(self, down: Sequence[tuple[int, float]]) -> bool:
-        # A list: all of them, also after the first.
+        # A list, so that all of them run.
         done = [self._kill(broker, seconds) for broker, seconds in down]
         return any(done)
 
@@ -176,7 +176,7 @@ class Nemesis:
             node.start_again()
 
         stopped: Deferred[None] = node.stop()
-        # In a turn of its own: the process that has just ended must not run in the one that starts.
+        # In a turn of its own: code of the process that has just ended must not run within the new one.
         stopped.addCallback(lambda _: self.world.clock.at(self.world.clock.now + 0.05, None, again, None))
         return True
 
@@ -196,7 +196,7 @@ class Nemesis:
         return None
 
     def _flap(self, times: int, seconds: float, how: str) -> bool | None:
-        """Whoever leads is struck, again and again."""
+        """Strike the current leader, again and again."""
         leaders = [node for node in self.nodes.values() if node.ready and not node.reactor.frozen and node.leads]
         struck = False
         if leaders:
@@ -216,7 +216,7 @@ class Nemesis:
         return struck
 
     def _islands(self, seconds: float, times: int, how: str) -> None:
-        """No broker hears another, and whoever leads is struck; the metadata store and clients still reach them all."""
+        """Cut all links between brokers, and strike leaders; the metadata store and clients still reach all."""
         hosts = [host_of(each) for each in self.nodes]
         self._cut_links("islands", [(one, other) for one in hosts for other in hosts if one != other], seconds)
         gap = seconds / (times + 1)
@@ -266,13 +266,13 @@ class Nemesis:
         self._cut_links("one-way-cut", [(host_of(source), host_of(to))], seconds)
 
     def _isolate(self, broker: int, seconds: float) -> None:
-        """From the other brokers; clients still reach it."""
+        """Cut a broker off from the other brokers; clients still reach it."""
         me = host_of(broker)
         others = [host_of(each) for each in self.nodes if each != broker]
         self._cut_links("isolate", [link for each in others for link in ((me, each), (each, me))], seconds)
 
     def _cut_off(self, broker: int, seconds: float) -> None:
-        """From clients; brokers still reach it."""
+        """Cut a broker off from clients; brokers still reach it."""
         me = host_of(broker)
         self._cut_links("cut-off", [link for each in self.clients for link in ((me, each), (each, me))], seconds)
 
@@ -324,7 +324,7 @@ class Nemesis:
         disk.faults = fault
 
         def replace() -> None:
-            # The operator puts in a new controller, or whatever it was, and starts the broker again.
+            # An operator replaces the broken part, and starts the broker again.
             disk.faults = lambda op, path: None
             if node.lives == life and disk.failure is not None:
                 node.kill()
@@ -380,7 +380,7 @@ class Nemesis:
         def mend() -> None:
             ensemble.available = True
             for node in self.nodes.values():
-                # Those that began meanwhile, too.
+                # Also sessions that began meanwhile.
                 if node.up and node.store not in cut and node.store.reachable:
                     node.store.cut(noticed=True)
                     cut.append(node.store)

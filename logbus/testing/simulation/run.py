@@ -1,4 +1,4 @@
-"""One run: a cluster, clients, faults, and then the questions."""
+"""One run of a simulation: a cluster, clients and faults, then the checks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
 START_S = 60.0
 HEAL_S = 30.0
-"""Everything is to work again so many seconds after the last fault was mended."""
+"""Seconds after the end of the last fault in which everything must work again."""
 CLIENT_HOST = "10.0.1.1"
 
 _ALL_TOPICS = (*TOPICS, STATE_TOPIC, "__consumer_offsets")
@@ -50,15 +50,15 @@ _DISK_ERRORS = frozenset({ErrorCode.KAFKA_STORAGE_ERROR})
 @define
 class Outcome:
     """
-    What came of a run.
+    The outcome of a run.
 
-    :ivar seed: what it was made from; ``schedule``: the faults; ``told``: what happened, as lines.
-    :ivar anomalies: what must not be.
+    :ivar seed: of the run; ``schedule``: its faults; ``told``: its events, as lines.
+    :ivar anomalies: the violations.
     :ivar acknowledged: batches; ``committed``: transactions.
     :ivar effects: faults that had an effect, by kind; ``moot``: those that had none.
-    :ivar errors: what clients were told, by name.
-    :ivar phantoms: values that were read, and went with the power of all members, where that may be.
-    :ivar trace: a number that two runs share only if they were the same.
+    :ivar errors: of clients, by name.
+    :ivar phantoms: values that were read, and lost when all members lost power, where that is allowed.
+    :ivar trace: a checksum of the run: equal for equal runs.
     """
 
     seed: int
@@ -84,7 +84,7 @@ class Outcome:
 @implementer(ILogObserver)
 @define(eq=False)
 class Run:
-    """A run from a seed; with a schedule of faults instead of the seed's own, if one is given."""
+    """A run from a seed; its schedule of faults can be replaced."""
 
     settings: Settings
     seed: int
@@ -104,7 +104,7 @@ class Run:
     _flips: BitFlips = field(init=False)
 
     def run(self) -> Outcome:
-        """From the start of the brokers to the last question."""
+        """Run it, from the start of the brokers to the last check."""
         began = time.perf_counter()
         with self._garbage:
             globalLogPublisher.addObserver(self)
@@ -181,7 +181,7 @@ class Run:
         return ClusterClient(self._clients, brokers, topic, self.world.generator())
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Let time go on until something is true."""
+        """Advance time until a condition is true."""
         end = self.clock.now + seconds
         while not condition():
             if self.clock.now >= end:
@@ -190,7 +190,7 @@ class Run:
         return True
 
     def _begin(self) -> bool:
-        """Wait for the brokers, make the topics, and start the clients; whether that could be done."""
+        """Wait for the brokers, create the topics, and start the clients; return whether that succeeded."""
         settings = self.settings
         if not self._wait(lambda: all(node.ready for node in self.nodes.values()), START_S):
             self._found("no-start", f"brokers {self._not_ready()} were not ready {START_S:g} s after the start")
@@ -240,7 +240,7 @@ class Run:
                 await view.sleep(0.5)
 
     def _heal(self) -> None:
-        """All is mended: everything must work again in time, and everything acknowledged must be readable."""
+        """After all faults: everything must work again in time, and all acknowledged records must be readable."""
         mended = self.clock.now
         nodes = list(self.nodes.values())
         if not self._wait(lambda: all(node.ready for node in nodes), HEAL_S):
@@ -249,7 +249,7 @@ class Run:
             work.probe(max(mended + HEAL_S - self.clock.now, 1.0), self._wait)
         if self._flips.count:
             self._repair(nodes)
-        # For as long as a producer may still try.
+        # For as long as a producer may still retry.
         self.clock.run_until(self.clock.now + 12)
         for work in self._works:
             work.read_again(HEAL_S, self._wait)
@@ -257,7 +257,7 @@ class Run:
         self.inspector.compare(nodes)
 
     def _repair(self, nodes: list[BrokerNode]) -> None:
-        """Have all segments checked: what flipped, and is not yet noticed, must be found and repaired in time."""
+        """Have all segments checked: undetected damage must be found and repaired in time."""
         for node in nodes:
             logs = node.broker.logs
             Deferred.fromCoroutine(logs.scrubber.scrub_all()).addErrback(self._client_failed)
@@ -293,7 +293,7 @@ class Run:
         self._found("client", f"a client failed: {failure.getTraceback()}")
 
     def __call__(self, event: Any) -> None:
-        """What is written to the log."""
+        """Observe log messages."""
         failure = event.get("log_failure")
         if self._garbage.is_running or failure is None or event["log_level"] < LogLevel.critical:
             return
@@ -358,15 +358,15 @@ class Run:
     @property
     def _may_lose(self) -> bool:
         """
-        Whether anything that was read may be lost with the power of all members of a partition.
+        Whether records that were read may be lost when all members of a partition lose power.
 
-        What is acknowledged is synced if the topic wants that, and what is read is synced by two: a replica that is the
-        only one shows what it has not synced yet.
+        Acknowledged records are synced if the topic flushes, and records that were read are synced by two replicas; a
+        single replica shows unsynced records.
         """
         return not self.settings.flush or self.settings.replication == 1
 
     def _follows(self, anomaly: Anomaly, losses: Mapping[int, Sequence[float]]) -> bool:
-        """Whether it is what clients must see after a loss that may be."""
+        """Whether an anomaly is the consequence of an allowed loss."""
         kinds = ("out-of-range",) if self.settings.flush else ("out-of-range", "lost-producer", "committed-cut")
         times = losses.get(anomaly.partition, ())
         return anomaly.kind in kinds and any(time <= anomaly.time for time in times)

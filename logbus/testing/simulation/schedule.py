@@ -1,4 +1,4 @@
-"""What goes wrong, and when: schedules are data, drawn from a seed. Pure."""
+"""Schedules of faults: data, drawn from a seed. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY = 86_400.0
 @frozen
 class Fault:
     """
-    Something that goes wrong.
+    A fault.
 
     :ivar at: seconds after the clients began; ``kind``: a key of :data:`ALL_KINDS`; ``args``: of that kind.
     """
@@ -36,8 +36,8 @@ def fault_from_json(value: Any, brokers: int) -> Fault:
     """
     Read what :meth:`Fault.as_json` made.
 
-    :param brokers: how many there are; their ids count from 1.
-    :raise ValueError: it is none.
+    :param brokers: their number; ids count from 1.
+    :raise ValueError: it is not a fault.
     """
     try:
         at, kind, args = value
@@ -220,7 +220,7 @@ KINDS: dict[str, tuple[float, int, Draw]] = {
     "lying-disk": (1, 2, _lying_disk),
     "bit-flip": (1.5, 2, _bit_flip),
 }
-"""All kinds of faults that strike brokers, links and disks, whatever clients do."""
+"""All kinds of faults of brokers, links and disks, for any workload."""
 
 TRANSACTION_KINDS: dict[str, tuple[float, int, Draw]] = {
     "kill-coordinator": (3, 1, _kill_coordinator),
@@ -229,7 +229,7 @@ TRANSACTION_KINDS: dict[str, tuple[float, int, Draw]] = {
     "kill-client": (3, 1, _kill_client),
     "lose-answers": (2, 1, _of_one(0.2, 20)),
 }
-"""Those that strike who takes part in a transaction."""
+"""Kinds of faults of transactions' participants."""
 
 ALL_KINDS = {**KINDS, **TRANSACTION_KINDS}
 
@@ -238,7 +238,7 @@ def draw_schedule(
     random: Random, brokers: Sequence[int], seconds: float, kinds: Sequence[str], between: float
 ) -> list[Fault]:
     """
-    Faults over a time.
+    Draw faults over a time.
 
     :param kinds: those to choose from.
     :param between: seconds from one to the next, on average.

@@ -1,4 +1,4 @@
-"""Run after run, seed after seed: sums, and for each that fails the shortest schedule that does."""
+"""Series of runs over many seeds: totals, and the shortest failing schedule of each seed that fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Failure:
     """
     A seed that failed.
 
-    :ivar schedule: as short as it could be made; ``told``: what happened under it.
+    :ivar schedule: shrunk as far as possible; ``told``: the events under it.
     """
 
     seed: int
@@ -34,7 +34,7 @@ class Failure:
 @define
 class Series:
     """
-    The sum of many runs.
+    Totals of many runs.
 
     :ivar acknowledged: batches; ``committed``: transactions; ``phantoms``: values, see :class:`.run.Outcome`.
     """
@@ -56,12 +56,12 @@ class Series:
 
     @property
     def ratio(self) -> float:
-        """How much faster than real time it went."""
+        """The ratio of simulated to real time."""
         return self.virtual_seconds / self.real_seconds if self.real_seconds else 0.0
 
     @property
     def faults(self) -> int:
-        """Those that had an effect."""
+        """The number of faults with an effect."""
         return sum(self.effects.values())
 
     def add(self, outcome: Outcome) -> None:
@@ -111,7 +111,7 @@ def examine(
     settings: Settings, seed: int, schedule: Sequence[Fault] | None, tries: int
 ) -> tuple[Outcome, Failure | None]:
     """
-    Run one seed, and if it fails, find out which faults it takes.
+    Run one seed, and if it fails, shrink its schedule.
 
     :param tries: runs to spend on that.
     """
@@ -148,9 +148,9 @@ def run_series(
     """
     Run seeds one after the other.
 
-    :param seeds: so many; with ``hours`` as many as it takes to simulate so many hours.
-    :param progress: told after each of the sums so far and of the seed.
-    :param most_failures: after so many there is no point in going on.
+    :param seeds: their number; with ``hours`` as many as it takes to simulate that time.
+    :param progress: called after each with the totals so far and the seed.
+    :param most_failures: ends the series after this many.
     """
     series = Series(settings)
     seed = first
@@ -181,7 +181,7 @@ _OPTIONS = {
 
 
 def command(settings: Settings, seed: int, schedule: Sequence[Fault]) -> str:
-    """The command that runs it again."""
+    """The command that repeats a failed run."""
     words = ["logbus", "simulate", "--seed", str(seed), "--seeds", "1"]
     for each in fields(Settings):
         value = getattr(settings, each.name)
@@ -191,7 +191,7 @@ def command(settings: Settings, seed: int, schedule: Sequence[Fault]) -> str:
         words.append("--no-flush")
     words += ["--workload", "both" if len(settings.workloads) > 1 else settings.workloads[0]]
     if set(settings.kinds) != set(kinds_for(settings.workloads)):
-        # What is drawn does not matter any more, but from the same numbers.
+        # The drawn schedule is replaced, but the random numbers must be the same.
         words += ["--faults", ",".join(settings.kinds) or "none"]
     words += ["--schedule", json.dumps([fault.as_json() for fault in schedule])]
     return shlex.join(words)

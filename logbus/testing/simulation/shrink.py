@@ -1,4 +1,4 @@
-"""Fewer faults that still fail: delta debugging. Pure."""
+"""Shrinks a failing schedule by delta debugging. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 def shrink(things: Sequence[T], fails: Callable[[list[T]], bool], tries: int = 200) -> list[T]:
     """
-    Leave out as many things as possible (Zeller's ddmin): what is left fails, and without any single one it does not,
-    unless ``tries`` came to an end before that was known.
+    Leave out as many things as possible (Zeller's ddmin): the rest fails, and without any single one of it does not,
+    unless ``tries`` was used up before.
 
-    :param things: with all of which it fails.
-    :param fails: whether it fails with these only, which are in the order of ``things``.
+    :param things: the full list, which fails.
+    :param fails: whether a sublist fails.
     """
     left = list(things)
     parts = 2

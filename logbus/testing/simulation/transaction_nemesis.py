@@ -1,4 +1,4 @@
-"""Faults that strike who takes part in transactions: coordinators, leaders of their partitions, clients."""
+"""Faults of transactions' participants: coordinators, leaders of their partitions, clients."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from logbus.testing.simulation.workloads.transactions_workload import STATE_TOPI
 @define(eq=False)
 class TransactionNemesis(Nemesis):
     """
-    :ivar transactions: whose clients are killed.
+    :ivar transactions: the workload whose clients are killed.
     """
 
     transactions: TransactionsWorkload = field(kw_only=True)
 
     def _leader(self, topics: tuple[str, ...], number: int) -> BrokerNode | None:
-        """Who leads one of the partitions of these topics; None: nobody who could be struck."""
+        """A leader of a partition of these topics; None: there is none to strike."""
         led = sorted(
             (replica.topic_partition, node.broker_id)
             for node in self.nodes.values()
@@ -50,5 +50,5 @@ class TransactionNemesis(Nemesis):
         return self.transactions.kill_client(number, down)
 
     def _lose_answers(self, broker: int, seconds: float) -> None:
-        """What clients ask arrives; what it answers does not."""
+        """Deliver clients' requests to a broker, and lose its answers."""
         self._cut_links("lose-answers", [(host_of(broker), each) for each in self.clients], seconds)

@@ -1,9 +1,9 @@
 """
-What may be lost: which partitions had no member left whose power had not gone, and whose disk had not lied.
+Decides which records may be lost: those of partitions whose members have all lost power, or synced data, at a time.
 
-By the metadata store a partition's members are its in-sync replicas and those that are kept as eligible to lead: each
-has everything that was acknowledged. A member that lost its power may lack what it had not synced, until it was taken
-out and has come back in by fetching. Only when that is true of all members at a time may something be missing.
+By the metadata store a partition's members are its in-sync replicas and its eligible leaders: each has all acknowledged
+records. A member that lost power may lack unsynced records, until it left the ISR and rejoined by fetching. Records may
+be missing only if that is true of all members at the same time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from logbus.metastore.znodes import StateZnode
 @define(eq=False)
 class DurabilityOracle:
     """
-    Watches the states of a topic's partitions, and machines that lose their power.
+    Watches the states of a topic's partitions, and machines that lose power.
 
-    :ivar at: by partition: when the last member lost its power, in seconds, each time that happened.
+    :ivar at: by partition: the times, in seconds, at which the last intact member lost power.
     """
 
     topic: str
@@ -39,7 +39,7 @@ class DurabilityOracle:
         self._path = re.compile(re.escape(StateZnode.path(self.topic, 0)).replace("/0/", r"/(\d+)/"))
 
     def hear(self, applied: Applied) -> None:
-        """Something was changed in the metadata store."""
+        """The metadata store changed."""
         for event in applied.events:
             found = self._path.fullmatch(event.path)
             if found is not None and self.tree.exists(event.path) is not None:
@@ -47,34 +47,34 @@ class DurabilityOracle:
                 data, stat = self.tree.get(event.path)
                 state = StateZnode.decode(self.topic, partition, data, stat.version)
                 members = self._members[partition] = frozenset(state.isr) | frozenset(state.eligible)
-                # Who was taken out and comes back has fetched what he lacked.
+                # A replica that rejoins the ISR has fetched the missing records.
                 self._dark[partition] = self._dark.get(partition, frozenset()) & members
                 self._lied[partition] = self._lied.get(partition, frozenset()) & members
                 self._look(partition)
 
     def all_but(self, broker_id: int) -> bool:
-        """Whether every partition that a broker is a member of has another one that has lost nothing."""
+        """Whether every partition that a broker is a member of has another intact member."""
         return all(
             broker_id not in members or self._whole(partition) - {broker_id}
             for partition, members in self._members.items()
         )
 
     def may_damage(self, broker_id: int, partition: int) -> bool:
-        """Whether no replica of a partition is damaged or lacks what it had synced, and another member is whole."""
+        """Whether no replica of a partition is damaged or lacks synced data, and another member is intact."""
         others = self._members.get(partition, frozenset()) - {broker_id}
         hit = self._lied.get(partition, frozenset()) | self._damaged.get(partition, frozenset())
         return not hit and bool(others & self._whole(partition))
 
     def damaged(self, broker_id: int, partition: int) -> None:
-        """A replica holds other bytes than were written, whether it is in sync or not."""
+        """A replica's bytes were damaged, whether it is in sync or not."""
         self._damaged[partition] = self._damaged.get(partition, frozenset()) | {broker_id}
 
     def repaired(self, broker_id: int, partition: int) -> None:
-        """It holds what was written again, or nothing at those offsets."""
+        """The damage was repaired, or truncated."""
         self._damaged[partition] = self._damaged.get(partition, frozenset()) - {broker_id}
 
     def lacks(self, broker_id: int, partition: int) -> None:
-        """It cut its log at the damage: it lacks what follows until it has left, and come back by fetching."""
+        """It truncated its log at the damage: it lacks records until it has left the ISR, and rejoined by fetching."""
         self._lied[partition] = self._lied.get(partition, frozenset()) | (
             {broker_id} & self._members.get(partition, frozenset())
         )
@@ -85,20 +85,20 @@ class DurabilityOracle:
         return members - self._dark[partition] - self._lied[partition] - damaged
 
     def power_lost(self, broker_id: int) -> None:
-        """A machine was switched off."""
+        """A machine lost power."""
         for partition, members in self._members.items():
             if broker_id in members:
                 self._dark[partition] |= {broker_id}
                 self._look(partition)
 
     def synced_data_lost(self, broker_id: int) -> None:
-        """A disk lost what it had synced: its broker lacks that until it has left, and come back by fetching."""
+        """A disk lost synced data: its broker lacks records until it has left the ISR, and rejoined by fetching."""
         for partition, members in self._members.items():
             self._lied[partition] |= {broker_id} & members
         self.power_lost(broker_id)
 
     def _look(self, partition: int) -> None:
         if self._dark[partition] == self._members[partition]:
-            # From here on they have what they have: it may be lost once only.
+            # Later records count as intact again: a loss is allowed once only.
             self._dark[partition] = frozenset()
             self.at.setdefault(partition, []).append(self.now())

@@ -1,7 +1,7 @@
 """
-What clients did and saw, and whether it can have happened in a log that keeps its promises. Pure.
+The history of clients' sends and polls, and its check for anomalies. Pure.
 
-The anomalies are called as Jepsen's workload for Kafka calls them. Values are integers, each sent once.
+The anomalies have the names of Jepsen's workload for Kafka. Values are integers, each sent once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Send:
     """
     A batch that a producer sent.
 
-    :ivar outcome: ``ok``: acknowledged; ``fail``: certainly not written; ``info``: nobody knows.
-    :ivar offset: of the first value, as acknowledged; None if that was not said.
+    :ivar outcome: ``ok``: acknowledged; ``fail``: certainly not written; ``info``: unknown.
+    :ivar offset: of the first value, as acknowledged; None if unknown.
     :ivar begin: in seconds; ``end``: when the outcome was known.
     """
 
@@ -42,9 +42,9 @@ class Send:
 @frozen
 class Poll:
     """
-    What a consumer was given, in one answer.
+    The records of one answer to a consumer.
 
-    :ivar position: the offset that it asked for.
+    :ivar position: the offset of the fetch.
     :ivar records: offsets and values.
     """
 
@@ -58,9 +58,9 @@ class Poll:
 @frozen
 class Anomaly:
     """
-    Something that must not happen.
+    A violation of a promise.
 
-    :ivar partition: where, and ``time``: when it was told, in seconds, if that is known.
+    :ivar partition: of it, and ``time``: when it was reported, in seconds, if known.
     """
 
     kind: str
@@ -75,9 +75,9 @@ class Anomaly:
 @define(eq=False)
 class History:
     """
-    Everything that happened, in the order in which it ended.
+    All sends and polls, in the order in which they ended.
 
-    :ivar phantoms: values that were read, may be lost, and are; filled by :meth:`without_losses`.
+    :ivar phantoms: values that were read and then lost, where that is allowed; set by :meth:`without_losses`.
     """
 
     sends: list[Send] = field(factory=list)
@@ -88,14 +88,13 @@ class History:
         self, readers: frozenset[str], losses: Mapping[int, Sequence[float]], *, acknowledged: bool
     ) -> History:
         """
-        The history as it would be had nobody been told of what may be lost, and is.
+        The history without the values that were lost, where that is allowed.
 
-        What ``readers``, who read everything in the end, did not see is lost. A consumer that saw some of it is not
-        asked for what took its place: it had passed by.
+        A value that ``readers``, which read everything in the end, did not see is lost. A consumer that saw lost values
+        need not have seen the ones that took their offsets: it had passed them.
 
-        :param losses: by partition: when something may have been lost of what had been sent by then; see
-            :class:`.losses.DurabilityOracle`.
-        :param acknowledged: whether that may have been acknowledged, too.
+        :param losses: by partition: the times up to which sent values may be lost; see :class:`.DurabilityOracle`.
+        :param acknowledged: whether acknowledged values may be lost, too.
         """
         last = {partition: max(times) for partition, times in losses.items() if times}
         left = {(poll.partition, *record) for poll in self.polls if poll.consumer in readers for record in poll.records}
@@ -128,9 +127,9 @@ class History:
         """
         All anomalies.
 
-        :param finished: whether consumers went on, after all faults, until nothing more came: only then is what was
-            never polled missing.
-        :param readers: consumers that read everything in the end, and must have seen it all, whoever saw it before.
+        :param finished: whether consumers went on, after all faults, until nothing more came: only then is a value that
+            was never polled missing.
+        :param readers: consumers that read everything in the end, and must have seen all values.
         """
         view = _View(self.sends, self.polls, readers)
         found = [*view.inconsistent_offsets(), *view.duplicates(), *view.aborted_reads()]
@@ -147,11 +146,11 @@ class History:
 
     def worst_lag(self, late: frozenset[str] = frozenset()) -> float:
         """
-        The longest time, in seconds, for which a consumer that asked was not shown an acknowledged value.
+        The longest time, in seconds, for which a polling consumer did not get an acknowledged value.
 
-        A poll that ended at an offset shows that the consumer had seen nothing beyond.
+        A poll that ended at an offset shows that the consumer had seen no value beyond it.
 
-        :param late: consumers that do not count, as they began to read late.
+        :param late: consumers that began to read late, and do not count.
         """
         acknowledged: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for send in self.sends:
@@ -178,12 +177,12 @@ class History:
 
 
 class _View:
-    """A history, sorted by what the questions are."""
+    """A history, indexed for the checks."""
 
     def __init__(self, sends: Sequence[Send], polls: Sequence[Poll], readers: frozenset[str]) -> None:
         self._sends = sends
         self._polls = polls
-        # Where each value was seen, and what was seen at each offset, whoever said so.
+        # The offsets at which each value was seen, and the values seen at each offset.
         self._places: dict[int, dict[tuple[int, int], str]] = defaultdict(dict)
         self._values: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)
         self._polled: dict[int, list[int]] = {}
@@ -221,7 +220,7 @@ class _View:
                 yield Anomaly("duplicate", f"value {value} is at {_told(places)}")
 
     def aborted_reads(self) -> Iterator[Anomaly]:
-        """Values that were read although their sending had failed, or that nobody had sent."""
+        """Values that were read although their send had failed, or that were never sent."""
         outcomes = {value: send for send in self._sends for value in send.values}
         for value, (partition, offset) in self._polled_values.items():
             send = outcomes.get(value)
@@ -281,12 +280,12 @@ class _View:
                     f"{send.producer} sent {send.values[0]} to partition {send.partition} after {before[2]}, and it is "
                     f"at offset {offsets[0]}, before {before[1]}",
                 )
-            # What nobody knows the outcome of may still be on its way, and arrive whenever it likes.
+            # A send with an unknown outcome may still be in flight, and arrive at any time.
             if send.outcome == OK:
                 last[key] = (send.end, offsets[-1], send.values[-1])
 
     def missing(self) -> Iterator[Anomaly]:
-        """Acknowledged values that nobody polled, or that are not there any more in the end."""
+        """Acknowledged values that were never polled, or are missing in the end."""
         for send in self._sends:
             if send.outcome != OK:
                 continue

@@ -1,7 +1,7 @@
 """
-What a reader of committed records makes of an answer to a fetch, as real clients do it. Pure.
+Drops aborted records from a fetch answer, as consumers with ``read_committed`` do. Pure.
 
-It is written for the simulation alone, so that a mistake of the product's own reader cannot hide one of the brokers.
+Written for the simulation only, so that a defect of the product's own consumer cannot hide one of the brokers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from logbus.records.header import iter_batches
 @frozen
 class CommittedRecords:
     """
-    What there was in an answer.
+    The committed records of an answer.
 
-    :ivar records: those that the application is given.
-    :ivar next_offset: behind the last batch, whatever it was; None: there was none.
-    :ivar hidden: how many records were left out as their transactions were aborted.
+    :ivar records: those that the application gets.
+    :ivar next_offset: behind the last batch; None: there was none.
+    :ivar hidden: the number of records of aborted transactions.
     """
 
     records: list[Record]
@@ -33,14 +33,14 @@ class CommittedRecords:
 
 def committed_records(data: Buffer, aborted: Iterable[tuple[int, int]]) -> CommittedRecords:
     """
-    Leave out what aborted transactions wrote.
+    Leave out the records of aborted transactions.
 
     From the first offset of an aborted transaction its producer's transactional batches are hidden, up to its abort
     marker.
 
-    :param aborted: producer id and first offset of each aborted transaction, as the broker told with the data, in the
+    :param aborted: producer id and first offset of each aborted transaction, as the broker's answer has them, in the
         order of first offsets: readers rely on it.
-    :raise DecodeError: what is there are no batches.
+    :raise DecodeError: the data are not batches.
     """
     ahead = deque(aborted)
     hiding: set[int] = set()

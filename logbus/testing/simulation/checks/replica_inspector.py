@@ -1,4 +1,4 @@
-"""What brokers hold, looked at from inside: promises that no client could check."""
+"""Checks brokers' logs and leaderships from inside: promises that clients cannot check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from logbus.testing.simulation.environment.broker_node import BrokerNode
 @implementer(ILeadershipListener)
 @define(eq=False)
 class _Leaderships:
-    """Hears of one broker's leaderships."""
+    """Listens to one broker's leaderships."""
 
     node: BrokerNode
     inspector: ReplicaInspector
@@ -35,10 +35,10 @@ class _Leaderships:
 @define(eq=False)
 class ReplicaInspector:
     """
-    Watches all brokers.
+    Inspects all brokers.
 
-    :ivar found: what must not be.
-    :ivar leaders: who led in which epoch.
+    :ivar found: the violations.
+    :ivar leaders: the leader of each epoch.
     """
 
     found: list[Anomaly] = field(factory=list)
@@ -47,11 +47,11 @@ class ReplicaInspector:
     _seen: dict[tuple[int, int, TopicPartition], tuple[int, int, int, int]] = field(factory=dict)
 
     def watch(self, node: BrokerNode) -> None:
-        """Hear of the leaderships of a broker that is about to start."""
+        """Listen to the leaderships of a broker that is about to start."""
         node.broker.replicas.listeners.append(_Leaderships(node, self))
 
     def leads(self, broker_id: int, partition: TopicPartition, epoch: int) -> None:
-        """A broker took over a partition."""
+        """A broker became the leader of a partition."""
         other = self.leaders.setdefault((partition, epoch), broker_id)
         if other != broker_id:
             self.found.append(
@@ -59,7 +59,7 @@ class ReplicaInspector:
             )
 
     def look(self, nodes: Sequence[BrokerNode]) -> None:
-        """See that nothing went back that must only grow."""
+        """Check that nothing went back that must only grow."""
         for node in nodes:
             if not node.up or node.reactor.frozen:
                 continue
@@ -74,8 +74,8 @@ class ReplicaInspector:
                     ("leader epoch", "high watermark", "log start offset"), before[:3], now[:3], strict=True
                 ):
                     if new < old:
-                        # An unclean election has replicas give up what they know as committed before it, sooner or
-                        # later in its epoch.
+                        # After an unclean election replicas may truncate records that they know as committed, at any
+                        # time in its epoch.
                         unclean = name == "high watermark" and partition.leader_and_isr.unclean_epoch > before[3]
                         self.found.append(
                             Anomaly(
@@ -96,7 +96,7 @@ class ReplicaInspector:
                     )
 
     def compare(self, nodes: Sequence[BrokerNode]) -> None:
-        """See that all replicas have the same bytes, as far as each says that they are committed."""
+        """Check that all replicas have the same bytes up to their high watermarks."""
         logs: dict[TopicPartition, list[tuple[int, dict[int, bytes]]]] = {}
         cleaned: dict[TopicPartition, int] = {}
         for node in nodes:
@@ -112,7 +112,7 @@ class ReplicaInspector:
             first, reference = held[0]
             for other, batches in held[1:]:
                 for offset, batch in batches.items():
-                    # Replicas compact by themselves.
+                    # Each replica compacts on its own.
                     if offset >= cleaned[partition] and reference.get(offset, batch) != batch:
                         self.found.append(
                             Anomaly("different-logs", f"{partition} differs at {offset} on brokers {first} and {other}")

@@ -1,8 +1,8 @@
 """
-What transactional producers did, what readers of committed records saw, and whether that can be exactly once. Pure.
+The history of transactions and of committed reads, and its check for exactly-once semantics. Pure.
 
-Values are integers, each sent once. A transaction writes some of them to partitions of one topic, and may commit an
-offset for a group, which is its own number: offsets so tell whose they are.
+Values are integers, each sent once. A transaction writes some of them to partitions of one topic, and may commit its
+own number as an offset of a group, so that each offset shows its transaction.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from logbus.testing.simulation.checks.history import FAIL, INFO, OK, Anomaly, Hi
 @define(eq=False)
 class ProducerSession:
     """
-    One life of a transactional id, from when the coordinator gave it a producer id and an epoch.
+    One producer epoch of a transactional id, from its InitProducerId on.
 
-    :ivar asked: when the first request for it was sent, ``answered``: when the last was answered; in seconds.
+    :ivar asked: when its first request was sent, ``answered``: when the last was answered; in seconds.
     """
 
     transactional_id: str
@@ -35,8 +35,8 @@ class Write:
     """
     A batch of a transaction.
 
-    :ivar offset: of the first value, if it was acknowledged; −1 if that is not known.
-    :ivar begin: when it was sent first, ``end``: when the outcome was known; in seconds.
+    :ivar offset: of the first value, if it was acknowledged; −1 if unknown.
+    :ivar begin: when it was first sent, ``end``: when the outcome was known; in seconds.
     """
 
     partition: int
@@ -47,19 +47,19 @@ class Write:
 
     @property
     def acknowledged(self) -> bool:
-        """Whether a broker said that it has it."""
+        """Whether a broker acknowledged it."""
         return self.offset is not None
 
 
 @define(eq=False)
 class Transaction:
     """
-    What a producer did in one transaction.
+    One transaction of a producer.
 
-    :ivar number: every transaction has its own, and later ones of a producer higher ones.
+    :ivar number: unique; later transactions of a producer have higher ones.
     :ivar offsets: whether it committed its number as an offset for the group.
-    :ivar outcome: ``ok``: committed, as it was told; ``fail``: certainly not; ``info``: nobody knows.
-    :ivar asked: when the commit was sent first: from then on it may have happened. ``ended``: when the answer came.
+    :ivar outcome: ``ok``: committed, by the answer; ``fail``: certainly not; ``info``: unknown.
+    :ivar asked: when the commit was first sent: it may happen from then on. ``ended``: when the answer came.
     """
 
     session: ProducerSession
@@ -73,11 +73,11 @@ class Transaction:
 
     @property
     def values(self) -> list[int]:
-        """All it wrote."""
+        """All its values."""
         return [value for write in self.writes for value in write.values]
 
     def commits(self, now: float) -> None:
-        """The commit is sent: until it is answered, nobody knows."""
+        """The commit is sent: the outcome is unknown until it is answered."""
         if self.asked == inf:
             self.asked = now
             self.outcome = INFO
@@ -89,7 +89,7 @@ class Transaction:
 @define(eq=False)
 class OffsetRead:
     """
-    A stable offset that somebody was told, by whom it was committed, and when.
+    A stable offset that was read, with its transactional id and the time.
 
     :ivar number: the offset; −1: there was none.
     """
@@ -101,31 +101,31 @@ class OffsetRead:
 
 @define(eq=False)
 class TransactionHistory:
-    """All transactions, in the order in which they began, and all offsets that were read."""
+    """All transactions, in the order in which they began, and all offset reads."""
 
     sessions: list[ProducerSession] = field(factory=list)
     transactions: list[Transaction] = field(factory=list)
     offset_reads: list[OffsetRead] = field(factory=list)
 
     def session(self, transactional_id: str, now: float) -> ProducerSession:
-        """A new one: its first request is about to be sent."""
+        """Begin a session: its first request is about to be sent."""
         session = ProducerSession(transactional_id, len(self.sessions) + 1, now)
         self.sessions.append(session)
         return session
 
     def begin(self, session: ProducerSession, now: float) -> Transaction:
-        """A new transaction."""
+        """Begin a transaction."""
         transaction = Transaction(session, len(self.transactions) + 1, now)
         self.transactions.append(transaction)
         return transaction
 
     @property
     def committed(self) -> int:
-        """How many transactions were committed, as their producers were told."""
+        """The number of transactions whose commit was acknowledged."""
         return sum(each.outcome == OK for each in self.transactions)
 
     def sends(self) -> list[Send]:
-        """The writes as what a history asks about: each has the outcome of its transaction."""
+        """The writes as sends of a history, each with the outcome of its transaction."""
         found = []
         for each in self.transactions:
             producer = f"{each.session.transactional_id} ({each.session.number})"
@@ -149,9 +149,9 @@ class TransactionHistory:
         All anomalies.
 
         :param polls: of readers of committed records.
-        :param others: what was written to the same partitions without transactions.
+        :param others: sends to the same partitions without transactions.
         :param finished: whether readers went on until nothing more came, and all transactions had ended.
-        :param readers: who read everything in the end.
+        :param readers: those that read everything in the end.
         :param offsets: by transactional id, the last offset of the group in the end.
         """
         sends = [*self.sends(), *others]
@@ -168,7 +168,7 @@ class TransactionHistory:
         return found
 
     def _early(self, polls: Sequence[Poll]) -> Iterator[Anomaly]:
-        """Values that were shown before anybody asked for a commit."""
+        """Values that were read before their commit was sent."""
         of = {value: each for each in self.transactions for value in each.values}
         told: set[int] = set()
         for poll in polls:
@@ -185,13 +185,13 @@ class TransactionHistory:
                     )
 
     def _zombies(self) -> Iterator[Anomaly]:
-        """What a producer was granted after a later one with its transactional id had begun."""
+        """Requests that succeeded after a later producer with the same transactional id had begun."""
         sessions: dict[str, list[ProducerSession]] = defaultdict(list)
         for session in self.sessions:
             sessions[session.transactional_id].append(session)
 
         def fenced_at(session: ProducerSession) -> float:
-            """When it was over for certain."""
+            """When it was certainly over."""
             later = [
                 each.answered for each in sessions[session.transactional_id] if each.asked > session.answered
             ]  # fmt: skip
@@ -216,7 +216,7 @@ class TransactionHistory:
                     )
 
     def _torn(self, last: set[int]) -> Iterator[Anomaly]:
-        """Transactions of which a part is there and a part is not."""
+        """Transactions of which only a part is there."""
         for each in self.transactions:
             values = each.values
             there = [value for value in values if value in last]
@@ -225,7 +225,7 @@ class TransactionHistory:
                 yield Anomaly("torn-transaction", f"of {each} {there} are there, and {missing} are not")
 
     def _offsets_read(self) -> Iterator[Anomaly]:
-        """Offsets that nobody had committed, or that went back."""
+        """Offsets that were not committed, or that went back."""
         by_number = {each.number: each for each in self.transactions}
         latest: dict[str, OffsetRead] = {}
         for read in self.offset_reads:
@@ -251,7 +251,7 @@ class TransactionHistory:
                 )
 
     def _offsets_left(self, last: set[int], offsets: dict[str, int]) -> Iterator[Anomaly]:
-        """In the end each group's offset is that of the last transaction that was committed."""
+        """Check that each group's final offset is that of its last committed transaction."""
         with_offsets: dict[str, list[Transaction]] = defaultdict(list)
         for each in self.transactions:
             if each.offsets and each.outcome != FAIL:
@@ -278,9 +278,9 @@ def _last(transactions: Iterable[Transaction]) -> int:
 
 def exactly_once(inputs: Sequence[int], outputs: Sequence[int], partition: int) -> Iterator[Anomaly]:
     """
-    Whether a stage that copies made of each input one output, in order.
+    Check that a copying stage made exactly one output of each input, in order.
 
-    :param inputs: all there were in a partition, ``outputs``: all there are in the end.
+    :param inputs: all of a partition, ``outputs``: all in the end.
     """
     if list(inputs) == list(outputs):
         return

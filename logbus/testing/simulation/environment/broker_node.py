@@ -1,4 +1,4 @@
-"""A machine with a broker on it: its lives one after the other, and what of it outlives them."""
+"""A simulated machine with a broker: its processes one after the other, and the disk and clock that outlive them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def host_of(broker_id: int) -> str:
 @define(eq=False)
 class World:
     """
-    What all nodes share.
+    The parts that all nodes share.
 
-    :ivar random: from which each part of the simulation is given a generator of its own.
+    :ivar random: seeds the generators of all parts of the simulation.
     """
 
     clock: VirtualClock
@@ -55,13 +55,13 @@ class BrokerNode:
     One broker and its machine.
 
     :ivar config: settings by Kafka's names.
-    :ivar tree: what is on its disk.
+    :ivar tree: the content of its disk.
     :ivar clock_offset: seconds that its wall clock is ahead.
-    :ivar broker: the one that runs, or ran last.
+    :ivar broker: the running one, or the last one.
     :ivar up: whether it runs, frozen or not.
-    :ivar lives: how many there were.
+    :ivar lives: the number of its processes so far.
     :ivar started: told of each broker before it starts; ``power_lost``: told, by its id, when its machine goes off.
-    :ivar trouble: what went wrong that no fault explains.
+    :ivar trouble: errors that no fault explains.
     """
 
     world: World
@@ -88,11 +88,11 @@ class BrokerNode:
 
     @property
     def leads(self) -> bool:
-        """Whether it leads something, as far as it knows."""
+        """Whether it leads a partition, as far as it knows."""
         return any(replica.partition.is_leader for replica in self.broker.replicas)
 
     def start(self) -> None:
-        """Start a broker on what the machine has."""
+        """Start a broker on the machine's disk."""
         world = self.world
         self.lives += 1
         self.up, self.ready, self._stopping = True, False, False
@@ -125,7 +125,7 @@ class BrokerNode:
         self.broker.startService().addBoth(up)
 
     def _ended(self, failure: Failure, reactor: NodeReactor) -> None:
-        """The broker says that it cannot go on: the process ends, and whoever looks after it starts it again."""
+        """The broker gave up: its process ends, and a supervisor starts it again."""
         if reactor.dead or self._stopping:
             return
         if not self.disk.failure:
@@ -139,7 +139,7 @@ class BrokerNode:
             self.start()
 
     def stop(self) -> Deferred[None]:
-        """Stop it in order; fires when its process has ended."""
+        """Stop it gracefully; fires when its process has ended."""
         self._stopping = True
         ended: Deferred[None] = Deferred()
         life = self.lives
@@ -160,10 +160,10 @@ class BrokerNode:
 
     def lose_synced(self, topics: Collection[str], share: float) -> int:
         """
-        Kill it, and have its disk lose the end of each active segment, synced or not.
+        Kill it, and remove the end of each active segment from its disk, synced or not.
 
-        :param topics: whose logs are hit; ``share``: of each segment that stays.
-        :return: how many bytes are gone.
+        :param topics: of the logs; ``share``: of each segment that stays.
+        :return: the number of lost bytes.
         """
         self.kill()
         lost = 0
@@ -181,7 +181,7 @@ class BrokerNode:
         """
         Switch the machine off.
 
-        :param mode: what becomes of unsynced writes; see :class:`.inodes.PowerCutOutcome`.
+        :param mode: of the loss of unsynced writes; see :class:`.inodes.PowerCutOutcome`.
         """
         if self.up:
             self._die(silently=True)
@@ -199,9 +199,9 @@ class BrokerNode:
 
     def die_at_step(self, steps: int, then: Callable[[], object]) -> None:
         """
-        Let it stop in the middle of what it does with its disk.
+        Have it stop at a step of its disk.
 
-        :param steps: so many steps of the disk from now.
+        :param steps: the number of steps from now.
         :param then: called at that point, to kill it or to cut the power.
         """
         self.disk.crash_at = self.disk.steps + steps
@@ -213,7 +213,7 @@ class BrokerNode:
         self.store.froze()
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         if self.up and self.reactor.frozen:
             self.reactor.thaw()
             self.store.thawed()

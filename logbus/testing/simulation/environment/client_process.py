@@ -1,4 +1,4 @@
-"""Clients that can be killed: each is a process on a host of its own, of which another life may begin."""
+"""Client processes that can be killed and started again, each on a host of its own."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ClientProcess:
     """
     A client's process.
 
-    :ivar host: its address; ``brokers``: those that it knows of at first.
-    :ivar main: what it does, given a way to views of topics; it may end.
-    :ivar failed: told of what goes wrong in it.
+    :ivar host: its address; ``brokers``: its bootstrap brokers.
+    :ivar main: its work, given a factory of clients of topics; it may end.
+    :ivar failed: called with errors in it.
     """
 
     world: World
@@ -34,7 +34,7 @@ class ClientProcess:
     _reactor: NodeReactor = field(init=False)
 
     def start(self) -> None:
-        """Let it begin, if it does not run."""
+        """Start it, if it does not run."""
         if self.up:
             return
         self.up = True
@@ -46,14 +46,14 @@ class ClientProcess:
             return ClusterClient(reactor, dict(self.brokers), topic, self.world.generator())
 
         def failed(failure: Failure) -> None:
-            # What the dead say when their memory is taken says nothing.
+            # Errors of a dead process's coroutines when they are collected do not count.
             if not reactor.dead:
                 self.failed(failure)
 
         Deferred.fromCoroutine(self.main(view)).addErrback(failed)
 
     def kill(self) -> bool:
-        """End it at once; whether it ran."""
+        """End it at once; return whether it ran."""
         if not self.up:
             return False
         self.up = False

@@ -1,7 +1,8 @@
 """
-What the dead had begun and awaited ends when their memory is taken, at any time, and may log that it failed.
+Ignores log messages that the garbage collector causes when it frees a dead process's coroutines.
 
-That says nothing about those who live, and differs from process to process: it is not heard.
+Such coroutines end when they are collected, at any time, and may log failures. These concern no live process, and
+differ from run to run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from attrs import define, field
 @define(eq=False)
 class GarbageCollection:
     """
-    :ivar is_running: whether memory is being taken just now: what is logged meanwhile was said by the dead.
+    :ivar is_taken: whether the collector is running: log messages now come from dead processes.
     """
 
     is_running: bool = field(default=False, init=False)

@@ -1,5 +1,5 @@
 """
-Files and names as the page cache has them and as the device has them, and what a power cut leaves of the difference.
+Files and directories with their state in the page cache and on the device, and after a power cut.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, ClassVar
 
 
 class Crashed(BaseException):
-    """The machine stops here. Not an Exception: nothing may catch it."""
+    """The machine stops at this point. Not an Exception: nothing may catch it."""
 
 
 class Inode:
     """
-    A file's content, as the page cache has it and as the device has it.
+    A file's content, in the page cache and on the device.
 
-    Each holds a descriptor. Disks that nobody uses any more go with the garbage, which may take long to be looked
-    for: it is, here, before the descriptors are used up.
+    Each holds a file descriptor. Unused disks are freed by the garbage collector, which may run late; here it is run
+    before the descriptors are used up.
 
-    :ivar cold_from: from here on only the device has it, as far as reads of connections are concerned.
+    :ivar cold_from: the position from which on only the device has the content, for reads of connections.
     """
 
     _living: ClassVar[int] = 0
@@ -47,12 +47,12 @@ class Inode:
         os.close(self.fd)
 
     def content(self) -> bytes:
-        """What a reader sees."""
+        """The content that a reader sees."""
         return os.pread(self.fd, os.fstat(self.fd).st_size, 0)
 
     @property
     def durable(self) -> bytes:
-        """What the device has for certain."""
+        """The content that the device certainly has."""
         return bytes(self._durable)
 
     def write(self, position: int, data: bytes) -> None:
@@ -66,7 +66,7 @@ class Inode:
         self.unsynced.append((size, None))
 
     def sync(self) -> None:
-        """The device has everything now."""
+        """Sync: the device has everything now."""
         _apply(self._durable, self.unsynced)
         self.unsynced.clear()
 
@@ -91,17 +91,17 @@ class Inode:
         return twin
 
     def after_power_cut(self, choose: PowerCutOutcome) -> bytes:
-        """What the device has, with as much of the unsynced changes as ``choose`` lets through."""
+        """The content after a power cut, with the unsynced changes that ``choose`` selects."""
         data = bytearray(self._durable)
         _apply(data, choose.changes(self.unsynced))
         return bytes(data)
 
 
 def _apply(data: bytearray, changes: list[tuple[int, bytes | None]]) -> None:
-    """Make changes in the order in which they arrived; they may lie behind the end."""
+    """Apply changes in the order in which they arrived; they may lie behind the end."""
     for position, written in changes:
         if len(data) < position:
-            # The length arrived, the bytes before did not.
+            # The length survived, the bytes before it did not.
             data.extend(bytes(position - len(data)))
         if written is None:
             del data[position:]
@@ -110,7 +110,7 @@ def _apply(data: bytearray, changes: list[tuple[int, bytes | None]]) -> None:
 
 
 class PowerCutOutcome:
-    """What of the unsynced a power cut leaves: nothing, everything, or a random part."""
+    """The unsynced changes that survive a power cut: none, all, or a random part."""
 
     def __init__(self, mode: str, rng: random.Random | None = None) -> None:
         assert mode in ("lose", "keep", "tear", "reorder")
@@ -118,7 +118,7 @@ class PowerCutOutcome:
         self.rng = rng or random.Random(0)
 
     def changes(self, unsynced: list[tuple[int, bytes | None]]) -> list[tuple[int, bytes | None]]:
-        """Those of a file's changes that arrived."""
+        """The changes of a file that survived."""
         if self.mode == "lose":
             return []
         if self.mode == "keep" or not unsynced:
@@ -135,7 +135,7 @@ class PowerCutOutcome:
         return chosen
 
     def names(self, durable: dict[str, Any], volatile: dict[str, Any]) -> dict[str, Any]:
-        """A directory's names, as they arrived."""
+        """The names of a directory that survived."""
         if self.mode == "lose":
             return dict(durable)
         if self.mode == "keep":
@@ -161,9 +161,9 @@ class PowerCutOutcome:
 
 class Directory:
     """
-    Names, as the page cache has them and as the device has them.
+    Names of files, in the page cache and on the device.
 
-    :ivar boot: of the root: in which run of the machine it is.
+    :ivar boot: of the root: the number of the machine's boot.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,8 @@
 """
-A disk in memory that remembers what was synced, fails on request, and can lose its power.
+A disk in memory that distinguishes synced from unsynced data, fails on request, and survives power cuts as a real one.
 
-What was written but not synced may be there after a power cut, or not, or in part: :meth:`MemoryDisk.after_power_cut`
-gives a disk in one of the states that a real one could be found in. A file's new name, too, is safe only once its
-directory was synced.
+Unsynced writes may be there after a power cut, or not, or in part: :meth:`MemoryDisk.after_power_cut` returns a disk in
+one of the states in which a real one could be. A file's new name, too, is safe only once its directory was synced.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class MemoryFile:
             self._inode.modified_ns = disk.tick()
             return
         error, portion = fault
-        # Some of it may have got there before the error.
+        # A part may have been written before the error.
         self._inode.write(position, data[: int(len(data) * portion)])
         refused = refusal(error, f"append to {self.path}")
         if refused is None:
@@ -97,14 +96,14 @@ class MemoryDisk:
     """
     A disk in memory.
 
-    :ivar steps: operations so far that a crash could come between: writes, truncations, syncs, changes of names.
+    :ivar steps: operations so far between which a crash is possible: writes, truncations, syncs, changes of names.
     :ivar crash_at: the step before which the machine stops; None: never.
-    :ivar crashed: it did; nothing is written any more.
-    :ivar on_crash: called when it does.
-    :ivar faults: asked before each step; may give an error and, for writes, the portion written before it.
+    :ivar crashed: it has stopped; nothing is written any more.
+    :ivar on_crash: called when it stops.
+    :ivar faults: called before each step; may return an error and, for writes, the portion written before it.
     :ivar held: lanes whose operations wait for :meth:`release`.
-    :ivar free: what :meth:`space` says; what is written does not change it.
-    :ivar loads: what was read ahead: path, position, bytes waited for, bytes begun behind them.
+    :ivar free: the result of :meth:`space`; writes do not change it.
+    :ivar loads: read-aheads: path, position, bytes waited for, bytes begun behind them.
     """
 
     def __init__(self, root: str = "/memory", tree: Directory | None = None) -> None:
@@ -135,7 +134,7 @@ class MemoryDisk:
         return self._time * 1_000_000
 
     def step(self, op: str, path: str) -> tuple[OSError, float] | None:
-        """One step that a crash could come before."""
+        """Count one step, before which the machine may stop."""
         if op != "read":
             if self.crashed or (self.crash_at is not None and self.steps >= self.crash_at):
                 if not self.crashed:
@@ -158,7 +157,7 @@ class MemoryDisk:
             raise self.offline()
 
     def after_power_cut(self, choice: PowerCutOutcome) -> MemoryDisk:
-        """A disk as it may be found after a power cut."""
+        """A disk in a possible state after a power cut."""
 
         inodes: dict[Inode, Inode] = {}
 
@@ -215,7 +214,7 @@ class MemoryDisk:
         self._space_listeners.append(listener)
 
     def tell_refused(self, error: BaseException | None) -> None:
-        """Tell the listeners if ``error`` is for want of space."""
+        """Call the listeners if ``error`` is a lack of space."""
         if isinstance(error, NoSpace):
             for listener in self._space_listeners:
                 listener(error)
@@ -243,7 +242,7 @@ class MemoryDisk:
         return done
 
     def release(self, lane: IOPool, count: int = 1_000_000) -> int:
-        """Run up to ``count`` waiting operations of a lane, oldest first; how many ran."""
+        """Run up to ``count`` waiting operations of a lane, oldest first; return how many ran."""
         ran = 0
         while ran < count:
             job = next((job for job in self._waiting if job[0] is lane), None)
@@ -255,7 +254,7 @@ class MemoryDisk:
             try:
                 value, error = op(*args), None
             except Crashed:
-                # From a machine that stopped no answer comes.
+                # A stopped machine never answers.
                 return ran
             except Exception as raised:
                 value, error = None, raised
@@ -377,12 +376,12 @@ class MemoryDisk:
 
 
 def no_space() -> OSError:
-    """As a full disk answers."""
+    """The error of a full disk."""
     return OSError(errno.ENOSPC, "No space left on device")
 
 
 def broken() -> OSError:
-    """As a dying disk answers."""
+    """The error of a failing disk."""
     return OSError(errno.EIO, "Input/output error")
 
 

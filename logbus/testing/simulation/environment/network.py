@@ -1,8 +1,8 @@
 """
-A network in memory: TCP as programs see it, over links that are slow, cut in one direction or both, or reset.
+A TCP network in memory, over links that can be slow, cut in one direction or both, or reset.
 
-Each connection keeps its order, and different connections overtake each other. What cannot get through a cut link waits
-for it, as TCP sends again; what was sent to a machine that lost its power is answered by a reset once that is back.
+Each connection keeps its order; different connections may overtake each other. Segments wait for a cut link, as TCP
+sends them again. Segments to a machine that lost power are answered by a reset once it is back.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _FIRST_PORT = 40_000
 
 class Network:
     """
-    All hosts and what they say to each other.
+    All hosts, ports and connections.
 
-    :ivar powered: whether the machine at an address is on; one that is not says nothing at all.
-    :ivar trace: told of each segment that arrives: its number of bytes and from where to where.
+    :ivar powered: whether the machine at an address is on; one without power does not answer.
+    :ivar trace: called for each segment that arrives: its number of bytes, source and destination.
     """
 
     def __init__(self, clock: VirtualClock, random: Random, trace: Callable[[str], None] = lambda line: None) -> None:
@@ -45,14 +45,14 @@ class Network:
         self._last_port = _FIRST_PORT
 
     def new_port(self) -> int:
-        """A port that nobody uses."""
+        """An unused port."""
         self._last_port += 1
         return self._last_port
 
     # Faults.
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing through in this direction, until :meth:`mend`, which is called as often."""
+        """Cut one direction, until :meth:`mend` was called as often."""
         link = self.links.between(source, target)
         link.cuts += 1
         if link.cuts == 1:
@@ -62,7 +62,7 @@ class Network:
                     self._lose_patience(stream)
 
     def mend(self, source: str, target: str) -> None:
-        """Take a cut back; what waits is sent again by and by."""
+        """End a cut; waiting segments are sent again."""
         link = self.links.between(source, target)
         link.cuts -= 1
         if link.cuts:
@@ -73,7 +73,7 @@ class Network:
                 self.clock.at(self.clock.now + self.random.uniform(0.01, 0.2 + outage / 2), None, stream.again)
 
     def reset(self, one: str, other: str) -> int:
-        """Reset the connections between two hosts; how many there were."""
+        """Reset the connections between two hosts; return their number."""
         count = 0
         for stream in list(self.streams):
             if (stream.source.reactor.host, stream.target.reactor.host) == (one, other):
@@ -83,7 +83,7 @@ class Network:
         return count
 
     def started(self, process: Any) -> None:
-        """A process runs at its address; what was sent to the one before it is answered by a reset."""
+        """A process runs at an address; segments to the one before it are answered by a reset."""
         self.powered[process.host] = True
         for stream in list(self.streams):
             if stream.target.reactor.dead and stream.target.reactor.host == process.host:
@@ -91,9 +91,9 @@ class Network:
 
     def ended(self, process: Any, *, silently: bool) -> None:
         """
-        A process is dead.
+        A process ended.
 
-        :param silently: with its machine: nobody is told. Otherwise the kernel closes its connections.
+        :param silently: its machine stopped, too. Otherwise the kernel closes its connections.
         """
         self.powered[process.host] = not silently
         for key in [key for key, port in self.ports.items() if port.reactor is process]:
@@ -107,7 +107,7 @@ class Network:
                 self._lose_patience(stream)
 
     def _lose_patience(self, stream: Stream) -> None:
-        """What one end sends does not get through from now on, or no answer does: it may end the connection later."""
+        """One direction is cut: both ends may time out the connection later."""
         if stream.source.patience:
             now = self.clock.now
             self.clock.at(now + stream.source.patience, None, stream.source.end_if_silent, now)
@@ -115,7 +115,7 @@ class Network:
 
 @implementer(IListeningPort)
 class Port:
-    """A listening port; those who connect while it is not read from wait."""
+    """A listening port; new connections wait while reading is stopped."""
 
     def __init__(self, network: Network, reactor: Any, port: int, factory: Any) -> None:
         self._network = network
@@ -134,7 +134,7 @@ class Port:
         self.factory.doStart()
 
     def stopListening(self) -> Deferred[None]:
-        """Accept nobody; who waits is reset."""
+        """Stop listening; waiting connections are reset."""
         key = (self.reactor.host, self.port)
         if self._network.ports.get(key) is self:
             del self._network.ports[key]
@@ -146,11 +146,11 @@ class Port:
         return succeed(None)
 
     def getHost(self) -> IPv4Address:
-        """Where it is."""
+        """Its address."""
         return IPv4Address("TCP", self.reactor.host, self.port)
 
     def stopReading(self) -> None:
-        """Accept nobody for now."""
+        """Pause accepting."""
         self._reading = False
 
     def startReading(self) -> None:
@@ -161,7 +161,7 @@ class Port:
             self.reactor.callLater(0, self.accept, transport)
 
     def accept(self, transport: Transport) -> None:
-        """In the process that listens: a connection was made."""
+        """Accept a connection, in the listening process."""
         if not self._reading:
             self._waiting.append(transport)
             return
@@ -175,7 +175,7 @@ class Port:
 
 @implementer(IConnector)
 class Connector:
-    """An attempt to connect, and the connection that came of it."""
+    """An attempt to connect, and the connection made by it."""
 
     def __init__(self, network: Network, reactor: Any, host: str, port: int, factory: Any, timeout: float) -> None:
         self._network = network
@@ -200,7 +200,7 @@ class Connector:
         self._knock(self._attempt, 1.0)
 
     def getDestination(self) -> IPv4Address:
-        """Where to."""
+        """The address."""
         return IPv4Address("TCP", *self._at)
 
     def stopConnecting(self) -> None:
@@ -208,14 +208,14 @@ class Connector:
         self._failed(self._attempt, UserError())
 
     def disconnect(self) -> None:
-        """Give up, or hang up."""
+        """Give up, or close the connection."""
         if self._state == "connecting":
             self.stopConnecting()
         elif self.transport is not None:
             self.transport.loseConnection()
 
     def _knock(self, attempt: int, again: float) -> None:
-        """Send what opens a connection; it is repeated until it gets through."""
+        """Send the opening segment; it is repeated until it gets through."""
         if attempt != self._attempt or self._state != "connecting" or self._reactor.dead:
             return
         network, clock = self._network, self._network.clock

@@ -1,4 +1,4 @@
-"""What lies between two hosts: time, and whether anything gets through."""
+"""Links between hosts: latency and cuts, for each direction."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Link:
     One direction between two hosts.
 
     :ivar latency: seconds, at least; ``jitter``: more on average, differently for each segment.
-    :ivar cuts: for how many reasons nothing gets through.
-    :ivar cut_since: when the first of them came.
-    :ivar stopped: how much was stopped by cuts so far.
+    :ivar cuts: the number of faults that cut it.
+    :ivar cut_since: when the first of them began.
+    :ivar stopped: the number of segments stopped by cuts so far.
     """
 
     latency: float = 0.0002
@@ -25,7 +25,7 @@ class Link:
     stopped: int = 0
 
     def delay(self, random: Random) -> float:
-        """How long a segment takes."""
+        """The delay of a segment."""
         return self.latency + random.expovariate(1.0) * self.jitter
 
 
@@ -34,7 +34,7 @@ class Links:
     """
     All directions, by (from, to).
 
-    :ivar latency: of each, in seconds, as long as nothing is wrong with it.
+    :ivar latency: of each, in seconds, without a fault.
     """
 
     latency: float = 0.0002

@@ -1,4 +1,4 @@
-"""The reactor of one simulated process: virtual time, and sockets of the memory network."""
+"""The reactor of one simulated process, with virtual time and sockets of the memory network."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from logbus.testing.simulation.environment.virtual_clock import Call, VirtualClo
 
 @implementer(IHostResolution)
 class _Resolution:
-    """A name that is being looked up."""
+    """A name resolution under way."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def cancel(self) -> None:
-        """It is there already."""
+        """Nothing to cancel: it is resolved at once."""
 
 
 @implementer(IHostnameResolver)
 class _Names:
-    """Every host is called by its address."""
+    """A resolver of host names that are addresses."""
 
     def resolveHostName(
         self,
@@ -44,7 +44,7 @@ class _Names:
         addressTypes: Sequence[type[Any]] | None = None,
         transportSemantics: str = "TCP",
     ) -> IHostResolution:
-        """Say at once what the name says."""
+        """Resolve at once: the name is an address."""
         resolution = _Resolution(hostName)
         resolutionReceiver.resolutionBegan(resolution)
         resolutionReceiver.addressResolved(IPv4Address("TCP", hostName, portNumber))
@@ -55,11 +55,11 @@ class _Names:
 @implementer(IReactorTime, IReactorTCP, IReactorFromThreads, IReactorPluggableNameResolver)
 class NodeReactor:
     """
-    What a process runs on.
+    The reactor of a process.
 
     :ivar host: its address.
-    :ivar dead: it ended: nothing happens to it any more.
-    :ivar frozen: nothing happens to it now; what was due meanwhile happens when it goes on.
+    :ivar dead: the process ended: no more events reach it.
+    :ivar frozen: no events reach it now; those due meanwhile are delivered when it is thawed.
     """
 
     def __init__(self, clock: VirtualClock, network: Network, host: str) -> None:
@@ -78,7 +78,7 @@ class NodeReactor:
         self.frozen = True
 
     def thaw(self) -> None:
-        """Let it go on, with all it missed."""
+        """Deliver all delayed events, and continue."""
         self.frozen = False
         missed, self.missed = self.missed, []
         for call in missed:
@@ -91,7 +91,7 @@ class NodeReactor:
         return self._clock.push(Call(self._clock, self._clock.now + delay, self, callable, args, kw))
 
     def getDelayedCalls(self) -> Sequence[Call]:
-        """What is still to come is known to the clock only."""
+        """Nothing: only the clock knows the scheduled calls."""
         return ()
 
     def callFromThread(self, callable: Callable[..., Any], *args: Any, **kw: Any) -> None:
@@ -99,18 +99,18 @@ class NodeReactor:
         self.callLater(0, callable, *args, **kw)
 
     def callWhenRunning(self, callable: Callable[..., Any], *args: Any, **kw: Any) -> None:
-        """It is running."""
+        """Call at once: it is running."""
         callable(*args, **kw)
 
     def addSystemEventTrigger(self, phase: str, eventType: str, callable: Any, *args: Any, **kw: Any) -> object:
-        """Nobody stops it in order."""
+        """Nothing: it is never stopped gracefully."""
         return object()
 
     def removeSystemEventTrigger(self, triggerID: object) -> None:
         """See above."""
 
     def installNameResolver(self, resolver: Any) -> Any:
-        """Use another resolver; the one before is returned."""
+        """Use another resolver; return the one before."""
         before, self.nameResolver = self.nameResolver, resolver
         return before
 

@@ -1,4 +1,4 @@
-"""The metadata store as brokers see it from afar: requests take time, connections break, sessions expire."""
+"""A metadata store over a simulated network: requests take time, connections break, sessions expire."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Ensemble(MemoryEnsemble):
     """
     The servers.
 
-    :ivar available: whether they answer anybody. While they do not, no session expires.
-    :ivar seconds: what a request takes on its way to them, on average, and its answer back.
+    :ivar available: whether they answer. While they do not, no session expires.
+    :ivar seconds: the average time of a request to them, and of the answer back.
     """
 
     time: VirtualClock = field(kw_only=True)
@@ -38,7 +38,7 @@ class Ensemble(MemoryEnsemble):
     expired: int = field(default=0, init=False)
 
     def way(self) -> float:
-        """How long something is under way."""
+        """The delay of a message."""
         return self.random.uniform(0.5, 1.5) * self.seconds
 
 
@@ -48,10 +48,10 @@ class SimulatedStore(TreeStore):
     """
     The client in one process.
 
-    Requests and answers keep their order. A cut connection is noticed by the client after some time, and by the
-    servers when the session has not been heard of for its timeout, whichever comes first.
+    Requests and answers keep their order. The client notices a cut connection after some time, the servers when the
+    session has timed out, whichever comes first.
 
-    :ivar reachable: whether there is a way to the servers.
+    :ivar reachable: whether the servers can be reached.
     """
 
     ensemble: Ensemble
@@ -78,7 +78,7 @@ class SimulatedStore(TreeStore):
         return opened
 
     def close(self) -> Deferred[None]:
-        """End the session, or leave it to expire if the servers cannot be told."""
+        """End the session, or leave it to expire if the servers cannot be reached."""
         if self.state is SessionState.CLOSED:
             return succeed(None)
         done: Deferred[None] = Deferred()
@@ -99,7 +99,7 @@ class SimulatedStore(TreeStore):
         """
         Break the connection.
 
-        :param noticed: the client is told at once; otherwise it finds out by the silence.
+        :param noticed: the client notices at once; otherwise by a timeout.
         :param expires: the session ends unless :meth:`mend` comes in time.
         """
         if not self.reachable:
@@ -113,22 +113,22 @@ class SimulatedStore(TreeStore):
         self._clock.at(self._clock.now + notice_in, self.reactor, self._notice, self._connection)
 
     def mend(self) -> None:
-        """There is a way again."""
+        """Restore the connection."""
         if not self.reachable:
             self.reachable = True
             self._clock.at(self._clock.now + self.ensemble.random.uniform(0.01, 1.0), self.reactor, self._reconnect)
 
     def expire(self) -> None:
-        """End the session by force; a connected client hears of it."""
+        """End the session by force; a connected client learns it."""
         self._end_session()
         self._clock.at(self._clock.now + self.ensemble.way(), self.reactor, self._check_session)
 
     def froze(self) -> None:
-        """The process stands still: the servers hear nothing of it."""
+        """The process is frozen: it sends no heartbeats."""
         self._expire_in(self.ensemble.session_timeout * self.ensemble.random.uniform(0.67, 1.0))
 
     def thawed(self) -> None:
-        """It goes on; what became of its session it learns only by and by."""
+        """The process continues; it learns the state of its session later."""
         if self.ensemble.alive(self.session_id):
             if self.reachable:
                 self._stop_expiry()
@@ -136,7 +136,7 @@ class SimulatedStore(TreeStore):
         self._clock.at(self._clock.now + self.ensemble.random.uniform(0, 0.5), self.reactor, self._check_session)
 
     def died(self) -> None:
-        """The process is gone; the servers find out by its silence."""
+        """The process ended; the servers notice by the timeout."""
         self._leave(at_once=False)
 
     # Sessions.
@@ -152,7 +152,7 @@ class SimulatedStore(TreeStore):
 
     def _end_session(self) -> None:
         if not self.ensemble.available:
-            # Nobody counts now. When the servers are back, every session has its whole time again.
+            # Timeouts do not run now. When the servers are back, every session has its full timeout again.
             self._expire_in(self.ensemble.session_timeout)
         elif self.ensemble.alive(self.session_id):
             self.ensemble.expired += 1
@@ -185,7 +185,7 @@ class SimulatedStore(TreeStore):
             opened, self._opened = self._opened, None
             opened.callback(None)
         elif self.ensemble.alive(self.session_id):
-            # Whatever was under way on the old connection is lost, also if nobody noticed yet.
+            # Messages in flight on the old connection are lost, even if that was not noticed yet.
             self._notice(self._connection)
             self._connection += 1
             self._move(SessionState.CONNECTED)
@@ -209,7 +209,7 @@ class SimulatedStore(TreeStore):
     # Requests.
 
     def hear(self, applied: Applied) -> None:
-        """Something was changed, by whomever."""
+        """Any client made a change."""
         for watcher, event in self._watches.take(applied.events):
             self._send_back(self._tell, self._connection, watcher, event)
 
@@ -240,10 +240,10 @@ class SimulatedStore(TreeStore):
         return waiting
 
     def _serve(self, request: _Request, connection: int) -> None:
-        """At the servers."""
+        """Serve a request, at the servers."""
         if request.served or not self.ensemble.available:
             return
-        # What was under way when the connection broke arrives all the same, or does not.
+        # A request in flight when the connection broke arrives, or does not.
         broken = connection != self._connection or not self.reachable
         if broken and (not request.changes or self.ensemble.random.random() < 0.5):
             return
@@ -267,7 +267,7 @@ class SimulatedStore(TreeStore):
 
 @define(eq=False)
 class _Request:
-    """A request without an answer."""
+    """A request without an answer yet."""
 
     waiting: Deferred[Any]
     run: Callable[[], Any]

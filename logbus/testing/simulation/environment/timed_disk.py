@@ -1,4 +1,4 @@
-"""A memory disk whose lanes take time, so that things happen between the order and the deed."""
+"""A memory disk whose operations take virtual time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ OTHER_SECONDS = 0.0002
 
 class TimedDisk(MemoryDisk):
     """
-    A disk in memory, for one life of a process.
+    A disk in memory, for one process.
 
-    :param reactor: of the process; what it was waiting for when it died is never heard of.
-    :ivar sync_seconds: what a sync takes on average.
+    :param reactor: of the process; operations pending at its death never complete.
+    :ivar sync_seconds: the average time of a sync.
     """
 
     def __init__(self, root: str, tree: Directory, clock: VirtualClock, reactor: Any, random: Random) -> None:
@@ -40,18 +40,18 @@ class TimedDisk(MemoryDisk):
         self._closing: Deferred[None] | None = None
 
     def submit(self, lane: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        """Do it some time from now."""
+        """Run an operation some time from now."""
         if self.failure is not None:
             return fail(self.offline())
         done: Deferred[Any] = Deferred()
         now = self._clock.now
         end = now + self._random.uniform(0.5, 1.5) * (self.sync_seconds if lane is IOPool.SYNC else OTHER_SECONDS)
         if lane is IOPool.BACKGROUND:
-            # One after the other.
+            # One operation of a lane after the other.
             end = self._idle_at = max(end, self._idle_at + OTHER_SECONDS)
         self._under_way += 1
         if lane is IOPool.SYNC and self._random.random() < 0.5:
-            # What is written while a sync runs may miss it; and the power may go between its end and the answer.
+            # Writes during a sync may miss it; and the power may go between its end and the answer.
             self._clock.at(self._random.uniform(now, end), self._reactor, self._do_early, end, op, args, done)
         else:
             self._clock.at(end, self._reactor, self._do, op, args, done)
@@ -88,7 +88,7 @@ class TimedDisk(MemoryDisk):
             closing.callback(None)
 
     def close(self) -> Deferred[None]:
-        """Finish what was asked for."""
+        """Finish the pending operations."""
         super().close()
         if not self._under_way:
             return succeed(None)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from logbus.testing.simulation.environment.network import Network
 
 WINDOW = 1 << 18
-"""Bytes that are on their way, or not yet read at the other end, before the sender is told to pause."""
+"""Bytes in flight, or not yet read at the other end, before the sender is paused."""
 
 
 class Stream:
     """
     One direction of a connection.
 
-    :ivar held: segments that cannot get through.
+    :ivar held: segments that wait for a cut link.
     :ivar unread: bytes sent and not yet read.
     """
 
@@ -43,13 +43,13 @@ class Stream:
         network.streams[self] = None
 
     def send(self, kind: str, data: bytes = b"") -> None:
-        """Send bytes (``data``), or word of the connection: ``made``, ``end``, ``reset``."""
+        """Send bytes (``data``), or a change of the connection: ``made``, ``end``, ``reset``."""
         network = self.network
         clock = network.clock
         if kind == "data":
             self.unread += len(data)
             if self._newest is not None and self._sent_at == clock.now:
-                # What is written in one turn travels together.
+                # Writes of one turn go in one segment.
                 self._newest.append(data)
                 return
             self._newest = [data]
@@ -75,12 +75,12 @@ class Stream:
         self._deliver(kind, parts)
 
     def again(self) -> None:
-        """Send again what could not get through."""
+        """Send the waiting segments again."""
         if self.link.cuts:
             return
         held, self.held = self.held, deque()
         if self.target.reactor.dead:
-            # There is another process now, which knows of no such connection.
+            # Another process runs there now, without such a connection.
             if held and self.network.powered.get(self.target.reactor.host):
                 if self.source.connected and not self.source.reactor.dead:
                     self.target.out.send("reset")
@@ -102,7 +102,7 @@ class Stream:
             target.arrived(kind, data)
 
     def read(self, count: int) -> None:
-        """The other end has read so much."""
+        """The other end has read a number of bytes."""
         self.unread -= count
         source = self.source
         if source.producer_paused and self.unread <= WINDOW // 2:
@@ -115,13 +115,13 @@ class Stream:
 
 
 class Handle:
-    """What is underneath a transport, as far as options are set on it."""
+    """The socket of a transport, for socket options."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
-        """How long the other machine may be silent is kept; all else is of no matter here."""
+        """Keep the timeout for a silent machine; other options have no effect here."""
         if (level, option) == (socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", None)):
             self._transport.patience = value / 1000
 
@@ -131,9 +131,9 @@ class Transport:
     """
     One end of a connection, as a protocol sees it.
 
-    :ivar patience: seconds of silence of the other machine after which the connection ends; 0: it waits for hours.
-    :ivar made: called when the other end accepted, at the end that asked.
-    :ivar lost: called after the protocol when the connection is gone.
+    :ivar patience: seconds of silence of the other machine after which the connection ends; 0: never.
+    :ivar made: called at the connecting end when the other end accepted.
+    :ivar lost: called after the protocol when the connection is lost.
     """
 
     def __init__(self, network: Network, reactor: Any, local: IPv4Address, peer: IPv4Address) -> None:
@@ -162,17 +162,17 @@ class Transport:
         self.back = other.out = Stream(self.network, other, self)
 
     def begin(self, protocol: Any) -> None:
-        """The connection is there."""
+        """The connection is made."""
         self.protocol = protocol
         self.connected = True
         self._early = False
         protocol.makeConnection(self)
         self._read_on()
 
-    # What the network calls, in this process.
+    # Called by the network, in this process.
 
     def arrived(self, kind: str, data: bytes) -> None:
-        """A segment is here."""
+        """A segment arrived."""
         if self.reactor.dead:
             return
         if kind == "made":
@@ -197,13 +197,13 @@ class Transport:
             self.producer.resumeProducing()
 
     def end_if_silent(self, since: float) -> None:
-        """End, if the other machine could not be heard since a time."""
+        """Close the connection if the other machine has been silent since a time."""
         links = (self.out.link, self.back.link)
         if self.out.target.reactor.dead or any(link.cuts and link.cut_since <= since for link in links):
             self.break_off()
 
     def break_off(self) -> None:
-        """The connection is reset by something between the two ends."""
+        """The network resets the connection."""
         self.network.clock.at(self.network.clock.now, self.reactor, self._lose, ConnectionLost())
 
     def _take(self, kind: str, data: bytes) -> None:
@@ -238,7 +238,7 @@ class Transport:
             self.protocol.connectionLost(Failure(reason))
         self.lost(Failure(reason))
 
-    # What protocols call.
+    # Called by protocols.
 
     def write(self, data: bytes) -> None:
         """Send."""
@@ -269,7 +269,7 @@ class Transport:
             self.reactor.callLater(0, self._lose, ConnectionAborted())
 
     def loseWriteConnection(self) -> None:
-        """Nothing more comes from here."""
+        """Close this direction."""
         self.out.send("end")
 
     def _close(self) -> None:
@@ -278,7 +278,7 @@ class Transport:
         self.reactor.callLater(0, self._lose, ConnectionDone())
 
     def getHandle(self) -> Handle:
-        """For options."""
+        """The socket, for options."""
         return Handle(self)
 
     def getPeer(self) -> IPv4Address:
@@ -290,7 +290,7 @@ class Transport:
         return self.local
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """Have a push producer paused while too much is under way."""
+        """Have a push producer paused while too many bytes are in flight."""
         if not streaming:
             raise NotImplementedError("push producers only")
         self.producer = producer
@@ -298,18 +298,18 @@ class Transport:
             producer.stopProducing()
 
     def unregisterProducer(self) -> None:
-        """No more is to come from it."""
+        """The producer has ended."""
         self.producer = None
         self.producer_paused = False
         if self.disconnecting and self.connected:
             self._close()
 
     def pauseProducing(self) -> None:
-        """Read nothing for now."""
+        """Pause reading."""
         self._paused = True
 
     def resumeProducing(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self._paused = False
         if self._inbox:
             self.reactor.callLater(0, self._read_on)
@@ -319,14 +319,14 @@ class Transport:
         self.loseConnection()
 
     def getTcpNoDelay(self) -> bool:
-        """Nothing is kept back here."""
+        """Always on: there is no Nagle delay here."""
         return True
 
     def setTcpNoDelay(self, enabled: bool) -> None:
         """See above."""
 
     def getTcpKeepAlive(self) -> bool:
-        """Kernels wait for hours before they ask."""
+        """Off: kernels probe only after hours."""
         return False
 
     def setTcpKeepAlive(self, enabled: bool) -> None:

@@ -1,4 +1,4 @@
-"""Virtual time: the events of all nodes in one queue; time jumps from each to the next."""
+"""The virtual clock: one queue of the events of all nodes; time jumps from each event to the next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logbus.testing.simulation.environment.inodes import Crashed
 
 
 class Process(Protocol):
-    """What an event happens to; :class:`logbus.testing.simulation.environment.node_reactor.NodeReactor`."""
+    """The process of an event: :class:`.NodeReactor`."""
 
     dead: bool
     frozen: bool
@@ -24,7 +24,7 @@ class Process(Protocol):
 
 @implementer(IDelayedCall)
 class Call:
-    """An event to come."""
+    """A scheduled event (an ``IDelayedCall``)."""
 
     __slots__ = ("_clock", "_fn", "_kwargs", "args", "done", "process", "sequence", "time")
 
@@ -47,29 +47,29 @@ class Call:
         self.done = False
 
     def getTime(self) -> float:
-        """When it is due."""
+        """Its time."""
         return self.time
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancel it."""
         self._check()
         self._fn = None
         self.args = ()
 
     def reset(self, secondsFromNow: float) -> None:
-        """Have it happen in so many seconds."""
+        """Move it to a number of seconds from now."""
         self._check()
         self.time = self._clock.now + secondsFromNow
         self._clock.push(self)
 
     def delay(self, secondsLater: float) -> None:
-        """Have it happen so much later."""
+        """Move it later by a number of seconds."""
         self._check()
         self.time += secondsLater
         self._clock.push(self)
 
     def active(self) -> bool:
-        """Whether it is still to come."""
+        """Whether it is still scheduled."""
         return self._fn is not None and not self.done
 
     def _check(self) -> None:
@@ -79,7 +79,7 @@ class Call:
             raise AlreadyCancelled
 
     def happen(self) -> None:
-        """Now."""
+        """Run it."""
         fn = self._fn
         if fn is not None:
             self.done = True
@@ -92,7 +92,7 @@ class Call:
 
 class VirtualClock:
     """
-    The time of a simulation, and all that is still to happen in it.
+    The time of a simulation, and its scheduled events.
 
     :ivar now: seconds since its beginning.
     :ivar events: how many have happened.
@@ -107,7 +107,7 @@ class VirtualClock:
         self._heap: list[tuple[float, int, Call]] = []
 
     def push(self, call: Call) -> Call:
-        """Put an event, whose time was set, into the queue; its place there before is void."""
+        """Queue an event whose time was set; its earlier place in the queue is void."""
         self._sequence += 1
         call.sequence = self._sequence
         heapq.heappush(self._heap, (call.time, self._sequence, call))
@@ -117,12 +117,12 @@ class VirtualClock:
         """
         Call ``fn`` at a time.
 
-        :param process: to which it happens: never if it is dead by then, later if it is frozen.
+        :param process: its process: the event is dropped if it is dead by then, and delayed while it is frozen.
         """
         return self.push(Call(self, max(time, self.now), process, fn, args))
 
     def run_until(self, end: float) -> None:
-        """Let everything happen up to a time."""
+        """Run all events up to a time."""
         heap = self._heap
         while heap and heap[0][0] <= end:
             time, sequence, call = heapq.heappop(heap)
@@ -141,7 +141,7 @@ class VirtualClock:
             try:
                 call.happen()
             except Crashed:
-                pass  # The machine stopped in the middle of this; it is dead from here on.
+                pass  # The machine stopped in the middle of this event; it is dead from here on.
             except Exception:
                 self._log.failure("an event failed")
         self.now = max(self.now, end)

@@ -1,4 +1,4 @@
-"""A client's ways to brokers: to who leads a partition, and to who coordinates a group or a transactional id."""
+"""Routes a client's requests to partition leaders and to coordinators of groups and transactional ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOVED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""Somebody else is to be asked."""
+"""Errors after which the leader or coordinator is looked up again."""
 RETRIABLE = MOVED | frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -39,15 +39,15 @@ RETRIABLE = MOVED | frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""The same may be asked again."""
+"""Errors after which the request may be retried."""
 
 
 @define(eq=False)
 class ClientRouter:
     """
-    How requests get to brokers. What is sent may not arrive, and of what arrives the answer may not.
+    Sends requests to the right brokers. Requests may be lost, and so may their answers.
 
-    :ivar purpose: connections of one purpose are shared: what is asked on one is answered in order.
+    :ivar purpose: connections of one purpose are shared: requests on one are answered in order.
     """
 
     view: ClusterClient
@@ -56,16 +56,16 @@ class ClientRouter:
 
     @property
     def now(self) -> float:
-        """In seconds."""
+        """The time, in seconds."""
         return float(self.view.reactor.seconds())
 
     def pause(self) -> Deferred[None]:
-        """Before something is asked again."""
+        """Wait before a retry."""
         return self.view.sleep(self.view.random.uniform(0.02, 0.2))
 
     async def ask_leader(self, partition: int, message: Any, version: int) -> Any:
         """
-        Ask who leads a partition.
+        Send a request to the leader of a partition.
 
         :raise Unavailable: nothing was sent.
         :raise LogbusError: whether it arrived is not known.
@@ -79,7 +79,7 @@ class ClientRouter:
 
     async def ask_coordinator(self, kind: int, key: str, message: Any, version: int) -> Any:
         """
-        Ask who coordinates a group, or a transactional id.
+        Send a request to the coordinator of a group or a transactional id.
 
         :raise Unavailable: nothing was sent.
         :raise LogbusError: whether it arrived is not known.
@@ -95,11 +95,11 @@ class ClientRouter:
             raise
 
     def moved(self, kind: int, key: str) -> None:
-        """Who coordinates it must be asked for again."""
+        """Drop the known coordinator of a key."""
         self._coordinators.pop((kind, key), None)
 
     def send(self, channel: Channel, message: Any, version: int) -> Deferred[Any]:
-        """What goes wrong on the way goes wrong here."""
+        """Send a request; tests replace this to lose messages."""
         return channel.request(message, version)
 
     async def _connected(self, place: tuple[int, str]) -> Channel:

@@ -1,4 +1,4 @@
-"""A client's view of the cluster: who leads what, and a connection to each broker it talks to."""
+"""A client's metadata cache, and its connections to brokers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ANSWER_SECONDS = 8.0
 
 
 class Unavailable(Exception):
-    """Not now: nobody leads the partition, or its leader cannot be reached."""
+    """The partition has no leader now, or its leader cannot be reached."""
 
 
 class ClusterClient:
     """
-    One client process.
+    The cluster as one client process knows it.
 
-    :ivar topic: the topic that it works with; ``topic_id``: zero until it was asked for.
+    :ivar topic: the client's topic; ``topic_id``: zero until it is known.
     :ivar leaders: by partition: broker id and leader epoch.
     """
 
@@ -48,7 +48,7 @@ class ClusterClient:
 
     @property
     def brokers(self) -> list[int]:
-        """The ids of all that are known."""
+        """The ids of all known brokers."""
         return sorted(self._brokers)
 
     def sleep(self, seconds: float) -> Deferred[None]:
@@ -57,9 +57,9 @@ class ClusterClient:
 
     async def leader(self, partition: int, purpose: str) -> tuple[Channel, int]:
         """
-        A connection to who leads a partition, and the leader epoch.
+        A connection to the leader of a partition, and the leader epoch.
 
-        :raise Unavailable: nobody does, or it cannot be reached.
+        :raise Unavailable: there is none, or it cannot be reached.
         """
         found = self.leaders.get(partition)
         if found is None:
@@ -70,7 +70,7 @@ class ClusterClient:
         return await self.channel(found[0], purpose), found[1]
 
     def forget(self, partition: int) -> None:
-        """Who leads it must be asked for again."""
+        """Drop the known leader of a partition."""
         self.leaders.pop(partition, None)
 
     async def channel(self, broker_id: int, purpose: str) -> Channel:
@@ -109,11 +109,11 @@ class ClusterClient:
         return await mine
 
     def endpoint(self, host: str, port: int) -> IStreamClientEndpoint:
-        """Where a broker is."""
+        """The endpoint of a broker."""
         return TCP4ClientEndpoint(self.reactor, host, port, timeout=CONNECT_SECONDS)
 
     async def refresh(self) -> None:
-        """Ask some broker who leads what; several who ask together share the answer."""
+        """Get the metadata from any broker; concurrent calls share the answer."""
         if self._refreshing is not None:
             mine: Deferred[None] = Deferred()
             self._refreshing.append(mine)
@@ -145,7 +145,7 @@ class ClusterClient:
             self.topic_id = topic.topic_id
             for each in topic.partitions:
                 index = each.partition_index
-                # A broker that was away for a while may not know yet what others do (KIP-320).
+                # A broker that was away for a while may have older metadata (KIP-320).
                 if each.leader_id >= 0 and each.leader_epoch >= self._epochs.get(index, -1):
                     self.leaders[index] = (each.leader_id, each.leader_epoch)
                     self._epochs[index] = each.leader_epoch

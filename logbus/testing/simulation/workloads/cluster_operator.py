@@ -1,4 +1,4 @@
-"""What operators do while things go wrong: elections, reassignments, other settings, topics that come and go."""
+"""The operator of a simulation: elections, reassignments, config changes, topics that come and go."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOPIC = 2
 @define(eq=False)
 class ClusterOperator:
     """
-    Asks brokers to change something; each method says whether one did.
+    Sends administrative requests; each method returns whether a broker carried it out.
 
     :ivar partitions: of the topic; ``replication``: its factor.
     """
@@ -39,7 +39,7 @@ class ClusterOperator:
     replication: int
 
     async def _ask(self, request: Any) -> Any:
-        """The answer of some broker; None if none gave one."""
+        """The answer of any broker; None if none answered."""
         for _ in range(_TRIES):
             try:
                 channel = await self.view.channel(self.view.random.choice(self.view.brokers), "operator")
@@ -57,7 +57,7 @@ class ClusterOperator:
         return any(not each.error_code for each in results)
 
     async def reassign(self, order: Sequence[int]) -> bool:
-        """Other replicas, or the same in another order: each partition begins with the next of ``order``."""
+        """Assign other replicas, or another order: each partition begins with the next of ``order``."""
         partitions = []
         for index in range(self.partitions):
             turned = [order[(index + i) % len(order)] for i in range(self.replication)]
@@ -69,7 +69,7 @@ class ClusterOperator:
         return any(not each.error_code for topic in answer.responses for each in topic.partitions)
 
     async def configure(self, name: str, value: str) -> bool:
-        """Another setting of the topic."""
+        """Change a config of the topic."""
         config = IncrementalAlterableConfig(name=name, config_operation=0, value=value)
         resource = IncrementalAlterConfigsResource(
             resource_type=_TOPIC, resource_name=self.view.topic, configs=[config]
@@ -78,7 +78,7 @@ class ClusterOperator:
         return answer is not None and not answer.responses[0].error_code
 
     async def come_and_go(self, name: str, seconds: float) -> bool:
-        """A topic that is there for some time."""
+        """Create a topic, and delete it later."""
         topic = CreatableTopic(
             name=name, num_partitions=3, replication_factor=self.replication, assignments=[], configs=[]
         )

@@ -1,4 +1,4 @@
-"""Readers of what transactions committed: their records, and the offsets of groups."""
+"""Readers of committed records, and of groups' stable offsets."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from logbus.wire.messages.records import PartitionData
 @define(eq=False)
 class CommittedConsumer(Consumer):
     """
-    Reads one partition at the isolation level ``read_committed``, and drops what was aborted.
+    Reads one partition at the isolation level ``read_committed``, and drops aborted records.
 
-    :ivar stable_end: the last stable offset, as it was told last.
-    :ivar hidden: how many records of aborted transactions it was given.
+    :ivar stable_end: the last stable offset, by the last answer.
+    :ivar hidden: the number of records of aborted transactions that it got.
     """
 
     isolation: ClassVar[int] = 1
@@ -80,8 +80,8 @@ async def stable_offset(
     """
     The offset of a group, once no transaction that would change it is open.
 
-    :param patience: seconds for which it is tried.
-    :returns: −1: there is none; None: nobody said it.
+    :param patience: seconds to retry.
+    :returns: −1: there is none; None: no broker answered.
     """
     deadline = way.now + patience
     topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]

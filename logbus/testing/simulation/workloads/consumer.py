@@ -1,4 +1,4 @@
-"""What clients share, and what readers do: consumers that read everything from the beginning."""
+"""A consumer that reads one partition from the beginning, and the context that clients of a workload share."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from logbus.wire.messages.records import (
 )
 
 DAMAGED = "damaged batch"
-"""Counted among the errors: a reader was given a batch whose checksum is wrong."""
+"""Counted among the errors: a reader got a batch with a wrong checksum."""
 
 
 @define(eq=False)
 class WorkloadContext:
     """
-    What all clients of a run share.
+    The shared state of a workload's clients.
 
     :ivar over: no more is to be sent.
     :ivar errors: what clients were told, by name: how much of a run was trouble.
@@ -47,7 +47,7 @@ class WorkloadContext:
     last_value: int = field(default=0, init=False)
 
     def values(self, count: int) -> tuple[int, ...]:
-        """Integers that nobody has sent."""
+        """New integers, to be sent."""
         first = self.last_value + 1
         self.last_value += count
         return tuple(range(first, first + count))
@@ -58,7 +58,7 @@ class Consumer:
     """
     Reads one partition from the beginning.
 
-    :ivar position: the offset that it asks for next.
+    :ivar position: the next fetch offset.
     :ivar version: of its fetches; ``isolation``: of them, 1 for committed records only.
     """
 
@@ -79,21 +79,21 @@ class Consumer:
     _is_damaged: bool = field(default=False, init=False)
 
     async def run(self) -> None:
-        """Until it is told to stop."""
+        """Poll until it is stopped."""
         while not self._stopped:
             await self.poll()
 
     @property
     def is_at_the_end(self) -> bool:
-        """Whether it has read all that was committed when it last asked."""
+        """Whether it has read everything that was committed at its last poll."""
         return self.end >= 0 and self.position >= self.end
 
     def stop(self) -> None:
-        """No further poll."""
+        """Stop polling."""
         self._stopped = True
 
     async def poll(self) -> None:
-        """One answer, or one error."""
+        """Fetch once, and handle the answer or the error."""
         try:
             channel, epoch = await self.view.leader(self.partition, f"{self.name}")
             response = await self._fetch(channel, epoch)
@@ -123,7 +123,7 @@ class Consumer:
     async def _refused(self, code: int) -> None:
         self.job.errors[name_of(code)] += 1
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and self.position:
-            # Nothing is deleted in these logs: what it read a moment ago is gone.
+            # Nothing is deleted in these logs: records that it has read are gone.
             self._trouble += 1
             if self._trouble == 1:
                 self.job.strange.append(
@@ -153,7 +153,7 @@ class Consumer:
         self._note(found, end)
 
     def _content(self, answer: PartitionData) -> bytes:
-        """The batches in an answer whose checksums are right; from the first other one on it asks again, later."""
+        """The batches of an answer before the first with a wrong checksum; the rest is fetched again."""
         records: Any = answer.records
         data = bytes(records or b"")
         whole = whole_batches(data)
@@ -161,7 +161,7 @@ class Consumer:
         return whole
 
     def _note(self, found: list[tuple[int, int]], end: int) -> None:
-        """It was given records, offsets and values, and goes on at ``end``."""
+        """Note the records of an answer, and continue at ``end``."""
         time = self.view.reactor.seconds()
         self.job.history.polls.append(Poll(self.name, self.partition, self.position, tuple(found), time))
         self.position = max(self.position, end)

@@ -1,8 +1,7 @@
 """
-A stage that reads records, writes what it makes of them, and commits where it is: all in one transaction.
+A consume-transform-produce stage that copies records, and commits its input offsets in the same transactions.
 
-It makes of each value the same value, so that what comes out must be what went in, each once and in order, however
-often the stage, its brokers and its coordinators were killed.
+Output must equal input, each value once and in order, however often the stage, brokers and coordinators are killed.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from logbus.testing.simulation.workloads.transactional_producer import (
 )
 
 _ABORTED_SHARE = 0.1
-"""The part of transactions that are aborted although nothing is wrong."""
+"""The share of transactions that are aborted on purpose."""
 _SEVERAL_SHARE = 0.5
 
 
 @define(eq=False)
 class StageConsumer(CommittedConsumer):
     """
-    What a stage reads.
+    The consumer of a stage.
 
-    :ivar taken: what the last poll gave, values only.
+    :ivar taken: the values of the last poll.
     """
 
     taken: list[int] = field(factory=list, init=False)
@@ -44,8 +43,8 @@ class CopyStage:
     """
     Copies one partition.
 
-    :ivar transactor: writes to the output topic, with the same partition; its group is the stage's own.
-    :ivar done: how far the input was copied for certain, as an offset.
+    :ivar transactor: writes to the same partition of the output topic; its group is the stage's own.
+    :ivar done: the input offset up to which everything was certainly copied.
     """
 
     transactor: TransactionalProducer
@@ -68,9 +67,9 @@ class CopyStage:
 
     async def _session(self) -> None:
         """
-        As long as it is the stage.
+        Copy until it is fenced.
 
-        :raise Fenced: another one is, or it cannot say any more what it did.
+        :raise Fenced: another instance took over, or the outcome of its transaction is unknown.
         """
         await self.transactor.begin_session()
         while True:
@@ -83,7 +82,7 @@ class CopyStage:
             await self._copy()
 
     async def _copy(self) -> None:
-        """From where it is on, until a transaction is aborted."""
+        """Copy from the committed offset on, until a transaction is aborted."""
         source, transactor = self.source, self.transactor
         while True:
             source.taken = []

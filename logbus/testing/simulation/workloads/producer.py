@@ -1,4 +1,4 @@
-"""What producers do: write unique integers to a partition, several batches at a time."""
+"""A producer that writes unique integers to a partition, several batches at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from logbus.wire.messages.records import (
 )
 from logbus.wire.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 
-# What a refusal before anything was written looks like; after any other error the batch may be in the log.
+# The errors after which the batch was certainly not written; after any other it may be in the log.
 _NOT_WRITTEN = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _OUT_OF_STEP = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 _GIVE_UP_S = 60.0
@@ -34,7 +34,7 @@ _MEAN_BURST = sum(_BURSTS) / len(_BURSTS)
 
 @define(eq=False)
 class _Batch:
-    """A batch to be sent, and what became of it so far."""
+    """A batch to be sent, and its outcome so far."""
 
     values: tuple[int, ...]
     records: bytes
@@ -52,8 +52,8 @@ class Producer:
     """
     Writes to one partition, up to five batches at a time, with acks=all, or some of them with acks=1.
 
-    :ivar idempotent: it repeats what it does not know the outcome of, in order; otherwise nothing is sent twice.
-    :ivar careless: the part of batches that are sent with acks=1: whether they last nobody says. Not if idempotent.
+    :ivar idempotent: it sends batches with an unknown outcome again, in order; otherwise none is sent twice.
+    :ivar careless: the share of batches sent with acks=1, which may be lost. Not if idempotent.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Producer:
                 await self.send(self.random.choice(_BURSTS))
 
     async def send(self, count: int = 1) -> bool:
-        """So many batches; whether all were acknowledged."""
+        """Send a number of batches; return whether all were acknowledged."""
         if self.idempotent and self._producer_id < 0 and not await self._introduce():
             return False
         batches = [self._batch() for _ in range(count)]
@@ -86,13 +86,13 @@ class Producer:
             if not self.idempotent or self._producer_id < 0:
                 break
             if left and self.view.reactor.seconds() - batches[0].begin > _GIVE_UP_S:
-                # Nobody knows, and nobody may count on from here.
+                # The outcome is unknown, and the sequence ends here.
                 self._producer_id = -1
                 break
             if left:
                 await self.view.sleep(self.random.uniform(0.05, 0.5))
         for batch in batches:
-            # That it was written says nothing of whether it lasts.
+            # It was written, but may be lost.
             outcome = INFO if batch.acks == 1 and batch.outcome == OK else batch.outcome
             offset = batch.offset if outcome == OK else None
             self.job.history.sends.append(
@@ -141,10 +141,10 @@ class Producer:
                 batch.end = self.view.reactor.seconds()
             await self.view.sleep(0.05)
             return
-        # Each in a coroutine of its own, all begun before the first is answered.
+        # Each in a coroutine of its own, all started before the first answer.
         await gatherResults([Deferred.fromCoroutine(self._attempt(channel, batch)) for batch in batches])
         if self.idempotent and batches[0].code in _OUT_OF_STEP:
-            # Everything before the first was acknowledged.
+            # All batches before the first were acknowledged.
             now = self.view.reactor.seconds()
             self.job.strange.append(
                 Anomaly(
@@ -178,7 +178,7 @@ class Producer:
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self.idempotent:
             batch.outcome = OK
         elif code in _OUT_OF_STEP and self.idempotent:
-            # One before it did not get there: this one did not, either, unless an earlier attempt did.
+            # A batch before it did not arrive: this one was not written, unless an earlier attempt was.
             pass
         else:
             if code not in _NOT_WRITTEN:

@@ -1,4 +1,4 @@
-"""The workload of records: producers, half of them idempotent, and consumers that read everything."""
+"""The workload of plain records: producers, half of them idempotent, and consumers that read everything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from logbus.testing.simulation.workloads.producer import Producer
 
 TOPIC = "numbers"
 WaitUntil = Callable[[Callable[[], bool], float], bool]
-"""Lets time go on until something is true, but so many seconds at the most; whether it became so."""
+"""Advances time until a condition is true, for at most a number of seconds; returns whether it became true."""
 
 
 @define(eq=False)
@@ -25,8 +25,8 @@ class RecordsWorkload:
     """
     The workload.
 
-    :ivar view: that of all producers; ``another_view``: makes one for each consumer.
-    :ivar generator: makes a generator for each client.
+    :ivar view: the cluster client of all producers; ``another_view``: creates one for each consumer.
+    :ivar generator: creates a random generator for each client.
     :ivar found: told of anomalies that no history shows: a kind and what it is.
     :ivar failed: told of what goes wrong in a client.
     """
@@ -41,7 +41,7 @@ class RecordsWorkload:
     _consumers: list[Consumer] = field(factory=list, init=False)
 
     def start(self) -> None:
-        """All clients begin."""
+        """Start all clients."""
         settings = self.settings
         count = 2 * settings.partitions
         producers = [
@@ -71,7 +71,7 @@ class RecordsWorkload:
         self.job.over = True
 
     def probe(self, seconds: float, wait: WaitUntil) -> None:
-        """All is mended: every partition must take a write in time, and what there is must be read."""
+        """After all faults: check that every partition takes a write in time, and that all records are read."""
         probes = [
             Producer(
                 f"probe {index}", self.another_view(TOPIC), index, self.job, 1.0, idempotent=True, random=Random(index)
@@ -84,11 +84,11 @@ class RecordsWorkload:
         if not wait(lambda: len(written) == len(probes), seconds):
             silent = [probe.partition for probe in probes if probe.partition not in written]
             self.found("not-writable", f"partitions {silent} took no write in time after all was mended")
-        # Until nothing new comes.
+        # Until nothing new arrives.
         wait(lambda: _all_read(self._consumers), 30.0)
 
     def read_again(self, seconds: float, wait: WaitUntil) -> None:
-        """Once more, all of it, by consumers that begin only now."""
+        """Read everything once more, with new consumers."""
         readers = [
             Consumer(f"reader {index}", self.another_view(TOPIC), index, self.job, self.generator())
             for index in range(self.settings.partitions)
@@ -104,7 +104,7 @@ class RecordsWorkload:
 
     @property
     def readers(self) -> frozenset[str]:
-        """The names of those who read everything in the end."""
+        """The names of the consumers that read everything in the end."""
         return frozenset(f"reader {index}" for index in range(self.settings.partitions))
 
     async def _probe(self, probe: Producer, written: set[int]) -> None:

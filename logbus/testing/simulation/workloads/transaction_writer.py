@@ -1,4 +1,4 @@
-"""What transactional producers do: write to some partitions, commit an offset with it, and commit or abort."""
+"""Runs transactions of one producer: writes to some partitions, an offset commit, then commit or abort."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from logbus.testing.simulation.workloads.transactional_producer import (
 )
 
 _ABORTED_SHARE = 0.3
-"""The part of transactions that their producers abort."""
+"""The share of transactions that their producers abort."""
 _ABANDONED_SHARE = 0.03
-"""The part of transactions in which nothing happens for about as long as they may take."""
+"""The share of transactions that are left open for about their timeout."""
 
 
 @define(eq=False)
 class TransactionWriter:
     """
-    One transaction after the other.
+    Runs one transaction after the other.
 
-    :ivar transactor: the producer; ``partitions``: how many there are.
-    :ivar seconds_between: two transactions, on average.
+    :ivar transactor: the producer; ``partitions``: of the topic.
+    :ivar seconds_between: the average time between two transactions.
     """
 
     transactor: TransactionalProducer
@@ -45,7 +45,7 @@ class TransactionWriter:
 
     async def transact(self, *, commit: bool | None = None) -> bool:
         """
-        One transaction.
+        Run one transaction.
 
         :param commit: None: as it comes.
         :returns: whether it ended as it was to.

@@ -1,9 +1,9 @@
 """
-A transactional producer, as small as it can be and still behave as real ones do.
+A minimal transactional producer that behaves as real ones do, with both versions of the transaction protocol.
 
 By V1 (Kafka clients before 4.0, librdkafka, kafka-python) partitions and groups are added to a transaction first, and
-the epoch stays as long as nothing is doubtful. By V2 (KIP-890) the first write adds a partition, and each end of a
-transaction gives the epoch of the next.
+the epoch changes only after an unknown outcome. By V2 (KIP-890) the first write adds a partition, and each end of a
+transaction returns the epoch of the next.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class TransactionalProducer:
     """
     One producer with a transactional id.
 
-    :ivar ledger: where what it did is put down; ``job``: where the values come from, and strange errors go to.
-    :ivar by_v2: whether it works by V2.
+    :ivar ledger: its history; ``job``: source of the values, and collector of unexpected errors.
+    :ivar by_v2: whether it uses V2.
     :ivar timeout_ms: of its transactions.
-    :ivar patience: seconds for which one request is tried again, but the end of a transaction four times as long.
-    :ivar group: whose offsets it commits; None: its own group, called as it is.
-    :ivar transaction: the one that is open.
+    :ivar patience: seconds to retry one request; the end of a transaction four times as long.
+    :ivar group: of the offsets that it commits; None: a group named as its transactional id.
+    :ivar transaction: the open one.
     """
 
     way: ClientRouter
@@ -96,10 +96,10 @@ class TransactionalProducer:
 
     async def begin_session(self, *, anew: bool = True) -> None:
         """
-        Get a producer id and an epoch: whatever had them before is fenced, its transaction aborted.
+        Get a producer id and an epoch: earlier producers are fenced, their transaction aborted.
 
-        :param anew: as a process does that has just started, not as one that asks for the next epoch (KIP-360).
-        :raise Fenced: it asked for the next epoch, and is not the current producer any more.
+        :param anew: as a new process does, not as one that requests the next epoch (KIP-360).
+        :raise Fenced: it requested the next epoch, and is not the current producer any more.
         """
         if anew:
             self.producer_id = self.epoch = -1
@@ -126,7 +126,7 @@ class TransactionalProducer:
         self._doubtful = False
 
     def begin(self) -> Transaction:
-        """Begin a transaction; nobody is told."""
+        """Begin a transaction, without a request."""
         self._added.clear()
         self.transaction = self.ledger.begin(self._session, self.way.now)
         return self.transaction
@@ -136,7 +136,7 @@ class TransactionalProducer:
         Write.
 
         :raise Fenced: the session is over.
-        :raise Broken: it was not written, or nobody knows.
+        :raise Broken: it was not written, or that is unknown.
         """
         transaction = self._open
         if not self.by_v2 and partition not in self._added:
@@ -177,9 +177,9 @@ class TransactionalProducer:
         """
         Have offsets of the group committed with the transaction, by partition.
 
-        :param topic: default: the one that is written to.
+        :param topic: default: the output topic.
         :raise Fenced: the session is over.
-        :raise Broken: they were not taken, or nobody knows.
+        :raise Broken: they were not added, or that is unknown.
         """
         self._open.offsets = topic is None
         if not self.by_v2 and "group" not in self._added:
@@ -219,7 +219,7 @@ class TransactionalProducer:
         """
         Commit or abort.
 
-        :raise Fenced: the session is over; what became of the transaction is in the ledger.
+        :raise Fenced: the session is over; the transaction's outcome is in the history.
         """
         transaction = self._open
         self.transaction = None
@@ -252,11 +252,11 @@ class TransactionalProducer:
         if self.by_v2:
             self._next(answer)
         elif doubtful or self._doubtful:
-            # What is still on its way must not become a part of the next transaction (KIP-360).
+            # A write in flight must not become a part of the next transaction (KIP-360).
             await self.begin_session(anew=False)
 
     def _next(self, answer: EndTxnResponse) -> None:
-        """The end of a transaction gives the epoch of the next one."""
+        """Take over the epoch that the end of a transaction returned."""
         if (answer.producer_id, answer.producer_epoch) == (self.producer_id, self.epoch):
             self.job.strange.append(
                 Anomaly("same-epoch", f"{self.transactional_id} was given epoch {self.epoch} again", -1, self.way.now)
@@ -271,8 +271,8 @@ class TransactionalProducer:
         return self.transaction
 
     async def _granted(self, request: Any, version: int, code_of: Callable[[Any], int]) -> None:
-        """Something is in the transaction from here on."""
-        # Whether it is counts as if it were: it must be ended.
+        """The transaction is not empty from here on."""
+        # An unknown outcome counts as added: the transaction must be ended.
         self._added.add("asked")
         code, _ = await self._insist(lambda: self._ask_coordinator(request, version), code_of, self.patience)
         if code:
@@ -292,9 +292,9 @@ class TransactionalProducer:
         coordinator: tuple[int, str] | None = None,
     ) -> tuple[int, Any]:
         """
-        Ask until there is an answer that means something.
+        Send a request, with retries on retriable errors.
 
-        :returns: the error code and the answer; NETWORK_EXCEPTION and None when patience ended first.
+        :returns: the error code and the answer; NETWORK_EXCEPTION and None after the timeout.
         """
         way = self.way
         deadline = way.now + patience
@@ -321,7 +321,7 @@ class TransactionalProducer:
                     else:
                         way.moved(*(coordinator or (TRANSACTION, self.transactional_id)))
                 if code != ErrorCode.CONCURRENT_TRANSACTIONS:
-                    # It may have been begun.
+                    # It may have begun.
                     self._doubtful = True
             if way.now >= deadline:
                 return ErrorCode.NETWORK_EXCEPTION, None

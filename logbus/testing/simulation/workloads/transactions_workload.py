@@ -1,8 +1,8 @@
 """
-The workload of transactions: producers that commit and abort, stages that copy, and readers of what is committed.
+The workload of transactions: producers that commit and abort, copying stages, and readers of committed records.
 
-``ledger`` is written to by transactional producers, two of which have one transactional id, and by one without
-transactions. ``orders`` is copied to ``results`` by stages, one for each partition.
+Transactional producers, two of them with the same transactional id, and one without transactions write to ``ledger``.
+Stages copy ``orders`` to ``results``, one for each partition.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _WRITES = 2.5
 @define(eq=False)
 class TopicRecord:
     """
-    What is known of one topic.
+    The history of one topic.
 
-    :ivar ledger: transactions; ``job``: everything else that was written, and what readers of committed records saw.
-    :ivar tailing: those who read all the time.
-    :ivar final: those who begin when all is over.
+    :ivar ledger: transactions; ``job``: all other sends, and the polls of readers of committed records.
+    :ivar tailing: the readers that run all the time.
+    :ivar final: the readers that begin at the end.
     """
 
     topic: str
@@ -62,15 +62,15 @@ class TopicRecord:
         return [*self.tailing, *self.final]
 
     def values(self, partition: int) -> list[int]:
-        """What was read in the end, in order."""
+        """The values read in the end, in order."""
         name = self.final[partition].name
         return [value for poll in self.job.history.polls if poll.consumer == name for _, value in poll.records]
 
     def check(self, offsets: dict[str, int], *, lost: bool) -> list[Anomaly]:
         """
-        All that is wrong with it.
+        All anomalies of the topic.
 
-        :param lost: something that was read, but not synced, is gone: only those who read in the end are asked.
+        :param lost: unsynced records that were read are lost: only the final readers count.
         """
         history = self.job.history
         finals = frozenset(reader.name for reader in self.final)
@@ -119,23 +119,23 @@ class TransactionsWorkload:
 
     @property
     def errors(self) -> Counter[str]:
-        """What its clients were told, by name."""
+        """The errors of its clients, by name."""
         return sum((book.job.errors for book in self.books.values()), Counter())
 
     @property
     def committed(self) -> int:
-        """Transactions that were committed, as their producers were told."""
+        """The number of transactions whose commit was acknowledged."""
         return sum(book.ledger.committed for book in self.books.values())
 
     @property
     def begun(self) -> int:
-        """All transactions."""
+        """The number of all transactions."""
         return sum(len(book.ledger.transactions) for book in self.books.values())
 
     # Clients.
 
     def start(self) -> None:
-        """All clients begin."""
+        """Start all clients."""
         settings = self.settings
         for process in self.processes:
             process.start()
@@ -187,7 +187,7 @@ class TransactionsWorkload:
         await stage.run()
 
     def kill_client(self, number: int, down: float) -> bool:
-        """One of the processes ends, whatever it does just now, and begins again later; whether it ran."""
+        """Kill one of the processes, and start it again later; return whether it ran."""
         process = self.processes[number % len(self.processes)]
         if not process.kill():
             return False
@@ -203,7 +203,7 @@ class TransactionsWorkload:
     # The end.
 
     def over(self) -> None:
-        """No more is to be begun; who was killed begins again."""
+        """Begin no more transactions; start killed processes again."""
         for book in self.books.values():
             book.job.over = True
         for process in self.processes:
@@ -211,11 +211,11 @@ class TransactionsWorkload:
 
     def probe(self, seconds: float, wait: Callable[[Callable[[], bool], float], bool]) -> None:
         """
-        All is mended: no transaction may stay open, and those of everybody must be possible again.
+        After all faults: no transaction may stay open, and new ones of every producer must be possible.
 
-        :param wait: lets time go on until something is true, but so many seconds at the most.
+        :param wait: advances time until a condition is true, for at most a number of seconds.
         """
-        # What somebody had open who does not come back ends by its timeout.
+        # The transactions of producers that do not come back end by their timeout.
         everybody = [reader for book in self.books.values() for reader in book.tailing]
         if not wait(lambda: all(reader.is_stable for reader in everybody), seconds + TIMEOUT_MS / 1000):
             self.found("hanging-transaction", self._unstable(everybody))
@@ -238,12 +238,12 @@ class TransactionsWorkload:
         done.add(name)
 
     def _all_copied(self) -> bool:
-        """Whether each stage is where the orders end."""
+        """Whether each stage has reached the end of the orders."""
         ends = {reader.partition: reader.end for reader in self.books[ORDERS].tailing if reader.is_stable}
         return all(index in ends and stage.done >= ends[index] for index, stage in self._stages.items())
 
     def read_again(self, seconds: float, wait: Callable[[Callable[[], bool], float], bool]) -> None:
-        """Once more, all of it, by readers that begin only now; and the offsets of all groups."""
+        """Read everything once more, with new readers; and the offsets of all groups."""
         for book in self.books.values():
             self._read(book, "reader", book.final)
         for index in range(_IDS):
@@ -270,9 +270,9 @@ class TransactionsWorkload:
 
     def anomalies(self, *, lost: bool) -> Iterator[Anomaly]:
         """
-        What histories show.
+        The anomalies of the histories.
 
-        :param lost: see :meth:`TopicRecord.check`; a stage may have read it, and passed by what took its place.
+        :param lost: see :meth:`TopicRecord.check`; a stage may have read lost records, and missed their replacements.
         """
         for topic, book in self.books.items():
             for each in book.check(self._offsets if topic == LEDGER else {}, lost=lost):
@@ -284,7 +284,7 @@ class TransactionsWorkload:
 
     @property
     def outcomes(self) -> list[str]:
-        """What became of every transaction, as lines."""
+        """The outcome of every transaction, as lines."""
         return [
             f"{topic} {each}: {each.outcome} {each.values} {each.asked:.6f}"
             for topic, book in self.books.items()
