@@ -36,7 +36,7 @@ class PartitionFetchState:
     :ivar lag: committed records that it lacked at the leader's last answer; −1: there was none.
     :ivar failures: in a row.
     :ivar problem: the present error, for people; empty without one.
-    :ivar is_cutting: the log is being truncated; nothing may be appended.
+    :ivar is_truncating: the log is being truncated; nothing may be appended.
     :ivar ended: it is not followed any more; answers still under way are ignored.
     """
 
