@@ -53,11 +53,11 @@ class SocketCluster(MemoryCluster):
         return ",".join(f"127.0.0.1:{self._ports[node]}" for node in sorted(self._ports))
 
     def client(self, **settings: Any) -> Brokers:
-        """A client with little patience."""
+        """A client with short retries."""
         known = {
             "request_timeout": 5.0,
             "connect_timeout": settings.get("request_timeout", 5.0),
-            "patience": 8.0,
+            "retry_timeout": 8.0,
             "backoff": 0.002,
             "backoff_max": 0.02,
             **settings,

@@ -40,12 +40,12 @@ class Brokers:
     calling thread's own connection, :meth:`release` makes it available to other threads.
 
     :ivar settings: how the brokers are reached.
-    :ivar memory: buffers that large responses are read into.
+    :ivar buffers: buffers that large responses are read into.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
-        self.memory = ReceiveBuffers()
+        self.buffers = ReceiveBuffers()
         self.nodes: Mapping[int, Node] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
@@ -80,7 +80,7 @@ class Brokers:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return known
 
-    def led(self, partition: TopicPartition) -> PartitionMetadata:
+    def partition_metadata(self, partition: TopicPartition) -> PartitionMetadata:
         """
         A partition with its leader and leader epoch, from the cached metadata or by one request.
 
@@ -102,11 +102,13 @@ class Brokers:
         """
         The broker that leads a partition.
 
-        :raises ApiError: as :meth:`led`.
+        :raises ApiError: as :meth:`partition_metadata`.
         """
-        return self.led(partition).leader
+        return self.partition_metadata(partition).leader
 
-    def moved(self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()) -> bool:
+    def update_leader(
+        self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()
+    ) -> bool:
         """
         Take a new leader from the response of a broker that is no longer the leader (KIP-951).
 

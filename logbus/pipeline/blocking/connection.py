@@ -103,21 +103,21 @@ class Connection:
         timeout: float | None = None,
         *,
         version: int | None = None,
-        memory: ReceiveBuffers | None = None,
+        buffers: ReceiveBuffers | None = None,
     ) -> Any:
         """
         Send a request, and wait for the response.
 
         :param timeout: seconds; default: the settings'. Add the time for which the request may wait at the broker.
         :param version: default: the highest that both sides support.
-        :param memory: the buffers that the response is read into; default: new memory.
+        :param buffers: the buffers that the response is read into; default: new memory.
         :returns: the response, also if it has error codes. The caller may keep the records in it.
         :raises RequestTimedOut: the response did not come in time.
         :raises ApiError: UNSUPPORTED_VERSION.
         :raises EncodeError: ``message`` has a field that this version lacks.
         """
         self.send(message, version=version, timeout=timeout)
-        return self.receive(timeout, memory)
+        return self.receive(timeout, buffers)
 
     def send(
         self,
@@ -142,27 +142,27 @@ class Connection:
         if expects_response:
             self._names.append(name)
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
-        with self._breaking(name):
+        with self._closing_on_error(name):
             self._write(joined(parts), deadline)
         self.used = time.monotonic()
 
-    def receive(self, timeout: float | None = None, memory: ReceiveBuffers | None = None) -> Any:
+    def receive(self, timeout: float | None = None, buffers: ReceiveBuffers | None = None) -> Any:
         """
         The response to the oldest request that has none yet.
 
         :param timeout: seconds; default: the settings'.
-        :param memory: see :meth:`request`.
+        :param buffers: see :meth:`request`.
         """
         if self._end is not None:
             raise Disconnected(str(self._end))
         seconds = self._timeout if timeout is None else timeout
         deadline = time.monotonic() + seconds
         name = self._names[0] if self._names else "nothing"
-        with self._breaking(name):
+        with self._closing_on_error(name):
             length: int = _PREFIX.unpack(self._read(memoryview(bytearray(_PREFIX.size)), deadline))[0]
             if not 0 <= length <= RESPONSE_MAX_BYTES:
                 raise ProtocolError(describe_bad_length(length, RESPONSE_MAX_BYTES))
-            place = memoryview(bytearray(length)) if memory is None else memory.take(length)
+            place = memoryview(bytearray(length)) if buffers is None else buffers.take(length)
             _, response = self._wire.receive(self._read(place, deadline))
         self._names.popleft()
         self.used = time.monotonic()
@@ -173,7 +173,7 @@ class Connection:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def is_quiet(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether the connection is open and idle, with nothing to read (as there is when the broker has closed it)."""
         if not self.usable or self._names:
             return False
@@ -280,7 +280,7 @@ class Connection:
         return place
 
     @contextlib.contextmanager
-    def _breaking(self, name: str) -> Any:
+    def _closing_on_error(self, name: str) -> Any:
         """Close the connection upon any error, as a message may have been sent or received in part."""
         try:
             yield

@@ -40,7 +40,7 @@ class ConnectionPool:
             waiting = self._idle.get(address, [])
             while connection is not None or waiting:
                 connection = waiting.pop() if connection is None else connection
-                if connection.used > oldest and connection.is_quiet():
+                if connection.used > oldest and connection.is_idle():
                     self._held[key] = connection
                     return connection
                 connection.close()
@@ -55,7 +55,7 @@ class ConnectionPool:
         me = threading.get_ident()
         with self._lock:
             for (thread, address), connection in self._held.items():
-                if thread == me and connection.is_quiet():
+                if thread == me and connection.is_idle():
                     return address
         return None
 
@@ -66,7 +66,7 @@ class ConnectionPool:
             for key in [key for key in self._held if key[0] == me]:
                 connection = self._held.pop(key)
                 waiting = self._idle.setdefault(key[1], [])
-                if len(waiting) < IDLE_PER_ADDRESS and connection.is_quiet():
+                if len(waiting) < IDLE_PER_ADDRESS and connection.is_idle():
                     waiting.append(connection)
                 else:
                     connection.close()

@@ -151,7 +151,7 @@ class ConnectionSettings:
     :ivar bootstrap: hosts and ports, tried in order until one answers.
     :ivar tls: None: no TLS.
     :ivar sasl: None: no authentication.
-    :ivar patience: for how long retriable errors are retried (``default.api.timeout.ms``).
+    :ivar retry_timeout: for how long retriable errors are retried (``default.api.timeout.ms``).
     :ivar max_idle: after which an idle connection is closed.
     """
 
@@ -161,7 +161,7 @@ class ConnectionSettings:
     sasl: SaslSettings | None = None
     request_timeout: float = 30.0
     connect_timeout: float = 10.0
-    patience: float = 60.0
+    retry_timeout: float = 60.0
     backoff: float = 0.1
     backoff_max: float = 1.0
     max_idle: float = 540.0
@@ -187,7 +187,7 @@ class ConnectionSettings:
             sasl=_sasl(values, prefix) if protocol.startswith("SASL") else None,
             request_timeout=values["request.timeout.ms"],
             connect_timeout=values["socket.connection.setup.timeout.ms"],
-            patience=values["default.api.timeout.ms"],
+            retry_timeout=values["default.api.timeout.ms"],
             backoff=values["retry.backoff.ms"],
             backoff_max=max(values["retry.backoff.max.ms"], values["retry.backoff.ms"]),
             max_idle=values["connections.max.idle.ms"],

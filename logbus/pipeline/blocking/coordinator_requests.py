@@ -64,13 +64,13 @@ def ask_with_retries(
     """
     # Most retries wait for the previous transaction to end, which takes milliseconds.
     settings = evolve(brokers.settings, backoff=min(_SOON, brokers.settings.backoff))
-    patience = RetryTimer.of(settings, seconds)
+    timer = RetryTimer.of(settings, seconds)
     while True:
         try:
             return ask()
         except (ApiError, Disconnected, Unreachable) as e:
             trouble(e)
-            patience.failed(e)
+            timer.failed(e)
 
 
 def forget_on_error(brokers: Brokers, kind: int, key: str) -> Callable[[Exception], None]:

@@ -52,14 +52,14 @@ def list_offsets(
     :raises Disconnected: a leader cannot be reached.
     """
     answers: dict[TopicPartition, OffsetAndTimestamp] = {}
-    patience = RetryTimer.of(brokers.settings, seconds)
+    timer = RetryTimer.of(brokers.settings, seconds)
     while len(answers) < len(wanted):
         failure: Exception | None = None
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for partition in wanted:
             if partition not in answers:
                 try:
-                    led = brokers.led(partition)
+                    led = brokers.partition_metadata(partition)
                     by_leader.setdefault(led.leader, {})[partition] = led.leader_epoch
                 except Exception as e:
                     failure = _worse(failure, e)
@@ -72,7 +72,7 @@ def list_offsets(
                     brokers.forget(each)
                 failure = _worse(failure, e)
         if failure is not None:
-            patience.failed(failure)
+            timer.failed(failure)
     return {each: answers[each] for each in wanted}
 
 

@@ -57,7 +57,7 @@ class ProducerBatch:
     :ivar sequence: its base sequence number; −1: none.
     :ivar attempts: how often it was sent.
     :ivar in_doubt: it may be in the log, although that was not acknowledged.
-    :ivar trouble: the error of the last attempt.
+    :ivar last_error: the error of the last attempt.
     """
 
     partition: TopicPartition
@@ -67,26 +67,26 @@ class ProducerBatch:
     sequence: int = NO_SEQUENCE
     attempts: int = 0
     in_doubt: bool = False
-    trouble: Exception | None = None
+    last_error: Exception | None = None
 
 
-def decide_retry(error: Exception, *, numbered: bool, in_doubt: bool, first: bool, splittable: bool) -> RetryDecision:
+def decide_retry(error: Exception, *, idempotent: bool, in_doubt: bool, first: bool, splittable: bool) -> RetryDecision:
     """
     Decide how to go on with a batch after an error.
 
-    :param numbered: it has sequence numbers.
+    :param idempotent: it has sequence numbers.
     :param in_doubt: an earlier attempt may have written it.
     :param first: all earlier batches of its partition are written.
     :param splittable: it has several records.
     """
     code = error.code if isinstance(error, ApiError) else None
-    if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and numbered:
+    if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and idempotent:
         return RetryDecision.WRITTEN
     if code in _TOO_LARGE:
         # If the whole may be in the log, the leader would not recognize a half as a duplicate. With sequence numbers it
         # would find a gap instead.
-        return RetryDecision.SPLIT if splittable and (numbered or not in_doubt) else RetryDecision.FAIL
-    if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and numbered and not first:
+        return RetryDecision.SPLIT if splittable and (idempotent or not in_doubt) else RetryDecision.FAIL
+    if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and idempotent and not first:
         # Its predecessor is missing, and is sent again.
         return RetryDecision.AGAIN
     return RetryDecision.AGAIN if is_retriable(error) else RetryDecision.FAIL
@@ -102,22 +102,22 @@ class PartitionBatches:
     """
     The batches of one partition that are not written yet.
 
-    :ivar numbered: batches have sequence numbers. Without them one at a time is in flight.
+    :ivar idempotent: batches have sequence numbers. Without them one at a time is in flight.
     :ivar waiting: batches to send, in order.
     :ivar in_flight: batches that were sent and have no response, in order.
     :ivar broker: the id of the broker that those in flight were sent to.
-    :ivar heard: the leader has written a batch of this producer. Until then it has no state of the producer, and would
-        accept a batch that overtakes its predecessor.
+    :ivar leader_has_state: the leader has written a batch of this producer. Until then it has no state of the producer,
+        and would accept a batch that overtakes its predecessor.
     :ivar attempts: failed attempts in a row.
     :ivar not_before: when the next batch may be sent, in seconds of the producer's clock.
     """
 
     partition: TopicPartition
-    numbered: bool = True
+    idempotent: bool = True
     waiting: deque[ProducerBatch] = field(factory=deque, init=False)
     in_flight: list[ProducerBatch] = field(factory=list, init=False)
     broker: int = field(default=-1, init=False)
-    heard: bool = field(default=False, init=False)
+    leader_has_state: bool = field(default=False, init=False)
     attempts: int = field(default=0, init=False)
     not_before: float = field(default=0.0, init=False)
     _next: int = field(default=0, init=False)
@@ -132,7 +132,7 @@ class PartitionBatches:
         """Append a batch to those that wait."""
         self._places += 1
         batch = ProducerBatch(self.partition, body, now, (self._places,))
-        if self.numbered:
+        if self.idempotent:
             batch.sequence = self._next
             self._next = _after(self._next, body.count)
         self.waiting.append(batch)
@@ -145,15 +145,15 @@ class PartitionBatches:
         if not self.in_flight:
             return True
         return (
-            self.numbered
-            and self.heard
+            self.idempotent
+            and self.leader_has_state
             and broker == self.broker
             and len(self.in_flight) < MAX_IN_FLIGHT
             and not self.waiting[0].attempts
             and all(each.attempts == 1 for each in self.in_flight)
         )
 
-    def depart(self, broker: int) -> ProducerBatch:
+    def send_next(self, broker: int) -> ProducerBatch:
         """Move the first waiting batch to those in flight."""
         batch = self.waiting.popleft()
         batch.attempts += 1
@@ -167,7 +167,7 @@ class PartitionBatches:
         batch.attempts -= 1
         self._put_back(batch)
 
-    def returned(self, batch: ProducerBatch, error: Exception | None, pause: float, now: float) -> RetryDecision:
+    def handle_result(self, batch: ProducerBatch, error: Exception | None, pause: float, now: float) -> RetryDecision:
         """
         Handle the result of a batch in flight.
 
@@ -177,24 +177,24 @@ class PartitionBatches:
         """
         self.in_flight.remove(batch)
         if error is None:
-            verdict = RetryDecision.WRITTEN
+            decision = RetryDecision.WRITTEN
         else:
             first = not any(each.place < batch.place for each in (*self.in_flight, *self.waiting))
-            verdict = decide_retry(
-                error, numbered=self.numbered, in_doubt=batch.in_doubt, first=first, splittable=batch.body.count > 1
+            decision = decide_retry(
+                error, idempotent=self.idempotent, in_doubt=batch.in_doubt, first=first, splittable=batch.body.count > 1
             )
-            batch.trouble = error
+            batch.last_error = error
             batch.in_doubt = batch.in_doubt or may_be_written(error)
-        if verdict is RetryDecision.WRITTEN:
-            self.heard = True
+        if decision is RetryDecision.WRITTEN:
+            self.leader_has_state = True
             self.attempts = 0
-        elif verdict is RetryDecision.AGAIN:
+        elif decision is RetryDecision.AGAIN:
             self.attempts += 1
             self.not_before = now + pause
             self._put_back(batch)
-        elif verdict is RetryDecision.SPLIT:
+        elif decision is RetryDecision.SPLIT:
             self._put_back(*self._split(batch))
-        return verdict
+        return decision
 
     def _put_back(self, *batches: ProducerBatch) -> None:
         at = bisect_left(self.waiting, batches[0].place, key=lambda each: each.place)
@@ -205,7 +205,7 @@ class PartitionBatches:
         halves, sequence = [], batch.sequence
         for index, body in enumerate(_halves(batch.body)):
             half = ProducerBatch(self.partition, body, batch.created, (*batch.place, index), sequence, batch.attempts)
-            if self.numbered:
+            if self.idempotent:
                 sequence = _after(sequence, body.count)
             halves.append(half)
         return halves

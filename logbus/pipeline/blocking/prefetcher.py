@@ -150,8 +150,8 @@ class Prefetcher:
                 self._changed.notify_all()
 
     def _fetch_all(self) -> None:
-        patience = RetryTimer(self._brokers.settings, 0.0, self._pause)
-        patience.succeeded()
+        timer = RetryTimer(self._brokers.settings, 0.0, self._pause)
+        timer.succeeded()
         while self._offset < self._end and self._has_room():
             try:
                 moved = self._fetch()
@@ -164,11 +164,11 @@ class Prefetcher:
                     # The leader may have changed; and a replica that is gone is replaced by the leader.
                     self._brokers.forget(self._partition)
                     self._replica = -1
-                patience.failed(e)
+                timer.failed(e)
                 continue
             if moved:
-                patience.succeeded()
-            elif time.monotonic() > patience.deadline:
+                timer.succeeded()
+            elif time.monotonic() > timer.deadline:
                 raise self._stuck()
 
     def _has_room(self) -> bool:
@@ -219,7 +219,7 @@ class Prefetcher:
         version = connection.version(_FETCH)
         if not self._topic_id.int:
             version = min(version, _BY_NAME)
-        epoch = self._brokers.led(partition).leader_epoch
+        epoch = self._brokers.partition_metadata(partition).leader_epoch
         wanted = FetchPartition(
             partition=partition.partition,
             current_leader_epoch=epoch,
@@ -235,7 +235,7 @@ class Prefetcher:
             rack_id=options.rack,
         )
         timeout = options.max_wait + self._brokers.settings.request_timeout
-        response: FetchResponse = connection.request(request, timeout, version=version, memory=self._brokers.memory)
+        response: FetchResponse = connection.request(request, timeout, version=version, buffers=self._brokers.buffers)
         return response
 
     def _node(self) -> int:
@@ -312,7 +312,7 @@ class Prefetcher:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._out_of_range()
         hint = data.current_leader
-        if hint is None or not self._brokers.moved(self._partition, hint.leader_id, hint.leader_epoch, nodes):
+        if hint is None or not self._brokers.update_leader(self._partition, hint.leader_id, hint.leader_epoch, nodes):
             self._brokers.forget(self._partition)
         if error.code is ErrorCode.CORRUPT_MESSAGE:
             return PipelineError(f"{self._partition}: the broker cannot read offset {self._offset}: {error.message}")

@@ -19,7 +19,7 @@ from logbus.wire.messages.records import (
 
 _BY_NAME = 12
 """The last version of Produce that names topics; later ones use topic ids."""
-_FIRST_PROTOCOL = 11
+_LAST_BEFORE_TV2 = 11
 """The last version before KIP-890: the client adds partitions to transactions by AddPartitionsToTxn."""
 
 
@@ -29,8 +29,8 @@ def version_for(highest: int, topics: Iterable[TopicMetadata], identity: Produce
 
     :param highest: that both sides support.
     """
-    if identity is not None and identity.transactional_id is not None and not identity.is_second:
-        highest = min(highest, _FIRST_PROTOCOL)
+    if identity is not None and identity.transactional_id is not None and not identity.transaction_v2:
+        highest = min(highest, _LAST_BEFORE_TV2)
     return highest if all(each.topic_id.int for each in topics) else min(highest, _BY_NAME)
 
 

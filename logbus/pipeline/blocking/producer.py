@@ -32,7 +32,7 @@ from logbus.wire.messages.records import ProduceRequest
 _PRODUCE = 0
 _LEADER_SHARE = 0.9
 """The part of the request timeout that the leader may use, so that it answers before the client hangs up."""
-_NAP = 0.05
+_MAX_SLEEP = 0.05
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 _POOLS: dict[ConnectionSettings, ConnectionPool] = {}
@@ -62,7 +62,7 @@ class DeliverySettings:
 
 
 @frozen
-class _Asked:
+class _Outstanding:
     """A request without a response yet."""
 
     request: ProduceRequest
@@ -75,7 +75,7 @@ class _Leader:
 
     node_id: int
     connection: Connection
-    asked: deque[_Asked] = field(factory=deque)
+    outstanding: deque[_Outstanding] = field(factory=deque)
 
 
 class Producer:
@@ -104,11 +104,11 @@ class Producer:
         self._pool = _POOLS.get(brokers.settings) or _POOLS.setdefault(
             brokers.settings, ConnectionPool(brokers.settings)
         )
-        self._lanes: dict[TopicPartition, PartitionBatches] = {}
+        self._queues: dict[TopicPartition, PartitionBatches] = {}
         self._busy: dict[TopicPartition, PartitionBatches] = {}
         self._leaders: dict[int, _Leader] = {}
         self._order: deque[int] = deque()
-        self._joined: set[TopicPartition] = set()
+        self._in_transaction: set[TopicPartition] = set()
         self._bytes = 0
 
     def send(self, partition: TopicPartition, body: BatchBuilder) -> None:
@@ -119,22 +119,22 @@ class Producer:
         :raises Fenced: a newer producer has the transactional id.
         :raises TransactionLost: the transaction is not open any more.
         """
-        lane = self._lanes.get(partition)
-        if lane is None:
-            lane = self._lanes[partition] = PartitionBatches(partition, numbered=self._identity is not None)
-        lane.add(body, self._clock())
-        self._busy[partition] = lane
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = PartitionBatches(partition, idempotent=self._identity is not None)
+        queue.add(body, self._clock())
+        self._busy[partition] = queue
         self._bytes += body.size
-        self._pump()
+        self._send_ready()
         while self._bytes > self._delivery.buffer_bytes:
-            self._wait()
-            self._pump()
+            self._receive()
+            self._send_ready()
 
     def flush(self) -> None:
         """Wait until all batches are written; raises what :meth:`send` raises."""
         while self._busy:
-            self._pump()
-            self._wait()
+            self._send_ready()
+            self._receive()
 
     def close(self) -> None:
         """Release the connections; batches that are not written are dropped."""
@@ -146,84 +146,84 @@ class Producer:
 
     # Requests.
 
-    def _pump(self) -> None:
+    def _send_ready(self) -> None:
         """Send all batches that may be sent now."""
         now = self._clock()
         while True:
             ready: dict[int, list[PartitionBatches]] = {}
-            for lane in list(self._busy.values()):
-                if not lane.waiting:
+            for queue in list(self._busy.values()):
+                if not queue.waiting:
                     continue
-                self._check_time(lane.waiting[0], now)
-                if now >= lane.not_before and (node := self._leader_of(lane, now)) is not None:
+                self._check_time(queue.waiting[0], now)
+                if now >= queue.not_before and (node := self._leader_of(queue, now)) is not None:
                     leader = self._leaders.get(node)
-                    if leader is not None and len(leader.asked) >= self._delivery.in_flight:
+                    if leader is not None and len(leader.outstanding) >= self._delivery.in_flight:
                         continue
-                    if lane.may_send(node, now):
-                        ready.setdefault(node, []).append(lane)
+                    if queue.may_send(node, now):
+                        ready.setdefault(node, []).append(queue)
             if not ready:
                 return
-            self._join(lane.partition for lanes in ready.values() for lane in lanes)
-            for node, lanes in ready.items():
-                self._send_to(node, lanes, now)
+            self._add_to_transaction(queue.partition for queues in ready.values() for queue in queues)
+            for node, queues in ready.items():
+                self._send_to(node, queues, now)
 
-    def _leader_of(self, lane: PartitionBatches, now: float) -> int | None:
+    def _leader_of(self, queue: PartitionBatches, now: float) -> int | None:
         try:
-            return self._brokers.leader_id(lane.partition)
+            return self._brokers.leader_id(queue.partition)
         except Exception as e:
-            self._trouble(lane, e, now)
+            self._handle_send_error(queue, e, now)
             return None
 
-    def _join(self, partitions: Iterable[TopicPartition]) -> None:
+    def _add_to_transaction(self, partitions: Iterable[TopicPartition]) -> None:
         """Before KIP-890: add partitions to the transaction before anything is sent to them."""
         identity = self._identity
-        if identity is None or identity.transactional_id is None or identity.is_second:
+        if identity is None or identity.transactional_id is None or identity.transaction_v2:
             return
-        if new := [each for each in partitions if each not in self._joined]:
+        if new := [each for each in partitions if each not in self._in_transaction]:
             add_partitions_to_txn(self._brokers, identity, new)
-            self._joined.update(new)
+            self._in_transaction.update(new)
 
-    def _send_to(self, node_id: int, lanes: list[PartitionBatches], now: float) -> None:
+    def _send_to(self, node_id: int, queues: list[PartitionBatches], now: float) -> None:
         """Send one request with as many partitions' batches as fit."""
-        leader = self._connect(node_id, lanes, now)
+        leader = self._connect(node_id, queues, now)
         if leader is None:
             return
         batches: list[ProducerBatch] = []
         topics: dict[str, TopicMetadata] = {}
         size = 0
-        for lane in lanes:
-            size += lane.waiting[0].body.size
+        for queue in queues:
+            size += queue.waiting[0].body.size
             if batches and size > self._delivery.request_bytes:
                 break
-            name = lane.partition.topic
+            name = queue.partition.topic
             try:
                 # An error of another partition may have dropped the topic's metadata.
                 topics[name] = self._brokers.topic(name)
             except Exception as e:
-                self._trouble(lane, e, now)
+                self._handle_send_error(queue, e, now)
             else:
-                batches.append(lane.depart(node_id))
+                batches.append(queue.send_next(node_id))
         if not batches:
             return
         timeout = self._settings.request_timeout * _LEADER_SHARE
         request = produce_request(batches, topics, self._identity, acks=self._delivery.acks, timeout=timeout)
         version = version_for(leader.connection.version(_PRODUCE), topics.values(), self._identity)
-        leader.asked.append(_Asked(request, batches))
+        leader.outstanding.append(_Outstanding(request, batches))
         self._order.append(node_id)
         try:
             leader.connection.send(request, version=version)
         except Disconnected as e:
-            self._lost(leader, e)
+            self._disconnected(leader, e)
 
-    def _connect(self, node_id: int, lanes: list[PartitionBatches], now: float) -> _Leader | None:
+    def _connect(self, node_id: int, queues: list[PartitionBatches], now: float) -> _Leader | None:
         leader = self._leaders.get(node_id)
         if leader is None:
             try:
                 leader = _Leader(node_id, self._connection(node_id))
             except Disconnected as e:
-                for lane in lanes:
-                    self._brokers.forget(lane.partition)
-                    self._trouble(lane, e, now)
+                for queue in queues:
+                    self._brokers.forget(queue.partition)
+                    self._handle_send_error(queue, e, now)
                 return None
             self._leaders[node_id] = leader
         return leader
@@ -236,75 +236,75 @@ class Producer:
 
     # Responses.
 
-    def _wait(self) -> None:
+    def _receive(self) -> None:
         """Receive the response to the oldest request; without one, sleep until the next retry."""
         if not self._order:
             if self._busy:
-                soonest = min(lane.not_before for lane in self._busy.values())
-                self._sleep(min(max(soonest - self._clock(), 0.001), _NAP))
+                soonest = min(queue.not_before for queue in self._busy.values())
+                self._sleep(min(max(soonest - self._clock(), 0.001), _MAX_SLEEP))
             return
         leader = self._leaders[self._order[0]]
         try:
             response = leader.connection.receive()
         except Disconnected as e:
-            self._lost(leader, e)
+            self._disconnected(leader, e)
             return
         self._order.popleft()
-        asked = leader.asked.popleft()
-        for batch, answer, error in batch_results(asked.batches, asked.request, response):
+        outstanding = leader.outstanding.popleft()
+        for batch, answer, error in batch_results(outstanding.batches, outstanding.request, response):
             if error is not None:
-                self._hear(batch.partition, answer, response)
-            self._returned(batch, error)
+                self._update_leader(batch.partition, answer, response)
+            self._handle_result(batch, error)
 
-    def _lost(self, leader: _Leader, error: Disconnected) -> None:
+    def _disconnected(self, leader: _Leader, error: Disconnected) -> None:
         """Handle a lost connection: the batches in flight on it may or may not be written."""
         del self._leaders[leader.node_id]
         self._order = deque(each for each in self._order if each != leader.node_id)
         leader.connection.close()
-        for asked in leader.asked:
-            for batch in asked.batches:
+        for outstanding in leader.outstanding:
+            for batch in outstanding.batches:
                 self._brokers.forget(batch.partition)
-        for asked in leader.asked:
-            for batch in asked.batches:
-                self._returned(batch, error)
+        for outstanding in leader.outstanding:
+            for batch in outstanding.batches:
+                self._handle_result(batch, error)
 
-    def _returned(self, batch: ProducerBatch, error: Exception | None) -> None:
-        lane = self._lanes[batch.partition]
+    def _handle_result(self, batch: ProducerBatch, error: Exception | None) -> None:
+        queue = self._queues[batch.partition]
         now = self._clock()
-        verdict = lane.returned(batch, error, self._pause(lane), now)
-        if verdict is RetryDecision.WRITTEN:
+        decision = queue.handle_result(batch, error, self._pause(queue), now)
+        if decision is RetryDecision.WRITTEN:
             self._bytes -= batch.body.size
-            if lane.idle:
+            if queue.idle:
                 self._busy.pop(batch.partition, None)
-        elif verdict is RetryDecision.FAIL:
+        elif decision is RetryDecision.FAIL:
             raise self._failure(batch, error) from error
-        elif verdict is RetryDecision.SPLIT:
-            self._bytes += sum(each.body.size for each in list(lane.waiting)[:2]) - batch.body.size
+        elif decision is RetryDecision.SPLIT:
+            self._bytes += sum(each.body.size for each in list(queue.waiting)[:2]) - batch.body.size
         elif batch.attempts > self._delivery.retries:
             raise self._failure(batch, error) from error
 
-    def _hear(self, partition: TopicPartition, answer: object, response: object) -> None:
+    def _update_leader(self, partition: TopicPartition, answer: object, response: object) -> None:
         hint = getattr(answer, "current_leader", None)
         nodes = [Node(each.node_id, each.host, each.port) for each in getattr(response, "node_endpoints", ())]
-        if hint is None or not self._brokers.moved(partition, hint.leader_id, hint.leader_epoch, nodes):
+        if hint is None or not self._brokers.update_leader(partition, hint.leader_id, hint.leader_epoch, nodes):
             self._brokers.forget(partition)
 
     # Errors.
 
-    def _trouble(self, lane: PartitionBatches, error: Exception, now: float) -> None:
+    def _handle_send_error(self, queue: PartitionBatches, error: Exception, now: float) -> None:
         """Handle an error before a partition's batch was sent."""
         if not is_retriable(error):
-            raise self._failure(lane.waiting[0], error) from error
-        lane.waiting[0].trouble = error
-        lane.not_before = now + self._pause(lane)
-        lane.attempts += 1
+            raise self._failure(queue.waiting[0], error) from error
+        queue.waiting[0].last_error = error
+        queue.not_before = now + self._pause(queue)
+        queue.attempts += 1
 
-    def _pause(self, lane: PartitionBatches) -> float:
-        return min(self._settings.backoff_max, self._settings.backoff * (1 << min(lane.attempts, 16)))
+    def _pause(self, queue: PartitionBatches) -> float:
+        return min(self._settings.backoff_max, self._settings.backoff * (1 << min(queue.attempts, 16)))
 
     def _check_time(self, batch: ProducerBatch, now: float) -> None:
         if now - batch.created > self._delivery.timeout:
-            raise self._failure(batch, batch.trouble, late=True) from batch.trouble
+            raise self._failure(batch, batch.last_error, late=True) from batch.last_error
 
     def _failure(self, batch: ProducerBatch, error: Exception | None, *, late: bool = False) -> Exception:
         if isinstance(error, ApiError) and self._identity is not None:

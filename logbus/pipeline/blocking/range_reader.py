@@ -58,7 +58,7 @@ def read_range(
     :raises ApiError: another error that is not retriable; CORRUPT_MESSAGE: a batch is damaged.
     :raises Disconnected: (also Unreachable) brokers were unavailable for longer than the settings allow.
     """
-    columns = Columns(headers, brokers.memory.values)
+    columns = Columns(headers, brokers.buffers.values)
     offset, stamped = start, False
     failure: Exception | None = None
     try:

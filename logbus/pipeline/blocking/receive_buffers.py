@@ -27,7 +27,7 @@ class ReceiveBuffers:
     """
 
     values: list[bytearray] = field(factory=list, init=False)
-    _pieces: list[bytearray] = field(factory=list, init=False)
+    _buffers: list[bytearray] = field(factory=list, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def take(self, size: int) -> memoryview:
@@ -35,23 +35,23 @@ class ReceiveBuffers:
         if size > MAX_KEPT_BYTES:
             return memoryview(bytearray(size))
         with self._lock:
-            free = [piece for piece in self._pieces if _is_free(piece)]
-            for piece in free:
-                if len(piece) >= size:
-                    return memoryview(piece)[:size]
+            free = [buffer for buffer in self._buffers if _is_free(buffer)]
+            for buffer in free:
+                if len(buffer) >= size:
+                    return memoryview(buffer)[:size]
             if free:
                 # Replace one that is too small.
-                self._pieces.remove(free[0])
-            piece = bytearray(-(-size // _STEP) * _STEP)
-            if len(self._pieces) < MAX_BUFFERS:
-                self._pieces.append(piece)
-            return memoryview(piece)[:size]
+                self._buffers.remove(free[0])
+            buffer = bytearray(-(-size // _STEP) * _STEP)
+            if len(self._buffers) < MAX_BUFFERS:
+                self._buffers.append(buffer)
+            return memoryview(buffer)[:size]
 
 
-def _is_free(piece: bytearray) -> bool:
+def _is_free(buffer: bytearray) -> bool:
     try:
-        piece.append(0)
+        buffer.append(0)
     except BufferError:
         return False
-    piece.pop()
+    buffer.pop()
     return True

@@ -55,7 +55,7 @@ class RetryTimer:
 
         :param seconds: until the deadline; default: as the settings say.
         """
-        return cls(settings, time.monotonic() + (settings.patience if seconds is None else seconds))
+        return cls(settings, time.monotonic() + (settings.retry_timeout if seconds is None else seconds))
 
     def failed(self, error: Exception) -> None:
         """
@@ -73,7 +73,7 @@ class RetryTimer:
     def succeeded(self) -> None:
         """Reset the attempts and the deadline after a success."""
         self.attempt = 0
-        self.deadline = time.monotonic() + self.settings.patience
+        self.deadline = time.monotonic() + self.settings.retry_timeout
 
 
 def with_retries(settings: ConnectionSettings, ask: Callable[[], T], seconds: float | None = None) -> T:
@@ -82,9 +82,9 @@ def with_retries(settings: ConnectionSettings, ask: Callable[[], T], seconds: fl
 
     :param seconds: for how long; default: as the settings say.
     """
-    patience = RetryTimer.of(settings, seconds)
+    timer = RetryTimer.of(settings, seconds)
     while True:
         try:
             return ask()
         except Exception as e:
-            patience.failed(e)
+            timer.failed(e)

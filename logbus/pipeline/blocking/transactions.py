@@ -1,8 +1,8 @@
 """
 A producer's requests to coordinators: InitProducerId, AddPartitionsToTxn, TxnOffsetCommit, EndTxn and OffsetFetch.
 
-All of them can be retried, since coordinators recognize a repeated request. :attr:`ProducerIdentity.is_second` says
-whether the cluster uses the second transaction protocol (KIP-890, ``transaction.version`` 2).
+All of them can be retried, since coordinators recognize a repeated request. :attr:`ProducerIdentity.transaction_v2`
+says whether the cluster uses the second transaction protocol (KIP-890, ``transaction.version`` 2).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FENCED = frozenset(
     {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
 _LOST = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
-_SECOND = 2
+_TV2 = 2
 """The level of the feature ``transaction.version`` from which the second protocol is used."""
 _OFFSET_FETCH = 9
 _BY_CLIENTS = 3
@@ -52,14 +52,14 @@ class ProducerIdentity:
     A producer id with its epoch (Kafka: ProducerIdAndEpoch), and the transactional id.
 
     :ivar transactional_id: None: it has no transactions.
-    :ivar is_second: the second protocol (KIP-890): producing to a partition adds it to the transaction, and each
+    :ivar transaction_v2: the second protocol (KIP-890): producing to a partition adds it to the transaction, and each
         transaction has its own epoch.
     """
 
     producer_id: int
     epoch: int
     transactional_id: str | None = None
-    is_second: bool = False
+    transaction_v2: bool = False
 
 
 @frozen
@@ -127,8 +127,8 @@ def init_transactions(
     """
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(timeout * 1000))
     answer, features = _of_coordinator(brokers, transactional_id, request, _code_of, seconds)
-    is_second = features.get("transaction.version", 0) >= _SECOND
-    return ProducerIdentity(answer.producer_id, answer.producer_epoch, transactional_id, is_second)
+    transaction_v2 = features.get("transaction.version", 0) >= _TV2
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch, transactional_id, transaction_v2)
 
 
 def add_partitions_to_txn(
@@ -165,7 +165,7 @@ def add_offset_to_txn(
     :raises TransactionLost: the transaction is not open any more.
     """
     transactional_id = identity.transactional_id or ""
-    if not identity.is_second:
+    if not identity.transaction_v2:
         adding = AddOffsetsToTxnRequest(
             transactional_id=transactional_id,
             producer_id=identity.producer_id,
@@ -185,7 +185,7 @@ def add_offset_to_txn(
         producer_epoch=identity.epoch,
         topics=[TxnOffsetCommitRequestTopic(name=committed.partition.topic, partitions=[place])],
     )
-    highest = None if identity.is_second else 4
+    highest = None if identity.transaction_v2 else 4
     try:
         send_to_coordinator(brokers, GROUP, group, request, _worst_of_offsets, seconds, highest)
     except ApiError as e:
@@ -206,7 +206,7 @@ def end_txn(brokers: Brokers, identity: ProducerIdentity, *, commit: bool, secon
         committed=commit,
     )
     # From version 5 on the epoch is bumped, which only the second protocol allows.
-    highest = None if identity.is_second else 4
+    highest = None if identity.transaction_v2 else 4
     _of_coordinator(brokers, identity.transactional_id or "", request, _code_of, seconds, highest)
 
 

@@ -86,10 +86,12 @@ class EventStream:
         :raise LogbusError: the topics do not exist, or no broker can be reached.
         """
         options = read_options(self.source, streaming=True)
-        lookup = OffsetReader(options)
-        partitions = lookup.partitions(lookup.topics(() if begun is None else {each.topic for each in begun}))
-        starts = lookup.resolve(options.starting, partitions, ending=False) if begun is None else begun
-        return starts, lookup.last(partitions, may_go=True)
+        offset_reader = OffsetReader(options)
+        partitions = offset_reader.partitions(
+            offset_reader.topics(() if begun is None else {each.topic for each in begun})
+        )
+        starts = offset_reader.resolve(options.starting, partitions, ending=False) if begun is None else begun
+        return starts, offset_reader.latest(partitions, allow_deleted=True)
 
     def events(
         self,

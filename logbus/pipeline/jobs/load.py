@@ -150,7 +150,7 @@ def run(spark: SparkSession, options: LoadOptions, watch: JobControl | None = No
     """
     load = _Load(spark, options, watch or JobControl(), Table.at(spark, options.table))
     with parquet_settings(spark):
-        load.offers.look(load.table.state)
+        load.planner.plan(load.table.state)
         load.batches.check()
         load.table.claim()
         with report_progress(spark, load.watch):
@@ -160,7 +160,7 @@ def run(spark: SparkSession, options: LoadOptions, watch: JobControl | None = No
 def remaining(spark: SparkSession, options: LoadOptions) -> Remaining:
     """The offsets that a load would load now; nothing is changed."""
     table = Table.at(spark, options.table)
-    wanted = LoadPlanner(options.reading, table.files.url).look(table.state).wanted
+    wanted = LoadPlanner(options.reading, table.files.url).plan(table.state).wanted
     return Remaining(
         table.files.url,
         {str(each): len(of.missing) for each, of in wanted.items() if of.missing},
@@ -176,14 +176,14 @@ class _Load:
     table: Table
     clock: Callable[[], float] = time.monotonic
     report: LoadReport = field(init=False)
-    offers: LoadPlanner = field(init=False)
+    planner: LoadPlanner = field(init=False)
     batches: BatchLoader = field(init=False)
-    told: set[str] = field(factory=set, init=False)
+    reported: set[str] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
         options = self.options
         self.report = LoadReport(self.table.files.url)
-        self.offers = LoadPlanner(options.reading, self.table.files.url)
+        self.planner = LoadPlanner(options.reading, self.table.files.url)
         self.batches = BatchLoader(
             spark=self.spark,
             table=self.table,
@@ -196,7 +196,7 @@ class _Load:
     def run(self) -> LoadReport:
         began = self.clock()
         while True:
-            self.load(self.look())
+            self.load(self.make_plan())
             if self.watch.is_stopping or self.options.follow is None or self.watch.wait(self.options.follow):
                 break
         if self.options.compact and not self.watch.is_stopping:
@@ -205,22 +205,22 @@ class _Load:
         self.report.seconds = round(self.clock() - began, 3)
         return self.report
 
-    def look(self) -> LoadPlan:
+    def make_plan(self) -> LoadPlan:
         """Plan what to load; lost offsets are committed to the table, and not requested again."""
-        offer = self.offers.look(self.table.state)
-        sentences = [*offer.losses]
-        if not offer.wanted:
+        plan = self.planner.plan(self.table.state)
+        sentences = [*plan.losses]
+        if not plan.wanted:
             sentences.append("there is no topic yet whose name matches, and nothing to load")
         for sentence in sentences:
-            if sentence not in self.told:
+            if sentence not in self.reported:
                 self.watch.tell(sentence)
-        self.told = set(sentences)
-        if lost := {each: of.lost for each, of in offer.wanted.items() if of.lost}:
-            self.table.commit(CommitKind.LOSS, offsets=_by_topic(lost, offer.ids))
+        self.reported = set(sentences)
+        if lost := {each: of.lost for each, of in plan.wanted.items() if of.lost}:
+            self.table.commit(CommitKind.LOSS, offsets=_by_topic(lost, plan.ids))
             for each, offsets in lost.items():
                 self.report.lost.setdefault(str(each), []).extend(list(one) for one in offsets.ranges)
-            offer = LoadPlan(self.shrunk(offer.wanted), offer.ids, ())
-        return offer
+            plan = LoadPlan(self.shrunk(plan.wanted), plan.ids, ())
+        return plan
 
     def shrunk(self, wanted: Mapping[TopicPartition, WantedOffsets]) -> dict[TopicPartition, WantedOffsets]:
         """The wanted offsets after a commit."""
@@ -230,17 +230,17 @@ class _Load:
             for each, of in wanted.items()
         }
 
-    def load(self, offer: LoadPlan) -> None:
+    def load(self, plan: LoadPlan) -> None:
         """Load all planned offsets, batch by batch, unless asked to stop."""
         from pyspark.errors import PySparkException
 
-        wanted = offer.wanted
+        wanted = plan.wanted
         if left := {each: len(of.missing) for each, of in wanted.items() if of.missing}:
             topics = ", ".join(sorted({each.topic for each in left}))
             self.watch.tell(plan_line(topics, {}, left, self.options.batch_offsets, "which the table has not"))
         while not self.watch.is_stopping and (ranges := next_batch(wanted, self.options.batch_offsets)):
             try:
-                self.load_batch(ranges, offer.ids)
+                self.load_batch(ranges, plan.ids)
             except PySparkException as e:
                 if not self.watch.wait(0):
                     raise
@@ -256,7 +256,7 @@ class _Load:
     def load_batch(self, ranges: Mapping[TopicPartition, Range], ids: Mapping[str, str]) -> None:
         began = self.clock()
         written = self.batches.write(ranges)
-        self.offers.check_ids({name: ids.get(name, "") for name, _ in ranges})
+        self.planner.check_ids({name: ids.get(name, "") for name, _ in ranges})
         commit = self.table.commit(
             CommitKind.LOAD,
             self.table.staged(),

@@ -43,13 +43,13 @@ class LoadPlanner:
     reading: SourceOptions
     url: str
     _sleep: Callable[[float], None] = time.sleep
-    _lookup: OffsetReader = field(init=False)
+    _offset_reader: OffsetReader = field(init=False)
     _first: frozenset[TopicPartition] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._lookup = OffsetReader(self.reading)
+        self._offset_reader = OffsetReader(self.reading)
 
-    def look(self, state: TableState) -> LoadPlan:
+    def plan(self, state: TableState) -> LoadPlan:
         """
         Make a plan.
 
@@ -57,18 +57,18 @@ class LoadPlanner:
         :raise LakeError: a topic was recreated since it was loaded.
         :raise ApiError: a topic does not exist.
         """
-        topics = self._lookup.topics()
-        partitions = self._lookup.partitions(topics)
+        topics = self._offset_reader.topics()
+        partitions = self._offset_reader.partitions(topics)
         ids = {name: str(topic_id) for name, topic_id in topic_ids(topics).items()}
         for name in topics:
             if (held := state.offsets.get(name)) is not None:
                 self._check_id(name, held.topic_id, ids.get(name, ""))
         if self._first is None:
             self._first = frozenset(partitions)
-        log_starts = self._lookup.first(partitions)
+        log_starts = self._offset_reader.earliest(partitions)
         starts = self._resolved(self.reading.starting, partitions, log_starts, ending=False)
         ends = self._resolved(self.reading.ending, partitions, log_starts, ending=True)
-        lasts = self._lookup.last(partitions)
+        lasts = self._offset_reader.latest(partitions)
         wanted = {
             each: WantedOffsets(
                 held=state.held(*each),
@@ -98,7 +98,7 @@ class LoadPlanner:
 
         :raise LakeError: one was deleted and created again.
         """
-        now = topic_ids(self._lookup.topics())
+        now = topic_ids(self._offset_reader.topics())
         for name, topic_id in before.items():
             self._check_id(name, topic_id, str(now.get(name, "")))
 
@@ -123,7 +123,7 @@ class LoadPlanner:
             assert self._first is not None
             known = [each for each in partitions if each in self._first]
         new = dict.fromkeys(partitions, 2**63 - 1) if ending else log_starts
-        return {**new, **self._lookup.resolve(position, known, ending=ending)}
+        return {**new, **self._offset_reader.resolve(position, known, ending=ending)}
 
     def _moved_back(self, held: Mapping[TopicPartition, int], lasts: Mapping[TopicPartition, int]) -> list[str]:
         """Messages about partitions that end before their loaded offsets: new records get offsets loaded already."""
@@ -134,6 +134,6 @@ class LoadPlanner:
             if attempt:
                 self._sleep(self.reading.end_retry_interval)
             # With uncommitted records, since the table may have been loaded with read_uncommitted.
-            now = self._lookup.brokers.offsets(dict.fromkeys(behind, LATEST), False)
+            now = self._offset_reader.brokers.offsets(dict.fromkeys(behind, LATEST), False)
             behind = {each: end for each, end in behind.items() if end > now[each].offset}
         return [f"{each} ends before offset {end}, up to which it was loaded" for each, end in sorted(behind.items())]

@@ -40,12 +40,12 @@ class BatchIdentity:
 
     :ivar name: of the query, or the option ``txnAppId``.
     :ivar number: of the batch; None: it is never repeated, so its number is not committed.
-    :ivar may_lag: a batch older than the last committed one is skipped; else it is an error.
+    :ivar skips_older: a batch older than the last committed one is skipped; else it is an error.
     """
 
     name: str
     number: int | None
-    may_lag: bool = False
+    skips_older: bool = False
 
     def transactional_id(self, prefix: str, task: int) -> str:
         """The transactional id of a task, which is also the name of its group."""
@@ -77,7 +77,7 @@ class CommittedBatch:
     tasks: int
     rows: int
 
-    def spelled(self) -> str:
+    def metadata(self) -> str:
         """The metadata text that is committed with the offset."""
         return json.dumps({"tasks": self.tasks, "rows": self.rows})
 
@@ -119,7 +119,7 @@ def is_committed(run: BatchIdentity, last: CommittedBatch | None) -> bool:
     """
     if last is None or run.number is None or last.number < run.number:
         return False
-    if last.number > run.number and not run.may_lag:
+    if last.number > run.number and not run.skips_older:
         raise NotRepeatable(
             f"batch {run.number} of {run.name} is to be written, but batch {last.number} is committed: the checkpoint "
             "was set back, or another run of the query is ahead of this one. Begin with a new checkpoint"
@@ -170,7 +170,7 @@ def commit(brokers: Brokers, run: BatchIdentity, outcomes: Sequence[TaskOutcome]
 
         def note(pair: tuple[TaskOutcome, PreparedTransaction]) -> None:
             outcome, mine = pair
-            beside = CommittedBatch(number, len(outcomes), outcome.rows).spelled()
+            beside = CommittedBatch(number, len(outcomes), outcome.rows).metadata()
             place = OffsetAndMetadata(TopicPartition(mine.topic or topic, 0), number, beside)
             transactions.add_offset_to_txn(brokers, mine.identity, mine.identity.transactional_id or "", place)
 

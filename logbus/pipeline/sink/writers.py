@@ -44,7 +44,7 @@ class BatchWriter(DataSourceArrowWriter):
         self.options = options
         self.columns = columns
         if options.app_id is not None:
-            self.run = BatchIdentity(options.app_id, options.version, may_lag=True)
+            self.run = BatchIdentity(options.app_id, options.version, skips_older=True)
         else:
             self.run = BatchIdentity(str(uuid.uuid4()), None)
 

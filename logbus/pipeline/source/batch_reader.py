@@ -24,12 +24,12 @@ class LogbusBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each offset range. Latest offsets are resolved here."""
         options = self._options
-        lookup = OffsetReader(options)
-        topics = lookup.topics()
-        partitions = lookup.partitions(topics)
-        start = lookup.resolve(options.starting, partitions, ending=False)
-        end = lookup.resolve(options.ending, partitions, ending=True)
-        first, last = lookup.first(partitions), lookup.last(partitions)
+        offset_reader = OffsetReader(options)
+        topics = offset_reader.topics()
+        partitions = offset_reader.partitions(topics)
+        start = offset_reader.resolve(options.starting, partitions, ending=False)
+        end = offset_reader.resolve(options.ending, partitions, ending=True)
+        first, last = offset_reader.earliest(partitions), offset_reader.latest(partitions)
         sentences = []
         for each in sorted(start):
             if start[each] < min(first[each], end[each]):

@@ -18,7 +18,7 @@ from logbus.pipeline.source.offsets_json import PartitionOffsets, partition_name
 from logbus.pipeline.source.options import Assign, SourceOptions, Subscribe
 from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Position
 
-_PATIENCE = 3.0
+_RETRY_SECONDS = 3.0
 """Seconds for which an unknown topic is requested again: not all brokers know a new topic at once."""
 
 
@@ -56,7 +56,7 @@ class OffsetReader:
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
                 return found
 
-            found = with_retries(self.options.settings, ask, min(_PATIENCE, self.options.settings.patience))
+            found = with_retries(self.options.settings, ask, min(_RETRY_SECONDS, self.options.settings.retry_timeout))
         else:
             pattern = re.compile(selection.pattern)
             found = {name: topic for name, topic in self.brokers.metadata().items() if pattern.search(name)}
@@ -77,17 +77,19 @@ class OffsetReader:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
         return [each for each in selection.partitions if each in set(there)]
 
-    def first(self, partitions: Iterable[TopicPartition], *, may_go: bool = False) -> dict[TopicPartition, int]:
+    def earliest(
+        self, partitions: Iterable[TopicPartition], *, allow_deleted: bool = False
+    ) -> dict[TopicPartition, int]:
         """
         The earliest offsets.
 
-        :param may_go: leave out a partition whose topic is being deleted; else that is an error.
+        :param allow_deleted: leave out a partition whose topic is being deleted; else that is an error.
         """
-        return self._asked(dict.fromkeys(partitions, EARLIEST), may_go)
+        return self._list_offsets(dict.fromkeys(partitions, EARLIEST), allow_deleted)
 
-    def last(self, partitions: Iterable[TopicPartition], *, may_go: bool = False) -> dict[TopicPartition, int]:
-        """The latest offsets; with read_committed the last stable ones. ``may_go``: see :meth:`first`."""
-        return self._asked(dict.fromkeys(partitions, LATEST), may_go)
+    def latest(self, partitions: Iterable[TopicPartition], *, allow_deleted: bool = False) -> dict[TopicPartition, int]:
+        """The latest offsets; with read_committed the last stable ones. ``allow_deleted``: see :meth:`earliest`."""
+        return self._list_offsets(dict.fromkeys(partitions, LATEST), allow_deleted)
 
     def resolve(
         self, position: Position, partitions: Iterable[TopicPartition], *, ending: bool
@@ -113,10 +115,10 @@ class OffsetReader:
             found = self._at(dict.fromkeys(wanted, position.timestamp), ending)
         else:
             found = dict.fromkeys(wanted, position.offset)
-        return {**found, **self._asked({each: offset for each, offset in found.items() if offset < 0})}
+        return {**found, **self._list_offsets({each: offset for each, offset in found.items() if offset < 0})}
 
     def _at(self, times: Mapping[TopicPartition, int], ending: bool) -> dict[TopicPartition, int]:
-        found = self._asked(times)
+        found = self._list_offsets(times)
         for each, offset in found.items():
             if offset < 0 and not ending and not self.options.latest_without_match:
                 raise PipelineError(
@@ -125,24 +127,28 @@ class OffsetReader:
                 )
         return {each: LATEST if offset < 0 else offset for each, offset in found.items()}
 
-    def _asked(self, times: Mapping[TopicPartition, int], may_go: bool = False) -> dict[TopicPartition, int]:
+    def _list_offsets(
+        self, times: Mapping[TopicPartition, int], allow_deleted: bool = False
+    ) -> dict[TopicPartition, int]:
         settings, wanted = self.options.settings, dict(times)
-        patience = RetryTimer.of(settings)
+        timer = RetryTimer.of(settings)
         while True:
             try:
-                asked = self.brokers.offsets(wanted, self.options.fetching.committed, min(_PATIENCE, settings.patience))
+                asked = self.brokers.offsets(
+                    wanted, self.options.fetching.committed, min(_RETRY_SECONDS, settings.retry_timeout)
+                )
                 return {each: found.offset for each, found in asked.items()}
             except Exception as e:
-                gone = self._gone(wanted, e)
-                if gone and not may_go:
-                    what = f"there is no partition {gone[0]} any more: its topic was deleted"
+                deleted = self._deleted(wanted, e)
+                if deleted and not allow_deleted:
+                    what = f"there is no partition {deleted[0]} any more: its topic was deleted"
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what) from e
-                for each in gone:
+                for each in deleted:
                     del wanted[each]
-                if not gone:
-                    patience.failed(e)
+                if not deleted:
+                    timer.failed(e)
 
-    def _gone(self, wanted: Iterable[TopicPartition], error: Exception) -> list[TopicPartition]:
+    def _deleted(self, wanted: Iterable[TopicPartition], error: Exception) -> list[TopicPartition]:
         """The partitions that do not exist any more, if that is what the error means."""
         if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return []

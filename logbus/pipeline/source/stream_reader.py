@@ -35,7 +35,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._lookup = OffsetReader(options)
+        self._offset_reader = OffsetReader(options)
         self._initial: StreamOffset | None = None
         self._target: StreamOffset | None = None
         self._latest: PartitionOffsets | None = None
@@ -47,9 +47,9 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """The start of a new stream. Spark asks more than once, and gets the same."""
         if self._initial is None:
-            topics = self._lookup.topics()
-            partitions = self._lookup.partitions(topics)
-            offsets = self._lookup.resolve(self._options.starting, partitions, ending=False)
+            topics = self._offset_reader.topics()
+            partitions = self._offset_reader.partitions(topics)
+            offsets = self._offset_reader.resolve(self._options.starting, partitions, ending=False)
             self._initial = StreamOffset(offsets, topic_ids(topics))
         return self._initial.as_json()
 
@@ -64,7 +64,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end at the present latest offsets, for ``trigger(availableNow=True)``."""
-        self._target = self._now(StreamOffset({}))
+        self._target = self._latest_offsets(StreamOffset({}))
 
     @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -74,10 +74,10 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         :raises DataLossFound: offsets are gone, and ``failOnDataLoss`` is set.
         """
         begun = StreamOffset.read(start)
-        end = self._target or self._now(begun)
+        end = self._target or self._latest_offsets(begun)
         self._latest = end.offsets
         is_first = self._initial is not None and begun == self._initial
-        offsets = self._admitted(begun, end, limit)
+        offsets = self._batch_end(begun, end, limit)
         if offsets is None or (offsets == begun.offsets and end.ids == begun.ids and not is_first):
             return start
         return StreamOffset(offsets, end.ids, begun.offsets if is_first else None).as_json()
@@ -94,9 +94,9 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         :raises DataLossFound: offsets are gone, and ``failOnDataLoss`` is set.
         """
         begun, stop = StreamOffset.read(start), StreamOffset.read(end)
-        topics = self._lookup.brokers.metadata({each.topic for each in stop.offsets})
+        topics = self._offset_reader.brokers.metadata({each.topic for each in stop.offsets})
         there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions}
-        first = self._lookup.first(sorted(there & stop.offsets.keys()), may_go=True)
+        first = self._offset_reader.earliest(sorted(there & stop.offsets.keys()), allow_deleted=True)
         offsets, sentences = resume_offsets(begun, stop, topic_ids(topics), first)
         report_data_loss(self._options, sentences)
         ranges = ranges_between(offsets, {each: stop.offsets[each] for each in offsets}, stop.ids)
@@ -110,7 +110,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close the connections at the end of the query."""
-        self._lookup.brokers.close()
+        self._offset_reader.brokers.close()
 
     # Reading.
 
@@ -120,15 +120,18 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Planning: offsets.
 
-    def _now(self, begun: StreamOffset) -> StreamOffset:
+    def _latest_offsets(self, begun: StreamOffset) -> StreamOffset:
         """
         The latest offsets of the selected partitions. One that is before the offset read so far may come from a stale
         leader, so it is requested again a few times.
         """
         known = {each.topic for each in begun.offsets} if self._options.fail_on_data_loss else None
         for attempt in range(self._options.end_retries + 1):
-            topics = self._lookup.topics(known)
-            ends = StreamOffset(self._lookup.last(self._lookup.partitions(topics), may_go=True), topic_ids(topics))
+            topics = self._offset_reader.topics(known)
+            ends = StreamOffset(
+                self._offset_reader.latest(self._offset_reader.partitions(topics), allow_deleted=True),
+                topic_ids(topics),
+            )
             back = [
                 each
                 for each, offset in ends.offsets.items()
@@ -139,10 +142,10 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(self._options.end_retry_interval)
         return ends
 
-    def _admitted(self, begun: StreamOffset, end: StreamOffset, limit: ReadLimit) -> PartitionOffsets | None:
+    def _batch_end(self, begun: StreamOffset, end: StreamOffset, limit: ReadLimit) -> PartitionOffsets | None:
         """The end offsets of the next batch; None: there is none yet."""
         options = self._options
-        first = self._lookup.first(end.offsets, may_go=True)
+        first = self._offset_reader.earliest(end.offsets, allow_deleted=True)
         start, sentences = resume_offsets(begun, end, end.ids, first)
         if self._target is None and isinstance(limit, (ReadMinRows, ReadMaxRows)):
             at_least = options.min_offsets_per_trigger

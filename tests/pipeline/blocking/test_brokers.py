@@ -67,7 +67,7 @@ class ConnectionTests(SynchronousTestCase):
         self.cluster.down(1)
         self.cluster.up(1)
         for _ in range(500):
-            if not before.is_quiet():
+            if not before.is_idle():
                 break
             threading.Event().wait(0.01)
         after = self.brokers.node(1)
@@ -111,7 +111,7 @@ class ConnectionTests(SynchronousTestCase):
         self.cluster.down(1)
         self.assertEqual(set(self.brokers.metadata()), {"t"})
         self.cluster.down(2)
-        brokers = self.cluster.client(patience=0.0)
+        brokers = self.cluster.client(retry_timeout=0.0)
         with self.assertRaises(Unreachable) as caught:
             brokers.metadata()
         for address in self.cluster.bootstrap.split(","):

@@ -63,130 +63,130 @@ def outcome_of(code: ErrorCode) -> Exception | None:
     return ApiError(code) if code else None
 
 
-class LaneTests(SynchronousTestCase):
+class PartitionBatchesTests(SynchronousTestCase):
     @given(st.data())
     def test_each_record_is_in_the_log_once_and_in_order(self, data: st.DataObject) -> None:
         """Whatever is lost on the way, there or back, or comes late: records are in the log once, in order."""
-        leader, lane = Leader(), PartitionBatches(PARTITION)
+        leader, queue = Leader(), PartitionBatches(PARTITION)
         wire: list[tuple[ProducerBatch, bytes]] = []
         late: list[bytes] = []
-        added, now, trouble = 0, 0.0, 0
+        added, now, last_error = 0, 0.0, 0
         left = data.draw(st.integers(1, 12), label="batches")
-        while left or not lane.idle:
+        while left or not queue.idle:
             choices = []
             if left:
                 choices.append("add")
-            if lane.may_send(0, now):
+            if queue.may_send(0, now):
                 choices.append("send")
             if wire:
                 choices += ["serve", "serve"]
-                if trouble < 6:
+                if last_error < 6:
                     choices += ["refuse", "cut", "cut late"]
             if late:
                 choices.append("late")
             if not choices:
-                now = lane.not_before
+                now = queue.not_before
                 continue
             action = data.draw(st.sampled_from(choices))
             if action == "add":
                 count = data.draw(st.integers(1, 6))
-                lane.add(a_body(added, count), now)
+                queue.add(a_body(added, count), now)
                 added += count
                 left -= 1
             elif action == "send":
-                batch = lane.depart(0)
+                batch = queue.send_next(0)
                 wire.append((batch, batch.body.build(producer_id=1, producer_epoch=0, base_sequence=batch.sequence)))
             elif action == "late":
                 leader.append(late.pop(0))
             elif action in ("serve", "refuse"):
                 batch, sent = wire.pop(0)
                 code = leader.append(sent) if action == "serve" else ErrorCode.NOT_ENOUGH_REPLICAS
-                trouble += action == "refuse"
-                self.assertIsNot(lane.returned(batch, outcome_of(code), 0.1, now), RetryDecision.FAIL)
+                last_error += action == "refuse"
+                self.assertIsNot(queue.handle_result(batch, outcome_of(code), 0.1, now), RetryDecision.FAIL)
             else:
-                trouble += 1
+                last_error += 1
                 served = data.draw(st.integers(0, len(wire)))
                 for _, sent in wire[:served]:
                     leader.append(sent)
                 if action == "cut late":
                     late += [sent for _, sent in wire[served:]]
                 for batch, _ in wire:
-                    self.assertIsNot(lane.returned(batch, Disconnected("cut"), 0.1, now), RetryDecision.FAIL)
+                    self.assertIsNot(queue.handle_result(batch, Disconnected("cut"), 0.1, now), RetryDecision.FAIL)
                 wire.clear()
         self.assertEqual(leader.log, [b"%d" % number for number in range(added)])
 
     def test_the_first_batch_is_alone_until_the_leader_knows_us(self) -> None:
         """A second batch that came before the first would be taken for the first of an unknown producer."""
-        lane = PartitionBatches(PARTITION)
+        queue = PartitionBatches(PARTITION)
         for first in range(7):
-            lane.add(a_body(first, 1), 0.0)
-        first = lane.depart(0)
-        self.assertFalse(lane.may_send(0, 0.0))
-        lane.returned(first, None, 0.1, 0.0)
+            queue.add(a_body(first, 1), 0.0)
+        first = queue.send_next(0)
+        self.assertFalse(queue.may_send(0, 0.0))
+        queue.handle_result(first, None, 0.1, 0.0)
         for _ in range(MAX_IN_FLIGHT):
-            self.assertTrue(lane.may_send(0, 0.0))
-            lane.depart(0)
-        self.assertFalse(lane.may_send(0, 0.0))
+            self.assertTrue(queue.may_send(0, 0.0))
+            queue.send_next(0)
+        self.assertFalse(queue.may_send(0, 0.0))
 
     def test_nothing_goes_to_another_broker_while_something_is_under_way(self) -> None:
         """The old leader may still have what the new one is to follow on."""
-        lane = PartitionBatches(PARTITION)
+        queue = PartitionBatches(PARTITION)
         for first in range(3):
-            lane.add(a_body(first, 1), 0.0)
-        lane.returned(lane.depart(0), None, 0.1, 0.0)
-        lane.depart(0)
-        self.assertTrue(lane.may_send(0, 0.0))
-        self.assertFalse(lane.may_send(1, 0.0))
+            queue.add(a_body(first, 1), 0.0)
+        queue.handle_result(queue.send_next(0), None, 0.1, 0.0)
+        queue.send_next(0)
+        self.assertTrue(queue.may_send(0, 0.0))
+        self.assertFalse(queue.may_send(1, 0.0))
 
     def test_without_numbers_one_goes_at_a_time(self) -> None:
         """Nothing else keeps the order."""
-        lane = PartitionBatches(PARTITION, numbered=False)
+        queue = PartitionBatches(PARTITION, idempotent=False)
         for first in range(3):
-            lane.add(a_body(first, 1), 0.0)
-        lane.returned(lane.depart(0), None, 0.1, 0.0)
-        batch = lane.depart(0)
-        self.assertFalse(lane.may_send(0, 0.0))
+            queue.add(a_body(first, 1), 0.0)
+        queue.handle_result(queue.send_next(0), None, 0.1, 0.0)
+        batch = queue.send_next(0)
+        self.assertFalse(queue.may_send(0, 0.0))
         self.assertEqual(batch.sequence, -1)
 
     def test_a_pause_follows_on_a_failure(self) -> None:
         """A leader that cannot serve is not asked at once."""
-        lane = PartitionBatches(PARTITION)
-        lane.add(a_body(0, 1), 0.0)
-        lane.returned(lane.depart(0), Disconnected("gone"), 0.5, 1.0)
-        self.assertFalse(lane.may_send(0, 1.4))
-        self.assertTrue(lane.may_send(0, 1.5))
+        queue = PartitionBatches(PARTITION)
+        queue.add(a_body(0, 1), 0.0)
+        queue.handle_result(queue.send_next(0), Disconnected("gone"), 0.5, 1.0)
+        self.assertFalse(queue.may_send(0, 1.4))
+        self.assertTrue(queue.may_send(0, 1.5))
 
     def test_the_halves_of_a_batch_have_its_numbers(self) -> None:
         """What follows keeps its own: nothing else changes."""
-        lane = PartitionBatches(PARTITION)
-        lane.add(a_body(0, 5), 0.0)
-        lane.add(a_body(5, 2), 0.0)
-        batch = lane.depart(0)
-        self.assertIs(lane.returned(batch, ApiError(ErrorCode.MESSAGE_TOO_LARGE), 0.1, 0.0), RetryDecision.SPLIT)
-        self.assertEqual([(each.sequence, each.body.count) for each in lane.waiting], [(0, 2), (2, 3), (5, 2)])
+        queue = PartitionBatches(PARTITION)
+        queue.add(a_body(0, 5), 0.0)
+        queue.add(a_body(5, 2), 0.0)
+        batch = queue.send_next(0)
+        self.assertIs(queue.handle_result(batch, ApiError(ErrorCode.MESSAGE_TOO_LARGE), 0.1, 0.0), RetryDecision.SPLIT)
+        self.assertEqual([(each.sequence, each.body.count) for each in queue.waiting], [(0, 2), (2, 3), (5, 2)])
 
     def test_what_may_be_written_is_not_split(self) -> None:
         """Half of a batch that is in the log would be taken for something new, where nothing is numbered."""
         error = ApiError(ErrorCode.MESSAGE_TOO_LARGE)
-        for numbered, in_doubt, splittable, verdict in (
+        for idempotent, in_doubt, splittable, verdict in (
             (False, False, True, RetryDecision.SPLIT),
             (False, True, True, RetryDecision.FAIL),
             (True, True, True, RetryDecision.SPLIT),
             (True, False, False, RetryDecision.FAIL),
         ):
-            found = decide_retry(error, numbered=numbered, in_doubt=in_doubt, first=True, splittable=splittable)
+            found = decide_retry(error, idempotent=idempotent, in_doubt=in_doubt, first=True, splittable=splittable)
             self.assertIs(found, verdict)
 
     def test_a_gap_is_an_error_only_for_the_first(self) -> None:
         """Those behind one that comes again are refused until it is there."""
         error = ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         for first, verdict in ((False, RetryDecision.AGAIN), (True, RetryDecision.FAIL)):
-            found = decide_retry(error, numbered=True, in_doubt=False, first=first, splittable=True)
+            found = decide_retry(error, idempotent=True, in_doubt=False, first=first, splittable=True)
             self.assertIs(found, verdict)
 
     def test_sequences_wrap(self) -> None:
         """Behind the highest number comes 0."""
-        lane = PartitionBatches(PARTITION)
-        lane._next = 2**31 - 2
-        lane.add(a_body(0, 3), 0.0)
-        self.assertEqual(lane.add(a_body(3, 1), 0.0).sequence, 1)
+        queue = PartitionBatches(PARTITION)
+        queue._next = 2**31 - 2
+        queue.add(a_body(0, 3), 0.0)
+        self.assertEqual(queue.add(a_body(3, 1), 0.0).sequence, 1)

@@ -153,7 +153,7 @@ class ProducerTests(SynchronousTestCase):
             producer.flush()
             for number in range(1, 20):
                 producer.send(TopicPartition(TOPIC, 0), a_batch(b"%d" % number))
-                waiting.append(len(producer._lanes[TopicPartition(TOPIC, 0)].in_flight))
+                waiting.append(len(producer._queues[TopicPartition(TOPIC, 0)].in_flight))
             producer.flush()
             producer.close()
             self.assertEqual(max(waiting), 5)
@@ -229,7 +229,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_errors_of_transactions_have_names(self) -> None:
         """Who is fenced, or whose transaction is over, is told so."""
-        identity = ProducerIdentity(7, 0, "mine", is_second=True)
+        identity = ProducerIdentity(7, 0, "mine", transaction_v2=True)
         for code, kind in (
             (ErrorCode.INVALID_PRODUCER_EPOCH, ProducerFenced),
             (ErrorCode.PRODUCER_FENCED, ProducerFenced),

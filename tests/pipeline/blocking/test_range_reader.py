@@ -230,7 +230,7 @@ class FetchingTests(SynchronousTestCase):
     def test_patience_ends(self) -> None:
         """Brokers that stay away are an error that names them."""
         cluster = self.cluster()
-        brokers = self.client(cluster, patience=0.1)
+        brokers = self.client(cluster, retry_timeout=0.1)
         brokers.metadata(["t"])
         cluster.down(1)
         with self.assertRaises((Disconnected, Unreachable)) as caught:
@@ -251,7 +251,7 @@ class FetchingTests(SynchronousTestCase):
 
     def test_a_log_that_ends_too_early(self) -> None:
         """Nothing comes any more: after a while that is a loss."""
-        brokers = self.client(self.cluster(), patience=0.1)
+        brokers = self.client(self.cluster(), retry_timeout=0.1)
         with self.assertRaises(OffsetLost) as caught:
             list(read_range(brokers, PLACE, 27, 40, QUICK))
         self.assertEqual(caught.exception.log_end, 30)
@@ -380,7 +380,7 @@ class OffsetTests(SynchronousTestCase):
         for lie in LIES:
             with self.subTest(lie=lie.__name__):
                 self.cluster.lies = (lie,)
-                brokers = self.cluster.client(request_timeout=0.05, patience=8.0)
+                brokers = self.cluster.client(request_timeout=0.05, retry_timeout=8.0)
                 self.addCleanup(brokers.close)
                 found = brokers.offsets({TopicPartition("t", 0): LATEST, TopicPartition("t", 1): LATEST})
                 self.assertEqual([at.offset for at in found.values()], [3, 3])

@@ -28,7 +28,7 @@ class NotedTests(SynchronousTestCase):
     @given(st.lists(st.builds(CommittedBatch, numbers, numbers, numbers), max_size=5))
     def test_the_latest_counts(self, all_of_them: list[CommittedBatch]) -> None:
         """A group may have committed under several topics; what was noted comes back as it was."""
-        committed = [OffsetAndMetadata(PLACE, each.number, each.spelled()) for each in all_of_them]
+        committed = [OffsetAndMetadata(PLACE, each.number, each.metadata()) for each in all_of_them]
         latest = last_committed_batch(committed)
         if not all_of_them:
             self.assertIsNone(latest)
@@ -60,7 +60,7 @@ class IsDoneTests(SynchronousTestCase):
         """Of a query is an error, as its offsets may be others now; of who numbers batches himself it is not."""
         error = self.assertRaises(NotRepeatable, is_committed, RUN, CommittedBatch(6, 2, 10))
         self.assertRegex(str(error), "batch 5 of query .* but batch 6 is committed")
-        self.assertTrue(is_committed(BatchIdentity("daily", 5, may_lag=True), CommittedBatch(6, 2, 10)))
+        self.assertTrue(is_committed(BatchIdentity("daily", 5, skips_older=True), CommittedBatch(6, 2, 10)))
 
 
 class CheckTests(SynchronousTestCase):
@@ -86,5 +86,6 @@ class CheckTests(SynchronousTestCase):
     def test_a_later_batch(self) -> None:
         """Says nothing about this one."""
         check_same_batch(
-            BatchIdentity("daily", 4, may_lag=True), self.outcomes(CommittedBatch(5, 3, 11), CommittedBatch(5, 3, 11))
+            BatchIdentity("daily", 4, skips_older=True),
+            self.outcomes(CommittedBatch(5, 3, 11), CommittedBatch(5, 3, 11)),
         )

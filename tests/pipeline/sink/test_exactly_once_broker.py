@@ -33,7 +33,7 @@ class DriverDied(Exception):
 class ExactlyOnceTests(TestCase):
     """By the second protocol of transactions; see below for the first."""
 
-    is_second = True
+    transaction_v2 = True
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -44,7 +44,7 @@ class ExactlyOnceTests(TestCase):
         cls.broker.close()
 
     def setUp(self) -> None:
-        self.topic = f"{TOPIC}-{self.id().rpartition('.')[2]}-{self.is_second}"
+        self.topic = f"{TOPIC}-{self.id().rpartition('.')[2]}-{self.transaction_v2}"
         create_topic(self.broker.bootstrap, self.topic, 2)
         self.brokers = client(self.broker.bootstrap)
         self.addCleanup(self.brokers.close)
@@ -56,8 +56,8 @@ class ExactlyOnceTests(TestCase):
             },
             streaming=True,
         )
-        if not self.is_second:
-            patch = mock.patch.object(transactions, "_SECOND", 99)
+        if not self.transaction_v2:
+            patch = mock.patch.object(transactions, "_TV2", 99)
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -273,11 +273,11 @@ class ExactlyOnceTests(TestCase):
 class FirstProtocolTests(ExactlyOnceTests):
     """By the first protocol, as brokers before Kafka 4 have it."""
 
-    is_second = False
+    transaction_v2 = False
 
     def test_the_protocol(self) -> None:
         """It is the first, so that these tests are about what they say."""
         outcome = self.task(0, 0, [b"a"])
         assert outcome.prepared is not None
-        self.assertFalse(outcome.prepared.identity.is_second)
-        self.assertTrue(evolve(outcome.prepared.identity, is_second=True).is_second)
+        self.assertFalse(outcome.prepared.identity.transaction_v2)
+        self.assertTrue(evolve(outcome.prepared.identity, transaction_v2=True).transaction_v2)

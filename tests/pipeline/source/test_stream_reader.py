@@ -159,7 +159,7 @@ class StreamTests(SynchronousTestCase):
                     self.cluster.topics.pop("u", None)
 
             self.cluster.answers[2] = offsets
-            with patch.object(offset_reader, "_PATIENCE", 0.05), self.assertRaises(DataLossFound) as caught:
+            with patch.object(offset_reader, "_RETRY_SECONDS", 0.05), self.assertRaises(DataLossFound) as caught:
                 self.next(reader, start)
             self.assertIn("u-0 is gone", str(caught.exception))
         self.cluster.answers.clear()
