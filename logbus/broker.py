@@ -1,22 +1,22 @@
 """
-The composition root: builds each part of a broker and hands each what it needs.
+The composition root: builds the parts of a broker, and passes each its dependencies.
 
 Parts start in this order, each awaited before the next, and stop in reverse::
 
     logs        lock the directories, recover the logs
     metastore   open the session, learn the cluster's id
-    peers       nothing yet; hang up on the other brokers at the end
-    isr         look for replicas that lag, ask the controller for other ISRs
-    isolation   look whether anybody but clients can be reached
-    fetcher     follow, as soon as there are roles
-    repairs     have damaged logs repaired, as soon as there are roles
-    listeners   bind the ports; who connects waits
-    membership  register, with the ports as bound
-    groups      begin to look for stale offsets
-    transactions  begin to look for those that take too long
-    controller  get elected, announce who leads what; or hear it from the broker that is, whose call is taken
-    serving     accept connections, once the announcement is applied here
-    leadership  balance it; the first step of a stop is to hand it over
+    peers       nothing at the start; close the connections to other brokers at the end
+    isr         check for lagging replicas, request changes of ISRs from the controller
+    isolation   check whether other brokers and the metadata store can be reached
+    fetcher     fetch from leaders, as soon as this broker has roles
+    repairs     have damaged logs repaired, as soon as this broker has roles
+    listeners   bind the ports; connections wait
+    membership  register, with the bound ports
+    groups      start to expire offsets
+    transactions  start to abort transactions past their timeout
+    controller  take part in the controller election; accept requests of another controller
+    serving     accept connections, once the leaders and ISRs are applied here
+    leadership  balance leaders; a stop begins with a controlled shutdown
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ from logbus.timers import Timers
 
 
 class _Part(Service):
-    """A step of the start and its counterpart of the stop."""
+    """A step of the start, and its counterpart in the stop."""
 
     def __init__(self, name: str, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
         self.name: str = name
@@ -141,20 +141,20 @@ class _Part(Service):
 @implementer(IBroker)
 class Broker(OrderedService):
     """
-    One broker.
+    A broker.
 
-    :param reactor: everything the broker does happens on it.
-    :param config: the configuration, static layers loaded.
-    :param listeners: where to listen.
+    :param reactor: runs everything the broker does.
+    :param config: the configuration, with its static layers.
+    :param listeners: its listeners.
     :param release: advertise this Kafka release's versions (``--as-version``); None: the default table.
     :param wall_clock: seconds since 1970.
-    :param randomness: where random choices come from.
+    :param randomness: the source of random choices.
     :param plugins: protocols by name; None: all that :mod:`twisted.plugin` finds.
-    :param disks: the log directories; None: those that the configuration names.
-    :param store: the metadata store; None: the one that the configuration names.
+    :param disks: the log directories; None: those of the configuration.
+    :param store: the metadata store; None: that of the configuration.
     :param connect_to: makes endpoints to other brokers; None: over the reactor's network.
 
-    :ivar endpoints: where it is reached, by listener name, once it has started.
+    :ivar endpoints: advertised addresses by listener name, once it has started.
     """
 
     _log = Logger(namespace="logbus.broker")
@@ -226,7 +226,7 @@ class Broker(OrderedService):
             self.timers,
             connect_to or tcp(reactor),
             self.random,
-            # Who is silent for longer is about to lose its registration.
+            # A broker that does not answer for longer is about to lose its registration.
             min(config.get(keys.REQUEST_TIMEOUT_MS), config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS)) / 1000,
         )
         self.fetcher = ReplicaFetcherManager(
@@ -369,7 +369,7 @@ class Broker(OrderedService):
     # Start and stop.
 
     def _compose(self) -> None:
-        """The parts, in the order of their start."""
+        """Add the parts in the order of their start."""
         for part in (
             _Part("ticks", self.ticks.start, self.ticks.stop),
             _Part("logs", self._open_logs, self.logs.close),
@@ -394,11 +394,11 @@ class Broker(OrderedService):
         return UUID(int=self.random.getrandbits(128), version=4)
 
     def when_lost(self, lost: Callable[[Failure], object]) -> None:
-        """Have ``lost`` called if the broker cannot go on, after it had started."""
+        """Set the function to call if the broker fails after its start."""
         self._on_lost = lost
 
     def when_asked_to_stop(self, stop: Callable[[], object]) -> None:
-        """Have ``stop`` called if an operator asks for the end of the process."""
+        """Set the function to call if an operator asks to stop the process."""
         self._stop_process = stop
 
     def _lost(self, failure: Failure) -> None:
@@ -431,7 +431,7 @@ class Broker(OrderedService):
                 self.metadata.cluster_id = await ensure_cluster(self.store, self._new_uuid)
                 await self.logs.claim(self.broker_id, self.metadata.cluster_id)
             except Exception:
-                # Its threads and its session must not outlive a start that failed.
+                # A failed start must not leave its threads and its session behind.
                 await self.store.close()
                 raise
             self.store.subscribe(self._session_changed)
@@ -449,7 +449,7 @@ class Broker(OrderedService):
         return Deferred.fromCoroutine(joined())
 
     def _session_changed(self, state: SessionState) -> None:
-        # While it starts or stops, somebody else closes the store, and knows why.
+        # During a start or stop, the store is closed elsewhere.
         if state is SessionState.CLOSED and self._ready:
             self._lost(Failure(StorageError(f"the metadata store {self.store.path} failed; the broker must stop")))
 
@@ -471,7 +471,7 @@ class Broker(OrderedService):
         return self._listening.bind().addCallback(bound)
 
     def _show_listeners(self, advertised: Iterable[Endpoint]) -> None:
-        """Have DescribeConfigs show the listeners as they are bound."""
+        """Make DescribeConfigs show the bound listeners."""
         shown = {
             keys.LISTENERS: self._listening.addresses("kafka"),
             keys.ADVERTISED_LISTENERS: [ListenerAddress(at.listener, at.host, at.port) for at in advertised],
@@ -484,7 +484,7 @@ class Broker(OrderedService):
             await self.controller.start()
             try:
                 if self.controller.tenure is None:
-                    # Another broker is the controller, and will call.
+                    # Another broker is the controller, and will connect.
                     self._listening.open(self._inter_broker_listener())
                 await self.metadata.wait_for(lambda metadata: self.broker_id in metadata.brokers)
             except Exception:
@@ -510,7 +510,7 @@ class Broker(OrderedService):
         )
 
     def _hand_over(self) -> Deferred[None]:
-        """The first step of a stop, while we still serve: others take over what we lead."""
+        """Move leaderships to other brokers: the first step of a stop, while this broker still serves."""
         self._ready = False
         self.balancer.stop()
         return self.controlled_shutdown.say(sorted(self.metadata.brokers.keys() - {self.broker_id}))
@@ -524,19 +524,19 @@ class Broker(OrderedService):
         return Deferred.fromCoroutine(drained())
 
     def _release(self) -> None:
-        """Answer whoever waits for something that may take long."""
+        """Complete requests that would wait for long."""
         self.purgatory.release()
         self.group_coordinator.stop()
         self.transactions.stop()
 
     def not_ready(self) -> list[str]:
-        """Why clients should not be sent here now; empty when they may."""
+        """Return the reasons why clients should not use this broker now; empty if they may."""
         if not self._ready:
             return ["the broker is starting or stopping"]
         reasons = [f"log directory {path} is offline" for path in self.logs.offline_directories]
         return reasons + [f"log directory {path} is full" for path in self.logs.space.full_directories]
 
-    # What the parts tell each other.
+    # Callbacks between parts.
 
     def _topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         return self.config.topic_config(usable_topic_overrides(overrides))
@@ -575,10 +575,10 @@ class Broker(OrderedService):
 
     def _directory_failed(self, partitions: Sequence[TopicPartition], reason: str) -> None:
         self.replicas.directory_failed(partitions, reason)
-        if self.broker_id in self.metadata.brokers:  # Otherwise it is said when roles are given.
+        if self.broker_id in self.metadata.brokers:  # else with the first roles
             self.failure_reports.add(partitions)
 
-    # What plugins get: IBroker.
+    # IBroker, for plugins.
 
     @property
     def cluster_id(self) -> str:

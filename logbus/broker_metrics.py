@@ -1,5 +1,5 @@
 """
-What a broker shows of itself as metrics, read from plain numbers only when somebody asks.
+The metrics of a broker, read from its parts when they are collected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def register_broker_metrics(broker: Broker) -> None:
-    """Have the broker's registry read from its parts."""
+    """Register the metrics of the broker's parts."""
     registry = broker.registry
 
     def counter(name: str, help: str, read: Callable[[], float]) -> None:
@@ -144,7 +144,7 @@ def register_broker_metrics(broker: Broker) -> None:
 
 
 def _space(monitor: SpaceMonitor) -> list[Family]:
-    """The space of each log directory, as it was measured last."""
+    """Return the space of each log directory, as last measured."""
     measured = [(root, state.space) for root, state in monitor.states.items() if state.space is not None]
     free, total = "logbus_log_directory_free_bytes", "logbus_log_directory_size_bytes"
     return [
@@ -164,7 +164,7 @@ def _space(monitor: SpaceMonitor) -> list[Family]:
 
 
 def _groups(coordinator: GroupCoordinator) -> Family:
-    """How many groups are in which state; the states that groups are usually in are always there."""
+    """Return the number of groups by state, including common states without groups."""
     usual = {state.value: 0 for state in ClassicGroupState if state is not ClassicGroupState.DEAD}
     counted = {**usual, **coordinator.states()}
     samples = (Sample("logbus_groups", (("state", state),), count) for state, count in counted.items())

@@ -1,5 +1,5 @@
 """
-Records and topics for what runs inside a broker: plugins of protocols and of the admin listener.
+Access to records and topics for plugins inside a broker: protocols and resources of the admin listener.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from logbus.records.batch import encode_batch, iter_batches
 from logbus.records.read_committed import committed_records
 from logbus.records.record import Record
 
-#: How long an append waits for a topic that somebody else is creating.
+#: How long an append waits for a topic that is being created.
 CREATION_SECONDS = 30.0
 
 
 @define(eq=False)
 class DataAccess:
-    """The part of :class:`~logbus.ilogbus.IBroker` that is about records; see there."""
+    """Implements the methods of :class:`~logbus.ilogbus.IBroker` for records and topics."""
 
     _metadata: ClusterMetadata
     _replicas: ReplicaManager
@@ -114,7 +114,7 @@ class DataAccess:
         except ApiError as e:
             if e.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-            # Somebody else is creating it, and it may not be served yet.
+            # The topic is being created by another request, and may not be served yet.
             served = self._metadata.wait_for(lambda metadata: metadata.topic(topic) is not None)
             try:
                 await served.addTimeout(CREATION_SECONDS, self._clock)

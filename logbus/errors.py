@@ -1,12 +1,12 @@
 """
-Errors: Kafka's codes in one table, and the exceptions that carry them.
+Kafka's error codes, and the exceptions of logbus.
 
-Four families, told apart by what the one who catches them can do:
+There are four families of exceptions, by the action they require:
 
-* :class:`ProtocolError`: the peer broke framing or schema; log once, hang up.
-* :class:`ApiError`: Kafka has a word for it; answer with the code, the connection lives.
-* :class:`StorageError`: a log directory is sick; take it offline.
-* :class:`ConfigError`: what an operator wrote is wrong; say which key and what would be right.
+* :class:`ProtocolError`: a peer violated framing or a message's schema: log it, and close the connection.
+* :class:`ApiError`: a request failed with one of Kafka's codes: answer with the code, and keep the connection.
+* :class:`StorageError`: a log directory failed: take it offline.
+* :class:`ConfigError`: a setting is wrong: report the key and what is accepted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 LONGEST_MESSAGE = 2000
-"""Characters of a sentence for a client: some quote what it sent."""
+"""Characters of a message for a client, which may quote its request."""
 
 
 class ErrorCode(IntEnum):
@@ -23,7 +23,7 @@ class ErrorCode(IntEnum):
     The error codes of the Kafka protocol (kafka.apache.org/protocol, "Error Codes").
 
     :ivar retriable: whether the same request may succeed later.
-    :ivar sentence: what it means, for logs and for ``error_message`` fields.
+    :ivar sentence: its meaning, for logs and for ``error_message`` fields.
     """
 
     retriable: bool
@@ -178,17 +178,17 @@ class ErrorCode(IntEnum):
 
 
 class LogbusError(Exception):
-    """Root of everything logbus raises on purpose."""
+    """The base class of all exceptions of logbus."""
 
 
 class ApiError(LogbusError):
     """
-    A request, or one part of it, cannot be served, and Kafka has a code for the reason.
+    A request, or a part of it, failed with one of Kafka's codes.
 
-    :param code: what the client is told.
-    :param message: the particulars (names, offsets, epochs); default: the code's own sentence. Of one that is longer
-        than :data:`LONGEST_MESSAGE` the middle is left out: it quotes what a client sent, and a response cannot hold
-        everything.
+    :param code: the code for the client.
+    :param message: details (names, offsets, epochs); default: the code's own sentence. The middle of a message longer
+        than
+        :data:`LONGEST_MESSAGE` is left out, since it may quote a client's request.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -200,7 +200,7 @@ class ApiError(LogbusError):
 
     @property
     def message(self) -> str:
-        """The sentence for the client."""
+        """The message for the client."""
         return str(self.args[0])
 
     def without_frames(self) -> ApiError:
@@ -224,7 +224,7 @@ _BY_CODE = {int(code): code for code in ErrorCode}
 
 
 def error_of(code: int, message: str | None = None) -> ApiError:
-    """The error that a code in another broker's answer stands for; one that is not known is UNKNOWN_SERVER_ERROR."""
+    """Return the error for a code in a response; an unknown code becomes UNKNOWN_SERVER_ERROR."""
     known = _BY_CODE.get(code)
     if known is None:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"error {code}, which is not known here")
@@ -233,9 +233,9 @@ def error_of(code: int, message: str | None = None) -> ApiError:
 
 class RecordsRefused(ApiError):
     """
-    Some records of a batch are not acceptable, and the batch is refused for them (KIP-467).
+    A batch is refused because of some of its records (KIP-467).
 
-    :param records: index in the batch and reason, of each.
+    :param records: index in the batch and reason of each.
     """
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
@@ -247,11 +247,11 @@ class RecordsRefused(ApiError):
 
 
 class ProtocolError(LogbusError):
-    """The peer broke framing or schema: the stream cannot be trusted any more; hang up."""
+    """A peer violated framing or a message's schema: the connection must be closed."""
 
 
 class DecodeError(ProtocolError):
-    """Bytes that do not spell the message they claim to be."""
+    """Bytes cannot be decoded as the message they should be."""
 
 
 class FrameTooLarge(ProtocolError):
@@ -259,7 +259,7 @@ class FrameTooLarge(ProtocolError):
 
 
 class BudgetExceeded(DecodeError):
-    """A message has more elements than a request may make us build."""
+    """A message has more elements than a request may have."""
 
 
 class Disconnected(LogbusError):
@@ -274,8 +274,8 @@ class RequestTimedOut(Disconnected):
 
 
 class StorageError(LogbusError):
-    """A log directory can no longer be trusted with data."""
+    """A log directory failed."""
 
 
 class ConfigError(LogbusError):
-    """A configuration key, option or file is wrong; the message names it and what would be right."""
+    """A configuration key, option or file is wrong; the message names it and what is accepted."""

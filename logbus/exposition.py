@@ -1,8 +1,8 @@
 """
-Metrics as Prometheus reads them: its text format 0.0.4, or OpenMetrics 1.0.0 for who asks for that.
+Renders metrics for Prometheus: its text format 0.0.4, or OpenMetrics 1.0.0 on request.
 
-prometheus_client does the formatting, of a few samples at a time: at 100,000 of them it would take seconds. It also has
-a registry for the whole process, which is not used: several brokers may live in one process.
+prometheus_client formats a few samples at a time, since 100,000 would take seconds. Its registry is not used: it is one
+per process, and several brokers may run in one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import frozen
 from logbus.metrics import Family, Sample
 
 SLICE_SAMPLES = 200
-"""Samples that are formatted in one turn of the reactor: about 5 ms."""
+"""Samples formatted per reactor turn: about 5 ms."""
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -24,7 +24,7 @@ _END = b"# EOF\n"
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Whether an ``Accept`` header prefers OpenMetrics 1.0.0 (or any) to plain text (RFC 9110, 12.5.1)."""
+    """Return whether an ``Accept`` header prefers OpenMetrics 1.0.0 (or any) to plain text (RFC 9110, 12.5.1)."""
     quality = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for part in accept.split(","):
         kind, *parameters = (piece.strip() for piece in part.lower().split(";"))
@@ -81,14 +81,14 @@ def _formatted(
     if openmetrics:
         text = text.removesuffix(_END)
     if not first:
-        # A family is announced once: its two lines of HELP and TYPE stand before its first samples.
+        # HELP and TYPE appear once per family, before its first samples.
         text = text.split(b"\n", 2)[2]
     return text
 
 
 @frozen
 class _One:
-    """What prometheus_client takes for a registry."""
+    """A registry of one family, for prometheus_client."""
 
     metric: Any
 
@@ -97,7 +97,7 @@ class _One:
 
 
 def _encoder(openmetrics: bool) -> Callable[[Any], bytes]:
-    # Imported when somebody asks for metrics: it brings an HTTP server and client of its own.
+    # Imported with the first scrape, since it imports an HTTP server and client.
     if openmetrics:
         from prometheus_client.openmetrics.exposition import generate_latest as encode
     else:
@@ -106,7 +106,7 @@ def _encoder(openmetrics: bool) -> Callable[[Any], bytes]:
 
 
 def process_families() -> Iterator[Family]:
-    """Memory, CPU time, descriptors and start time of this process, by the names all exporters use (on Linux)."""
+    """Yield memory, CPU time, descriptors and start time of this process, under their standard names (Linux)."""
     from prometheus_client.process_collector import ProcessCollector
 
     for metric in ProcessCollector(registry=None).collect():

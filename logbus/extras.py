@@ -1,5 +1,5 @@
 """
-How to install what an optional part of logbus needs.
+Hints for installing optional dependencies.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 def install_hint(extra: str) -> str:
     """
-    The command that installs an extra. logbus is on no package index, so pip has to be given its source directory.
+    Return the command that installs an extra. logbus is on no package index, so pip needs its source directory.
 
     :param extra: a name in ``[options.extras_require]`` of ``setup.cfg``.
     """

@@ -1,10 +1,10 @@
 """
-The seams plugins are written against.
+The interfaces for plugins.
 
-A *protocol plugin* turns a listener of the broker into something that speaks a protocol (``kafka`` and ``admin`` are
-built in; ``docs/howto/protocol-plugin.rst`` builds a line protocol).  An *admin resource* adds a page or a REST service
-to the admin listener.  Both are found through :mod:`twisted.plugin`: put a file into ``twisted/plugins/`` of your
-distribution with an instance that provides :class:`twisted.plugin.IPlugin` and one of these interfaces.
+A *protocol plugin* implements a protocol on a listener of the broker (``kafka`` and ``admin`` are built in;
+``docs/howto/protocol-plugin.rst`` builds a line protocol).  An *admin resource* adds a page or a REST service to the
+admin listener.  Both are found through :mod:`twisted.plugin`: put a file into ``twisted/plugins/`` of your distribution
+with an instance that provides :class:`twisted.plugin.IPlugin` and one of these interfaces.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 @frozen
 class Listener:
     """
-    One place where the broker listens.
+    A listener of the broker.
 
-    :ivar name: how listeners are told apart; the protocol's name unless the operator gave one.
+    :ivar name: unique; the protocol's name unless the operator gave one.
     :ivar protocol: name of the protocol plugin.
     :ivar endpoint: Twisted server endpoint string, such as ``tcp:9092:interface=127.0.0.1``.
-    :ivar advertised: host and port that clients are told, or None for what was bound.
+    :ivar advertised: host and port for clients, or None for the bound address.
     """
 
     name: str
@@ -44,9 +44,9 @@ class Listener:
 
 class Leadership(NamedTuple):
     """
-    Who leads a partition: a broker's id (−1: nobody does), and the epoch, which grows with every election.
+    The leader of a partition: a broker's id (−1: none), and the epoch, which increases with every election.
 
-    A topic that is deleted and made again has another ``topic_id``.
+    A topic that is deleted and created again has another ``topic_id``.
     """
 
     broker_id: int
@@ -56,9 +56,9 @@ class Leadership(NamedTuple):
 
 class Fetched(NamedTuple):
     """
-    Committed records, and the offset to go on from: also markers and what transactions aborted lie before it.
+    Committed records, and the next offset to read, which is also past markers and aborted records.
 
-    That offset is the one that was asked for where there is nothing more.
+    At the end of the log it is the requested offset.
     """
 
     records: list[Record]
@@ -66,7 +66,7 @@ class Fetched(NamedTuple):
 
 
 class IBroker(Interface):
-    """What a broker offers to its plugins."""
+    """The services of a broker for its plugins."""
 
     broker_id: int = Attribute("This broker's id.")
     cluster_id: str = Attribute("The cluster's id, 22 characters.")
@@ -76,9 +76,9 @@ class IBroker(Interface):
         topic: str, records: Sequence[tuple[bytes | None, bytes | None]], partition: int | None = None, acks: int = 1
     ) -> Deferred[tuple[int, int]]:
         """
-        Append key/value pairs as one batch to ``topic``, created on first use where the broker allows it.
+        Append key/value pairs as one batch to ``topic``, which is created if the broker allows it.
 
-        :param partition: None takes the partitions in turn, a batch each.
+        :param partition: None: partitions in turn, a batch each.
         :param acks: 1 (written by the leader) or −1 (durable on all in-sync replicas).
         :return: fires with the partition and the offset of the first record.
         :raise ApiError: through the Deferred, with Kafka's code for the reason.
@@ -86,22 +86,22 @@ class IBroker(Interface):
 
     def read(topic: str, partition: int, offset: int, max_bytes: int = 1_048_576) -> list[Record]:
         """
-        The committed records from ``offset`` on, about ``max_bytes`` of them; empty at the end.
+        Return the committed records from ``offset`` on, about ``max_bytes``; empty at the end.
 
         :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, …
         """
 
     def fetch(topic: str, partition: int, offset: int, max_bytes: int = 1_048_576) -> Fetched:
         """
-        As :meth:`read`, with where to go on: for who reads a partition to its end.
+        Like :meth:`read`, with the next offset to read.
 
         :raise ApiError: as :meth:`read`.
         """
 
     def settled(topic: str, partition: int) -> Deferred[tuple[int, int]]:
         """
-        Fires once all that the partition's leader, this broker, has got is committed, with the offsets of the first
-        record and behind the last. Who reads that far has seen whatever was acknowledged to anybody before the call.
+        Wait until the whole log of a partition that this broker leads is committed; fires with its first and end
+        offset. A reader up to there has seen everything that was acknowledged before the call.
 
         :raise ApiError: through the Deferred: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, …
         """
@@ -112,44 +112,44 @@ class IBroker(Interface):
         configs: Mapping[str, str] | None = None,
         replication_factor: int = -1,
     ) -> Deferred[None]:
-        """Create a topic (−1: the broker's default); fires once the controller has made it."""
+        """Create a topic (−1: the broker's default); fires when the controller has created it."""
 
     def leadership(topic: str, partition: int) -> Leadership:
         """
-        Who leads a partition, as far as this broker has heard.
+        Return the leader of a partition, by this broker's metadata.
 
         :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
         """
 
     def brokers() -> list[int]:
-        """The ids of all brokers that live, in order."""
+        """Return the ids of all live brokers, in order."""
 
     def answer_plugin(plugin: str, answers: Callable[[bytes], Deferred[bytes]]) -> None:
         """
-        Have ``answers`` called with what :meth:`ask_plugin` on another broker asks.
+        Register ``answers`` to be called with requests of :meth:`ask_plugin` on other brokers.
 
-        :param plugin: a name of the plugin's choice, the same on all brokers.
-        :raise ValueError: somebody answers to that name already.
+        :param plugin: a name, the same on all brokers.
+        :raise ValueError: the name is registered already.
         """
 
     def ask_plugin(broker_id: int, plugin: str, body: bytes, seconds: float = 30.0) -> Deferred[bytes]:
         """
-        Ask the same plugin on another broker, over the connections that brokers have among themselves.
+        Send a request to the same plugin on another broker, over the inter-broker connections.
 
-        :param body: in the plugin's own words, at most 8 MiB; so the answer.
-        :param seconds: to wait for the answer.
-        :raise ApiError: through the Deferred. BROKER_NOT_AVAILABLE: it was not asked; NETWORK_EXCEPTION,
-            REQUEST_TIMED_OUT: perhaps it was; UNSUPPORTED_VERSION: it has no such plugin; and what that one raises.
+        :param body: in the plugin's own format, at most 8 MiB; so is the answer.
+        :param seconds: timeout of the answer.
+        :raise ApiError: through the Deferred. BROKER_NOT_AVAILABLE: the request was not sent; NETWORK_EXCEPTION,
+            REQUEST_TIMED_OUT: it may have been; UNSUPPORTED_VERSION: there is no such plugin; also the plugin's errors.
         """
 
     def topics() -> Mapping[str, int]:
-        """The names of all topics, each with its number of partitions."""
+        """Return the names of all topics, each with its number of partitions."""
 
     def kafka_factory(listener: Listener) -> IProtocolFactory:
-        """A factory of connections that speak the Kafka protocol."""
+        """Return a factory of connections with the Kafka protocol."""
 
     def admin_factory(listener: Listener) -> IProtocolFactory:
-        """A factory of connections that speak HTTP: metrics, health, REST and the console."""
+        """Return a factory of HTTP connections: metrics, health, REST and plugins' resources."""
 
 
 class IProtocolPlugin(Interface):
@@ -160,10 +160,10 @@ class IProtocolPlugin(Interface):
 
     def factory(broker: IBroker, listener: Listener) -> IProtocolFactory:
         """
-        Build what makes the protocol's connections.
+        Return the factory of the protocol's connections.
 
-        Called once a listener, before the broker serves.  If the factory has a ``drain`` method, it is called at
-        shutdown after listening has stopped; it returns a Deferred that fires when what is in flight is answered.
+        Called once per listener, before the broker serves.  If the factory has a ``drain`` method, it is called at
+        shutdown after listening has stopped; it returns a Deferred that fires when all requests are answered.
         """
 
 
@@ -174,4 +174,4 @@ class IAdminResource(Interface):
     body_bytes: int = Attribute("The longest body of a request; may be left out, and is 65,536 then.")
 
     def resource(broker: IBroker) -> IResource:
-        """The twisted.web resource; called once when the broker starts."""
+        """Return the twisted.web resource; called once when the broker starts."""

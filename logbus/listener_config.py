@@ -1,9 +1,9 @@
 """
-Where a broker listens: ``--listen`` and ``--advertise`` together with ``listeners``, ``advertised.listeners`` and
+Resolves the listeners of a broker from ``--listen``, ``--advertise``, ``listeners``, ``advertised.listeners`` and
 ``admin.listeners``.
 
-A key counts for its own protocol while no ``--listen`` names that protocol: ``listeners`` for Kafka's,
-``admin.listeners`` for HTTP. The defaults of both count only where no ``--listen`` is given at all.
+A key applies unless a ``--listen`` names its protocol: ``listeners`` for Kafka, ``admin.listeners`` for HTTP. The
+defaults of both apply only without any ``--listen``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ KAFKA, ADMIN = "kafka", "admin"
 
 def resolve_listeners(listen: Sequence[str], advertise: Iterable[str], config: ConfigView) -> list[Listener]:
     """
-    The listeners of a broker.
+    Return the listeners of a broker.
 
     :param listen: the values of ``--listen``.
     :param advertise: the values of ``--advertise``.
-    :raise ConfigError: a listener is not valid, is named twice, or is missing.
+    :raise ConfigError: a listener is invalid, named twice, or missing.
     """
     given = [parse_listen(text) for text in listen]
     found = _of_protocol(given, KAFKA) or _kafka_listeners(config, use_default=not given)
@@ -36,7 +36,7 @@ def resolve_listeners(listen: Sequence[str], advertise: Iterable[str], config: C
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"--listen: two listeners are named {name}; give one another name: NAME={name}:…")
-    # The key falls back to ``listeners``, whose hosts may be empty: only what was said counts.
+    # The key falls back to ``listeners``, whose hosts may be empty: only an explicit value counts.
     said = [setting for setting in config.settings(keys.ADVERTISED_LISTENERS) if setting.name == "advertised.listeners"]
     advertised = {at.name: (at.host, at.port) for setting in said[:1] for at in setting.value}
     advertised.update(parse_advertise(text) for text in advertise)
@@ -52,7 +52,7 @@ def resolve_listeners(listen: Sequence[str], advertise: Iterable[str], config: C
 
 def require_kafka(listeners: Iterable[Listener]) -> None:
     """
-    Refuse a broker that neither clients nor other brokers could reach.
+    Check that clients and other brokers can connect.
 
     :raise ConfigError: no listener speaks the Kafka protocol.
     """
@@ -67,14 +67,14 @@ def _of_protocol(listeners: Iterable[Listener], protocol: str) -> list[Listener]
 
 
 def _kafka_listeners(config: ConfigView, *, use_default: bool) -> list[Listener]:
-    """Those of ``listeners``; by default one that is named after the protocol."""
+    """Return the listeners of ``listeners``; by default one named after the protocol."""
     if config.is_set(keys.LISTENERS):
         return [Listener(at.name, KAFKA, _endpoint(at)) for at in config.get(keys.LISTENERS)]
     return _default(keys.LISTENERS, KAFKA) if use_default else []
 
 
 def _admin_listeners(config: ConfigView, *, use_default: bool) -> list[Listener]:
-    """Those of ``admin.listeners``: ``admin``, ``admin-2`` and so on."""
+    """Return the listeners of ``admin.listeners``: ``admin``, ``admin-2`` and so on."""
     if config.is_set(keys.ADMIN_LISTENERS):
         addresses = config.get(keys.ADMIN_LISTENERS)
         return [
@@ -88,5 +88,5 @@ def _default(key: ConfigKey[tuple[ListenerAddress, ...]], protocol: str) -> list
 
 
 def _endpoint(at: ListenerAddress) -> str:
-    """The description of a Twisted server endpoint."""
+    """Return the string of a Twisted server endpoint."""
     return f"tcp:{at.port}:interface={at.host.replace(':', chr(92) + ':')}"

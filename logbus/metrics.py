@@ -1,9 +1,9 @@
 """
 Counters, gauges and histograms, and the registry that lists them.
 
-The hot path touches plain numbers: bind a child once, then ``child.value += 1``. Nothing here knows HTTP or the text
-format of Prometheus; :meth:`Registry.collect` gives families one by one, and a family its samples one by one, so that
-whoever renders them can do it in slices.
+The hot path changes plain numbers: bind a child once, then ``child.value += 1``. This module is independent of HTTP and
+of Prometheus's text format; :meth:`Registry.collect` and the samples of a family are iterators, so that they can be
+rendered in slices.
 
 Names are in Prometheus's style: ``logbus_`` first, base units (seconds, bytes), counters end in ``_total``.
 """
@@ -24,14 +24,14 @@ _NAME = re.compile(r"logbus_[a-z0-9]+(_[a-z0-9]+)*")
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
 
 LATENCY_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Seconds: from a request answered out of memory to one that waited for replicas."""
+"""Seconds: from a request served from memory to one that waited for replicas."""
 
 
 class Sample(NamedTuple):
     """
-    One line of an exposition.
+    A sample: one line of the exposition format.
 
-    :ivar name: the family's, with ``_bucket``, ``_sum`` or ``_count`` behind it in a histogram.
+    :ivar name: the family's name, with ``_bucket``, ``_sum`` or ``_count`` appended in a histogram.
     :ivar labels: names and values, in the order declared.
     """
 
@@ -42,11 +42,10 @@ class Sample(NamedTuple):
 
 class Family(NamedTuple):
     """
-    One metric with all its children.
+    A metric with the samples of all its children.
 
     :ivar type: ``counter``, ``gauge`` or ``histogram``.
-    :ivar samples: made as they are asked for; can be gone through once. None is a pause: nothing to show, and yet about
-        as much work as a sample is.
+    :ivar samples: an iterator, made on demand. None is a pause: no sample, but about as much work as one.
     """
 
     name: str
@@ -57,9 +56,9 @@ class Family(NamedTuple):
 
 class CounterValue:
     """
-    What only grows: ``child.value += 1``.
+    The value of a counter: ``child.value += 1``.
 
-    :ivar function: asked at each collection instead, when set: for what somebody counts already.
+    :ivar function: if set, called at each collection instead, for numbers that are counted elsewhere.
     """
 
     __slots__ = ("function", "value")
@@ -71,9 +70,9 @@ class CounterValue:
 
 class GaugeValue:
     """
-    What rises and falls: set ``value``.
+    The value of a gauge: set ``value``.
 
-    :ivar function: asked at each collection instead, when set.
+    :ivar function: if set, called at each collection instead.
     """
 
     __slots__ = ("function", "value")
@@ -85,11 +84,11 @@ class GaugeValue:
 
 class HistogramValue:
     """
-    How often values fell into each bucket.
+    The counts of a histogram.
 
-    :ivar bounds: upper ends (inclusive) of the buckets, rising; above the last there is one more.
-    :ivar counts: of each bucket by itself, one longer than ``bounds``.
-    :ivar sum: of all values.
+    :ivar bounds: inclusive upper bounds of the buckets, ascending; one more bucket follows the last.
+    :ivar counts: values per bucket (not cumulative), one longer than ``bounds``.
+    :ivar sum: the sum of all values.
     """
 
     __slots__ = ("bounds", "counts", "sum")
@@ -106,7 +105,7 @@ class HistogramValue:
 
     @property
     def count(self) -> int:
-        """How many values were observed."""
+        """The number of observed values."""
         return sum(self.counts)
 
 
@@ -115,9 +114,9 @@ V = TypeVar("V", CounterValue, GaugeValue, HistogramValue)
 
 class _Labelled(ABC, Generic[V]):
     """
-    A family: one child for each combination of label values, or a single one without labels.
+    A metric: one child per combination of label values, or a single one without labels.
 
-    Children are made on first use; keep what :meth:`labels` returns.
+    Children are created on first use; keep the result of :meth:`labels`.
     """
 
     type: ClassVar[str]
@@ -133,9 +132,9 @@ class _Labelled(ABC, Generic[V]):
 
     def labels(self, **values: str) -> V:
         """
-        The child for these label values.
+        Return the child for these label values.
 
-        :raises ValueError: the labels are not those declared.
+        :raises ValueError: the labels are not the declared ones.
         """
         key = self._key(values)
         child = self._children.get(key)
@@ -144,7 +143,7 @@ class _Labelled(ABC, Generic[V]):
         return child
 
     def remove(self, **values: str) -> None:
-        """Forget a child, of a topic that is gone, say; none may be there."""
+        """Remove a child, if it exists, as of a deleted topic."""
         self._children.pop(self._key(values), None)
 
     def __len__(self) -> int:
@@ -156,7 +155,7 @@ class _Labelled(ABC, Generic[V]):
         return tuple([values[name] for name in self.label_names])
 
     def family(self) -> Family:
-        """What there is to show now."""
+        """Return the family with its current samples."""
         return Family(self.name, self.help, self.type, self._samples(list(self._children.items())))
 
     def _samples(self, children: list[tuple[tuple[str, ...], V]]) -> Iterator[Sample]:
@@ -169,18 +168,18 @@ class _Labelled(ABC, Generic[V]):
             try:
                 value = child.function()
             except Exception:
-                # One broken function must not take the whole page away.
+                # A failing function must not break the whole scrape.
                 self._log.failure("the function of {name} failed", name=self.name)
                 return
         yield Sample(self.name, labels, value)
 
     @abstractmethod
     def _render(self, labels: tuple[tuple[str, str], ...], child: V) -> Iterator[Sample]:
-        """The lines of one child."""
+        """Yield the samples of a child."""
 
 
 class Counter(_Labelled[CounterValue]):
-    """A number that only grows, per combination of labels."""
+    """A counter per combination of labels."""
 
     type = "counter"
 
@@ -189,7 +188,7 @@ class Counter(_Labelled[CounterValue]):
 
 
 class Gauge(_Labelled[GaugeValue]):
-    """A number that rises and falls, per combination of labels."""
+    """A gauge per combination of labels."""
 
     type = "gauge"
 
@@ -198,7 +197,7 @@ class Gauge(_Labelled[GaugeValue]):
 
 
 class Histogram(_Labelled[HistogramValue]):
-    """How values are spread, per combination of labels."""
+    """A histogram per combination of labels."""
 
     type = "histogram"
 
@@ -215,7 +214,7 @@ class Histogram(_Labelled[HistogramValue]):
 @define(eq=False)
 class Registry:
     """
-    All metrics of one broker or client; there is none for the process.
+    The metrics of a broker or client. There is no registry per process.
     """
 
     _families: dict[str, Counter | Gauge | Histogram] = field(factory=dict, init=False)
@@ -225,7 +224,7 @@ class Registry:
         """
         Declare a counter. Without labels, ``registry.counter(…).labels()`` is its only child.
 
-        :raises ValueError: the name is taken or not in style; so for all kinds.
+        :raises ValueError: the name is taken or malformed; also for other types.
         """
         if not name.endswith("_total"):
             raise ValueError(f"{name}: a counter's name ends in _total")
@@ -245,7 +244,7 @@ class Registry:
         """
         Declare a histogram.
 
-        :param buckets: upper ends of the buckets, rising.
+        :param buckets: upper bounds of the buckets, ascending.
         """
         if not buckets or list(buckets) != sorted(set(buckets)):
             raise ValueError(f"{name}: the buckets {buckets} do not rise")
@@ -255,17 +254,17 @@ class Registry:
 
     def add_source(self, source: Callable[[], Iterable[Family]]) -> None:
         """
-        Have families made at each collection, out of objects that count for themselves (one series for each of 10,000
-        partitions, say).
+        Add a callable that makes families at each collection, from objects with their own counters (as one series for
+        each of 10,000 partitions).
         """
         self._sources.append(source)
 
     def collect(self) -> Iterator[Family]:
         """
-        Every family there is, by name, then those of the sources.
+        Yield all families by name, then those of the sources.
 
-        Both this iterator and each family's samples may be left and taken up again in a later turn of the reactor;
-        children that come or go in between do no harm.
+        This iterator and each family's samples may be continued in a later reactor turn; children may be added or
+        removed in between.
         """
         for _, family in sorted(self._families.items()):
             yield family.family()
@@ -281,7 +280,7 @@ class Registry:
             if not _LABEL.fullmatch(label) or label == "le" or family.label_names.count(label) > 1:
                 raise ValueError(f"{family.name}: {label!r} cannot be a label")
         if not family.label_names:
-            # Shown as zero from the start, as nothing else would bring it to being.
+            # Shown as zero from the start.
             family.labels()
         self._families[family.name] = family
 
@@ -289,11 +288,10 @@ class Registry:
 @define(eq=False)
 class ReactorTicks:
     """
-    Watches how long the reactor is kept from its work: a call asked for in :ivar:`interval` seconds comes late by as
-    long as something held the reactor.
+    Measures how long the reactor is blocked: by how much a call scheduled in ``interval`` seconds is late.
 
     :ivar clock: the reactor's.
-    :ivar alarm: lateness, in seconds, that is worth a line in the log (at most one a second).
+    :ivar alarm: lateness in seconds that is logged (at most one line a second).
     """
 
     clock: IReactorTime
@@ -310,17 +308,17 @@ class ReactorTicks:
 
     @classmethod
     def in_registry(cls, clock: IReactorTime, registry: Registry) -> ReactorTicks:
-        """Made with its histogram declared."""
+        """Create it, and declare its histogram."""
         lateness = registry.histogram("logbus_reactor_late_seconds", "By how much timers of the reactor came late.")
         return cls(clock, lateness.labels())
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start measuring."""
         if self._call is None:
             self._ask()
 
     def stop(self) -> None:
-        """End; no timer is left."""
+        """Stop measuring, and cancel the timer."""
         if self._call is not None:
             self._call.cancel()
             self._call = None
@@ -338,7 +336,7 @@ class ReactorTicks:
             self._worst = max(self._worst, late)
         if self._unsaid and now >= self._quiet_until:
             self._log.warn(
-                "the reactor was held up for {worst_ms} ms ({times} times over {alarm_ms} ms since the last such line)",
+                "the reactor was blocked for {worst_ms} ms ({times} times over {alarm_ms} ms since the last such line)",
                 worst_ms=round(self._worst * 1000),
                 times=self._unsaid,
                 alarm_ms=round(self.alarm * 1000),

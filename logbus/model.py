@@ -1,7 +1,7 @@
 """
-The frozen values every package speaks in.
+The immutable values that all packages share.
 
-Values that serve as dictionary keys on the hot path are named tuples: their hash and equality run in C.
+Values used as dictionary keys on the hot path are named tuples, whose hash and equality run in C.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from attrs import frozen
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics that brokers keep their state in, and only they write to."""
+"""Topics with the state of brokers, written by brokers only."""
 
 NO_OFFSET = -1
 NO_EPOCH = -1
@@ -23,7 +23,7 @@ NO_TIMESTAMP = -1
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic, as in ``orders-3``."""
+    """A partition of a topic, as in ``orders-3``."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetAndEpoch(NamedTuple):
-    """An offset with the leader epoch in force there (−1: unknown)."""
+    """An offset and its leader epoch (−1: unknown)."""
 
     offset: int
     epoch: int
@@ -49,7 +49,7 @@ class TimestampOffset(NamedTuple):
 
 @frozen
 class Endpoint:
-    """Where clients reach a broker on one listener."""
+    """The address of a broker for clients of one listener."""
 
     listener: str
     host: str
@@ -60,23 +60,23 @@ class Endpoint:
 @frozen
 class LeaderAndIsr:
     """
-    Who leads a partition and which replicas are in sync.
+    The leader and the in-sync replicas of a partition (Kafka: LeaderAndIsr).
 
-    :ivar leader: broker id, or −1 when the partition is offline.
-    :ivar leader_epoch: grows by one with every election.
+    :ivar leader: broker id, or −1 if the partition is offline.
+    :ivar leader_epoch: increases by one with every election.
     :ivar isr: broker ids of the in-sync replicas.
     :ivar controller_epoch: epoch of the controller that wrote this.
     :ivar version: the znode's version; compare-and-set token for the next change.
-    :ivar eligible: broker ids outside the ISR that have every committed record all the same, since the ISR has been
-        smaller than ``min.insync.replicas`` from when they left it (KIP-966's eligible leader replicas). While there
-        are any, a leader's high watermark stands still, whatever the leader takes for the minimum.
-    :ivar unproven: broker ids of those that were in the ISR, or eligible, when they came back after an unclean stop:
-        they may lack records that were on their disks. One of them is elected only when no other can be, once all of
-        them are back, and the one with the longest log then (KIP-966's last known eligible leader replicas). They are
-        forgotten once the leader has shown by a change of the ISR that it lives. The controller alone keeps them.
-    :ivar unclean_epoch: the leader epoch that an unclean election began last, −1 if none ever did: what was committed
-        before it may be gone, and followers that have it may have to cut it off. The election of a leader that came
-        back without what it had not synced counts here, too, where that was never acknowledged.
+    :ivar eligible: broker ids outside the ISR that have every committed record nevertheless, since the ISR has been
+        smaller than ``min.insync.replicas`` since they left it (KIP-966's eligible leader replicas). While there are
+        any, the leader's high watermark does not advance, whatever minimum the leader has.
+    :ivar unproven: broker ids that were in the ISR, or eligible, when they returned after an unclean shutdown: they may
+        have lost records from their disks. One of them is elected only if no other replica can be, when all of them are
+        back, and then the one with the longest log (KIP-966's last known eligible leader replicas). They are removed
+        when the leader has changed the ISR, and so is alive. Only the controller keeps them.
+    :ivar unclean_epoch: the epoch of the last unclean election, −1 if there was none: records committed before it may
+        be lost, and followers may have to truncate them. The election of a leader that returned without its unsynced,
+        unacknowledged records also counts.
     """
 
     leader: int
@@ -90,14 +90,14 @@ class LeaderAndIsr:
 
 
 class LogEnd(NamedTuple):
-    """How far a log goes: the leader epoch of its last record, and its end offset. The larger one has more (Raft)."""
+    """The end of a log: the leader epoch of its last record, and its end offset. The larger has more records (Raft)."""
 
     epoch: int
     offset: int
 
 
 class LogEndReport(NamedTuple):
-    """How far a log goes while its partition has no leader; ``leader_epoch``: of the state that says so."""
+    """The end of a log whose partition has no leader; ``leader_epoch`` is that of the leaderless state."""
 
     leader_epoch: int
     end: LogEnd
@@ -108,10 +108,10 @@ class ReplicaReport:
     """
     A broker's report that a replica lacks committed records, or holds damaged ones.
 
-    :ivar replica: the broker id of the replica: the reporter's own, or its leader's.
-    :ivar leader_epoch: the leader epoch that the reporter knows.
-    :ivar complete: the reporter's own replica, reported before, has everything again.
-    :ivar reason: for people.
+    :ivar replica: the broker id of the replica: the reporter's, or its leader's.
+    :ivar leader_epoch: the leader epoch known to the reporter.
+    :ivar complete: whether the reporter's own replica, reported before, is complete again.
+    :ivar reason: for the log.
     """
 
     topic_partition: TopicPartition
@@ -124,13 +124,13 @@ class ReplicaReport:
 @frozen
 class IsrChange:
     """
-    A leader's wish to change the in-sync replicas of a partition (KIP-497).
+    A leader's request to change the in-sync replicas of a partition (KIP-497).
 
-    :ivar leader_epoch: in which it leads; ``version``: of the state that the wish builds on
-        (:attr:`LeaderAndIsr.version`): a compare-and-set with both.
-    :ivar isr: the in-sync replicas that it wants.
-    :ivar epochs: the broker epoch in which each of them, in the same order, has fetched (KIP-903): in another life it
-        may have less. −1, or left out: it is not known; who joins must have one.
+    :ivar leader_epoch: the leader's epoch, compared with the current one.
+    :ivar version: the :attr:`LeaderAndIsr.version` that the change is based on, compared, too.
+    :ivar isr: the requested in-sync replicas.
+    :ivar epochs: the broker epoch with which each of them, in the same order, has fetched (KIP-903): after a restart it
+        may have fewer records. −1 or missing: unknown; a new member must have one.
     """
 
     topic_partition: TopicPartition
@@ -140,13 +140,13 @@ class IsrChange:
     epochs: tuple[int, ...] = ()
 
     def epoch_of(self, broker_id: int) -> int:
-        """The broker epoch in which a member has fetched, −1 if it is not known."""
+        """Return the broker epoch with which a member has fetched, −1 if unknown."""
         return dict(zip(self.isr, self.epochs, strict=False)).get(broker_id, NO_EPOCH)
 
 
 def topic_name_problem(name: str) -> str | None:
     """
-    Say why ``name`` cannot name a topic, or None if it can (Kafka's ``Topic.validate``).
+    Return why ``name`` is not a valid topic name, or None if it is (Kafka: Topic.validate).
     """
     if not name:
         return "the topic name is empty"
@@ -160,5 +160,5 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def new_topic_id(random_bytes: bytes) -> uuid.UUID:
-    """A random (version 4) topic id out of 16 random bytes, never one that clients reserve."""
+    """Return a random (version 4) topic id made from 16 random bytes, never a reserved one."""
     return uuid.UUID(bytes=random_bytes, version=4)

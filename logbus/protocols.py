@@ -1,5 +1,6 @@
 """
-The protocols a broker's listeners speak: the two that are built in, and how all of them are found.
+The protocol plugins of listeners: the built-in ones, discovery of others, and the options ``--listen``,
+``--advertise``.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ class AdminPlugin:
 
 
 def protocol_plugins() -> dict[str, IProtocolPlugin]:
-    """All protocol plugins that can be found, by name."""
+    """Return all installed protocol plugins, by name."""
     return {plugin.name: plugin for plugin in getPlugins(IProtocolPlugin)}
 
 
 def parse_listen(text: str) -> Listener:
     """
-    Read the value of ``--listen``: ``[NAME=]PROTOCOL:ENDPOINT``.
+    Parse the value of ``--listen``: ``[NAME=]PROTOCOL:ENDPOINT``.
 
-    :raise ConfigError: it is not of this form.
+    :raise ConfigError: it does not have this form.
     """
     found = _LISTEN.fullmatch(text)
     if found is None:
@@ -60,9 +61,9 @@ def parse_listen(text: str) -> Listener:
 
 def parse_advertise(text: str) -> tuple[str, tuple[str, int]]:
     """
-    Read the value of ``--advertise``: ``NAME=HOST:PORT``.
+    Parse the value of ``--advertise``: ``NAME=HOST:PORT``.
 
-    :raise ConfigError: it is not of this form.
+    :raise ConfigError: it does not have this form.
     """
     found = _ADVERTISE.fullmatch(text)
     if found is None or not 0 < int(found["port"]) < 65536:

@@ -1,5 +1,5 @@
 """
-Every handler, with what it needs: the table from API to method.
+The table of APIs: builds all handlers with their dependencies.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 def routes(broker: Broker, release: str | None) -> tuple[RequestRouter, ProduceHandlers, FetchHandlers]:
     """
-    The table, and the handlers that count what they move.
+    Return the table, and the handlers that have counters.
 
     :param release: advertise this Kafka release's versions; None: the default table.
     """

@@ -1,9 +1,10 @@
 """
-Lifecycles: services that start in order and stop in reverse, and background work that is never lost sight of.
+Lifecycles: services that start in order and stop in reverse, and supervised background tasks.
 
-* :class:`OrderedService`: the tree. Twisted's ``MultiService`` neither waits for a start nor orders the stops.
-* :class:`Tasks`: where coroutines run that nobody awaits.
-* :class:`PeriodicTask`: something done again and again, whatever it raises.
+* :class:`OrderedService`: a tree of services. Twisted's ``MultiService`` neither waits for a start nor orders the
+  stops.
+* :class:`Tasks`: runs coroutines in the background.
+* :class:`PeriodicTask`: runs a function periodically, and survives its errors.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from twisted.python.failure import Failure
 
 class OrderedService(MultiService):
     """
-    A parent that starts its children one after the other, awaiting each, and stops them in reverse, awaiting each.
+    A service that starts its children in order and stops them in reverse, awaiting each.
 
     Children are ordinary ``IService`` s whose ``startService`` and ``stopService`` may return Deferreds; they are
     added before the start. A child whose start fails, or is cancelled, cleans up after itself: it is not stopped.
 
-    twistd drops the Deferred that ``startService`` returns: who starts the root of the tree attaches an errback.
+    twistd drops the Deferred that ``startService`` returns: the caller for the root attaches an errback.
 
     :param name: for the log, and for ``getServiceNamed``.
     """
@@ -39,12 +40,16 @@ class OrderedService(MultiService):
         self.name: str = name
         self._started: list[IService] = []
         self._child_starting: Deferred[Any] | None = None
-        # Starting, stopping or undoing a start; who must wait for its end is in _waiting.
+        # A start, stop or undone start in progress; _waiting has those who wait for its end.
         self._busy = False
         self._waiting: list[Deferred[None]] = []
 
     def addService(self, service: IService) -> None:
-        """:raises RuntimeError: the tree has started; it does not grow any more."""
+        """
+        Add a child.
+
+        :raises RuntimeError: the service has started.
+        """
         if self.running:
             raise RuntimeError(f"{self.name} is running; {service!r} cannot join it any more")
         super().addService(service)
@@ -65,7 +70,7 @@ class OrderedService(MultiService):
 
     def stopService(self) -> Deferred[None]:
         """
-        Stop the children that have started, in reverse. A start under way is cancelled first, and its end awaited.
+        Stop the children that have started, in reverse. A start in progress is cancelled first, and its end awaited.
 
         :returns: fires when all have stopped; fails with the first error of any, after all have been told to stop.
             A second call waits for the same end.
@@ -75,7 +80,7 @@ class OrderedService(MultiService):
         if self._busy:
             if was_running and self._child_starting is not None:
                 self._child_starting.cancel()
-            # What was cancelled may have ended at once.
+            # The cancelled start may have ended at once.
             return self._end_of_busy() if self._busy else succeed(None)
         if not was_running:
             return succeed(None)
@@ -114,7 +119,7 @@ class OrderedService(MultiService):
             failure.raiseException()
 
     async def _stop_started(self) -> Failure | None:
-        """Stop those that have started, in reverse; log every error and return the first."""
+        """Stop the started children in reverse; log every error and return the first."""
         first: Failure | None = None
         while self._started:
             child = self._started.pop()
@@ -142,9 +147,9 @@ class OrderedService(MultiService):
 @define(eq=False)
 class Task:
     """
-    One piece of background work.
+    A background task.
 
-    :ivar what: names it in the log.
+    :ivar what: its name in the log.
     """
 
     what: str
@@ -153,7 +158,7 @@ class Task:
     done: bool = field(default=False, init=False)
 
     def cancel(self) -> None:
-        """Ask it to end; what it awaits fails with ``CancelledError``. Nothing happens when it is done."""
+        """Cancel the task; what it awaits fails with ``CancelledError``. Has no effect when it is done."""
         if not self.done:
             self._cancelled = True
             if self._deferred is not None:
@@ -163,9 +168,9 @@ class Task:
 @define(eq=False)
 class Tasks:
     """
-    Background work of one owner: what fails is logged, what runs is cancelled and awaited at :meth:`stop`.
+    The background tasks of an owner: failures are logged, running tasks are cancelled and awaited at :meth:`stop`.
 
-    :ivar on_failure: told of each task that failed, after it was logged.
+    :ivar on_failure: called with each failed task, after it was logged.
     """
 
     on_failure: Callable[[Task, Failure], object] | None = None
@@ -177,11 +182,11 @@ class Tasks:
 
     def start(self, coroutine: Coroutine[Deferred[Any], Any, object], what: str) -> Task:
         """
-        Run a coroutine that nobody awaits. It begins at once.
+        Run a coroutine in the background. It begins at once.
 
-        After :meth:`stop` it is closed before its first step, as if it had been cancelled there.
+        After :meth:`stop` it is closed before its first step, as if cancelled there.
 
-        :param what: what it is, for the log, as in "expiring group members".
+        :param what: its name for the log, as in "expiring group members".
         """
         task = Task(what)
         if self._stopped:
@@ -191,16 +196,16 @@ class Tasks:
         self._running[task] = None
         task._deferred = Deferred.fromCoroutine(coroutine)
         task._deferred.addBoth(self._ended, task)
-        # One that cancelled itself in its first step had no Deferred yet to tell it so.
+        # A task that cancelled itself in its first step had no Deferred yet.
         if task._cancelled and not task.done:
             task._deferred.cancel()
         return task
 
     def stop(self) -> Deferred[None]:
         """
-        Cancel everything that runs.
+        Cancel all running tasks.
 
-        :returns: fires when all of it has ended.
+        :returns: fires when all have ended.
         """
         self._stopped = True
         for task in list(self._running):
@@ -213,7 +218,7 @@ class Tasks:
 
     @property
     def running(self) -> list[str]:
-        """What runs, oldest first."""
+        """Return the names of running tasks, oldest first."""
         return [task.what for task in self._running]
 
     def _ended(self, result: object, task: Task) -> None:
@@ -235,14 +240,14 @@ class Tasks:
 
 class PeriodicTask(Service):
     """
-    Something done every so often while the service runs; one run ends before the next begins.
+    Runs a function periodically while the service runs; a run ends before the next begins.
 
-    An error is logged and ends that run only (a bare ``LoopingCall`` stops for good at the first one).
+    An error is logged and ends only that run (a plain ``LoopingCall`` stops at the first error).
 
-    :param interval: seconds between two beginnings; late ones are skipped, not made up for.
+    :param interval: seconds between the starts of two runs; late runs are skipped.
     :param fn: plain, or returning a Deferred or a coroutine.
-    :param what: what it is, for the log, as in "checking retention".
-    :param now: whether the first run comes with the start instead of one interval later.
+    :param what: its name for the log, as in "checking retention".
+    :param now: whether the first run is at the start instead of one interval later.
     """
 
     _log = Logger()
@@ -260,13 +265,13 @@ class PeriodicTask(Service):
         self._ended: Deferred[Any] | None = None
 
     def startService(self) -> None:
-        """Begin."""
+        """Start the runs."""
         super().startService()
         self._ended = self._loop.start(self._interval, self._now)
 
     def stopService(self) -> Deferred[None]:
         """
-        No further run; cancel the one under way.
+        Stop the runs, and cancel the current one.
 
         :returns: fires when that has ended.
         """
@@ -281,7 +286,7 @@ class PeriodicTask(Service):
         return ended.addCallback(lambda _: None)
 
     def change_interval(self, interval: float) -> None:
-        """From now on, every ``interval`` seconds."""
+        """Change the interval to ``interval`` seconds from now on."""
         self._interval = interval
         if self._loop.running:
             self._loop.interval = interval

@@ -1,5 +1,5 @@
 """
-What the packages want to know of the broker's configuration, in their own terms.
+Derives the settings of each package from the broker's configuration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSetti
 
 
 def storage_settings(config: ConfigView) -> StorageSettings:
-    """What the storage package wants to know of the broker's configuration."""
+    """Return the settings of the storage package."""
     return StorageSettings(
         retention_check_interval_ms=config.get(keys.LOG_RETENTION_CHECK_INTERVAL_MS),
         recovery_checkpoint_interval_ms=config.get(keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
@@ -40,7 +40,7 @@ def storage_settings(config: ConfigView) -> StorageSettings:
 
 
 def fetch_settings(config: ConfigView) -> ReplicaFetchSettings:
-    """How followers fetch; all of it may change while the broker runs."""
+    """Return the settings of the replica fetcher; all are dynamic."""
     return ReplicaFetchSettings(
         min_bytes=config.get(keys.REPLICA_FETCH_MIN_BYTES),
         wait_max_ms=config.get(keys.REPLICA_FETCH_WAIT_MAX_MS),
@@ -52,7 +52,7 @@ def fetch_settings(config: ConfigView) -> ReplicaFetchSettings:
 
 
 def replication_rates(config: ConfigView, clock: IReactorTime) -> tuple[TokenBucket, TokenBucket]:
-    """What a leader may send, and a follower fetch, for replicas that are throttled; rates may change meanwhile."""
+    """Return the throttles of leader and follower replication; their rates are dynamic."""
     window = config.get(keys.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS)
 
     def bucket(rate: ConfigKey[int]) -> TokenBucket:
@@ -62,7 +62,7 @@ def replication_rates(config: ConfigView, clock: IReactorTime) -> tuple[TokenBuc
 
 
 def replica_selector(config: ConfigView, metadata: ClusterMetadata) -> ReplicaSelector | None:
-    """What sends consumers to replicas near them; None: they all read from leaders."""
+    """Return the replica selector (KIP-392); None: consumers read from leaders."""
 
     def rack(broker_id: int) -> str | None:
         broker = metadata.brokers.get(broker_id)
@@ -72,7 +72,7 @@ def replica_selector(config: ConfigView, metadata: ClusterMetadata) -> ReplicaSe
 
 
 def cleaner_settings(config: ConfigView) -> CleanerSettings:
-    """What the cleaner wants to know; all but the first may change while the broker runs."""
+    """Return the settings of the log cleaner; all but the first are dynamic."""
     return CleanerSettings(
         enable=config.get(keys.LOG_CLEANER_ENABLE),
         backoff_ms=config.get(keys.LOG_CLEANER_BACKOFF_MS),
@@ -82,7 +82,7 @@ def cleaner_settings(config: ConfigView) -> CleanerSettings:
 
 
 def scrub_settings(config: ConfigView) -> ScrubSettings:
-    """Settings of the scrubber; all may change while the broker runs."""
+    """Return the settings of the scrubber; all are dynamic."""
     return ScrubSettings(
         interval_ms=config.get(keys.LOG_SCRUB_INTERVAL_MS),
         max_bytes_per_second=config.get(keys.LOG_SCRUB_IO_MAX_BYTES_PER_SECOND),
@@ -90,19 +90,19 @@ def scrub_settings(config: ConfigView) -> ScrubSettings:
 
 
 def most_open_files() -> int:
-    """Half of the descriptors this process may have are for logs; the others are for connections."""
+    """Return the limit of open files of logs: half of the process's descriptors; the rest is for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, min(4096, soft // 2))
 
 
 def most_connections() -> int:
-    """Connections that leave enough of this process's descriptors for logs, HTTP, and what else it opens."""
+    """Return the limit of connections that leaves enough descriptors for logs, HTTP and other files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, soft - most_open_files() - min(256, soft // 4))
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files as its user may (as a JVM does: ``-XX:+MaxFDLimit``)."""
+    """Raise the process's limit of open files to the user's (like the JVM's ``-XX:+MaxFDLimit``)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and soft < hard:
         with suppress(OSError, ValueError):
@@ -110,7 +110,7 @@ def raise_descriptor_limit() -> None:
 
 
 def connection_ledger(config: ConfigView, listeners: Iterable[str]) -> ConnectionQuotas:
-    """Counts the connections of these listeners; it follows the configuration."""
+    """Return the connection quotas of these listeners; their limits are dynamic."""
     names = list(listeners)
     ledger = ConnectionQuotas(connection_limits(config), most_by_descriptors=most_connections())
 
@@ -124,7 +124,7 @@ def connection_ledger(config: ConfigView, listeners: Iterable[str]) -> Connectio
 
 
 def connection_limits(config: ConfigView) -> ConnectionLimits:
-    """What the network package wants to know of the broker's configuration."""
+    """Return the settings of the network package."""
     return ConnectionLimits(
         request_max_bytes=config.get(keys.SOCKET_REQUEST_MAX_BYTES),
         max_pending=config.get(keys.QUEUED_MAX_REQUESTS),
@@ -137,14 +137,14 @@ def connection_limits(config: ConfigView) -> ConnectionLimits:
 
 
 def request_memory(config: ConfigView) -> int:
-    """Bytes of requests that may be held at a time; −1 in the configuration is no limit."""
+    """Return the memory limit of requests in bytes; −1 in the configuration means no limit."""
     given = config.get(keys.QUEUED_MAX_REQUEST_BYTES)
     return given if given >= 0 else 1 << 62
 
 
 def metadata_store(config: ConfigView, reactor: Any, wall_clock: Callable[[], float]) -> EmbeddedStore | ZooKeeperStore:
     """
-    The store that the configuration asks for: ZooKeeper, or a file in the first log directory.
+    Return the metadata store: ZooKeeper, or a file in the first log directory.
 
     :raise ConfigError: ``zookeeper.connect`` cannot be read.
     """

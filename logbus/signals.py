@@ -1,9 +1,8 @@
 """
-What signals do to a broker's process.
+Signal handling of a broker's process.
 
-Twisted stops its reactor at SIGTERM and SIGINT, and fails if it is told to once more; it knows nothing of SIGHUP, which
-would end the process in the middle. Here the first signal stops the broker in order, further ones are noted, and
-SIGHUP changes nothing.
+Twisted stops its reactor at SIGTERM and SIGINT, and fails at a second one; it does not handle SIGHUP, which would kill
+the process. Here the first signal stops the broker in order, further ones are logged, and SIGHUP has no effect.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 @define(eq=False)
 class ProcessSignals:
     """
-    The signals of the process, and its one way to stop.
+    Handles the signals of the process, and stops its reactor.
 
-    :param reactor: is stopped, once.
+    :param reactor: stopped once.
     :param handler_of: ``signal.getsignal``.
     :param handle: ``signal.signal``; only a process's main thread may call it.
     """
@@ -36,7 +35,7 @@ class ProcessSignals:
     _log = Logger(namespace="logbus")
 
     def install(self) -> None:
-        """Handle signals from now on: SIGHUP at once, the others once the reactor runs, which handles them first."""
+        """Install the handlers: SIGHUP at once, the others after the reactor, which installs its own, has started."""
         if self._handler_of(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
             self._handle(signal.SIGHUP, self._hangup)
         self._reactor.callWhenRunning(self._reactor.callLater, 0, self._wrap)
@@ -48,7 +47,7 @@ class ProcessSignals:
             self._reactor.stop()
 
     def stopping(self) -> None:
-        """The process is about to end, for whatever reason: nothing is to stop it again."""
+        """Note that the process is about to end for another reason; later signals do not stop it again."""
         self._is_stopping = True
 
     def _wrap(self) -> None:
@@ -75,5 +74,5 @@ class ProcessSignals:
         )
 
     def _say(self, message: str, number: int) -> None:
-        # A signal may come in the middle of anything, even of a line of the log.
+        # A signal may interrupt anything, even a write to the log.
         self._reactor.callFromThread(self._log.info, message, signal=signal.Signals(number).name)

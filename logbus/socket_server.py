@@ -1,5 +1,6 @@
 """
-The broker's listeners: bound early, so that their ports are known; opened late, when the broker can answer.
+The listeners of a broker (Kafka: SocketServer): binds ports early, so that they are known, and accepts connections
+later, when the broker can answer.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ class _BoundListener:
 @define(eq=False)
 class SocketServer:
     """
-    All listeners of one broker.
+    The listeners of a broker.
 
     :param plugins: the protocols, by name.
-    :param backlog: connections that the kernel holds ready for each listener.
-    :param handshake_seconds: how long a TLS handshake may take.
+    :param backlog: length of the kernel's queue of connections per listener.
+    :param handshake_seconds: timeout of a TLS handshake.
     """
 
     _reactor: Any
@@ -55,10 +56,10 @@ class SocketServer:
 
     def bind(self) -> Deferred[dict[str, Endpoint]]:
         """
-        Bind every listener, and accept nobody yet: who connects waits in the kernel's queue.
+        Bind all listeners without accepting: connections wait in the kernel's queue.
 
-        :return: fires with where each is reached, by listener name.
-        :raise ConfigError: a protocol is unknown, an endpoint is not valid, or its port is taken.
+        :return: fires with the advertised addresses, by listener name.
+        :raise ConfigError: a protocol is unknown, an endpoint invalid, or a port taken.
         """
         return Deferred.fromCoroutine(self._bind())
 
@@ -85,7 +86,7 @@ class SocketServer:
         return {bound.listener.name: self._endpoint(bound) for bound in self._bound}
 
     def addresses(self, protocol: str) -> list[ListenerAddress]:
-        """Where this process listens for a protocol; listeners without a port, such as UNIX sockets, are left out."""
+        """Return the bound addresses of a protocol; omits listeners without a port, such as UNIX sockets."""
         found = []
         for bound in self._bound:
             address = bound.port.getHost()
@@ -95,21 +96,21 @@ class SocketServer:
 
     def open(self, only: str | None = None) -> None:
         """
-        Accept connections from now on.
+        Start accepting connections.
 
-        :param only: on the listener of this name; None: on all.
+        :param only: the name of a listener; None: all.
         """
         for bound in self._bound:
             if only is None or bound.listener.name == only:
                 self._reading(bound.port, True)
 
     def close(self) -> Deferred[None]:
-        """Accept nobody any more; connections that exist go on."""
+        """Stop accepting connections; existing ones continue."""
         stopped = [maybeDeferred(bound.port.stopListening) for bound in self._bound]
         return gatherResults(stopped, consumeErrors=True).addCallback(lambda _: None)
 
     def hang_up(self) -> None:
-        """Let every connection finish what it is in the middle of, and close it; accept others."""
+        """Close every connection after its current requests; continue to accept new ones."""
         for bound in self._bound:
             drain = getattr(bound.factory, "drain", None)
             if drain is not None:
@@ -117,9 +118,9 @@ class SocketServer:
 
     def drain(self, release: Callable[[], None]) -> Deferred[None]:
         """
-        Let every connection finish what it is in the middle of, and close it.
+        Close every connection after its current requests.
 
-        :param release: called once all were told: answers what would otherwise wait on.
+        :param release: called when all are closing: answers requests that would wait for long.
         """
         drains = [getattr(bound.factory, "drain", None) for bound in self._bound]
         waiting = [maybeDeferred(drain) for drain in drains if drain is not None]
@@ -128,7 +129,7 @@ class SocketServer:
         return gatherResults(waiting, consumeErrors=True).addCallback(lambda _: None)
 
     def _reading(self, port: Any, wanted: bool) -> None:
-        # Every port of a Unix reactor is a descriptor that can be told not to accept for a while.
+        # Ports of a Unix reactor are descriptors whose reading can be paused.
         change = getattr(port, "startReading" if wanted else "stopReading", None)
         if change is not None:
             change()
@@ -143,8 +144,8 @@ class SocketServer:
             if host in WILDCARDS and port:
                 host = socket.gethostname()
                 self._log.warn(
-                    "listener {name} is on every interface; clients are told {host}:{port}. If that does not reach "
-                    "this machine, say what does with --advertise {name}=HOST:PORT",
+                    "listener {name} is on every interface and advertises {host}:{port}. If clients cannot reach this "
+                    "address, set another with --advertise {name}=HOST:PORT",
                     name=listener.name,
                     host=host,
                     port=port,
@@ -154,9 +155,9 @@ class SocketServer:
 
 def plugin_for(listener: Listener, plugins: Mapping[str, IProtocolPlugin]) -> IProtocolPlugin:
     """
-    The protocol plugin that a listener names.
+    Return the protocol plugin of a listener.
 
-    :raise ConfigError: there is none of that name.
+    :raise ConfigError: the protocol is unknown.
     """
     plugin = plugins.get(listener.protocol)
     if plugin is None:

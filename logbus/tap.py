@@ -1,8 +1,8 @@
 """
-``twistd logbus``: the options, the look before the leap, and the service.
+The ``twistd logbus`` command: its options, the preflight checks, and the service.
 
-What is wrong with the configuration, the ports or the directories is found before anything is changed: one line on
-standard error, exit status 1.
+Errors in the configuration, the ports or the directories are reported before anything is changed: one line on standard
+error, exit status 1.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class Options(usage.Options):
 
 def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     """
-    What the options and the file say.
+    Load the configuration from the options and the file.
 
-    :raise ConfigError: names what is wrong and what would be right.
+    :raise ConfigError: names what is wrong and what is accepted.
     """
     file, origins = read_file(options["config"]) if options["config"] else ({}, {})
     settings = dict(parse_set(text) for text in options["set"])
@@ -148,9 +148,9 @@ def read_file(path: str) -> tuple[dict[str, str], dict[str, str]]:
 
 def parse_set(text: str) -> tuple[str, str]:
     """
-    Read the value of ``--set``: ``KEY=VALUE``.
+    Parse the value of ``--set``: ``KEY=VALUE``.
 
-    :raise ConfigError: it is not of this form.
+    :raise ConfigError: it does not have this form.
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -160,7 +160,7 @@ def parse_set(text: str) -> tuple[str, str]:
 
 def preflight(config: ConfigView, listeners: list[Listener]) -> None:
     """
-    Look whether the broker can start, and change nothing.
+    Check whether the broker can start, without changing anything.
 
     :raise ConfigError: a protocol is unknown, a port is taken, a directory cannot be used or is another broker's.
     """
@@ -177,7 +177,7 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
 
 
 class PortProbe:
-    """What endpoints take for a reactor: it holds each port for as long as the look takes, and listens to nobody."""
+    """A reactor for endpoints that only binds ports, and holds them during the checks."""
 
     def __init__(self, held: ExitStack) -> None:
         self._held = held
@@ -190,7 +190,7 @@ class PortProbe:
         try:
             probe.bind((interface, port))
             if port:
-                # Bound sockets of one process may share an address; those that listen may not.
+                # Bound sockets of a process may share an address; listening ones may not.
                 probe.listen(0)
         except OSError as e:
             raise CannotListenError(interface, port, e) from e
@@ -204,9 +204,9 @@ class PortProbe:
 
 def try_listener(listener: Listener, probe: PortProbe) -> None:
     """
-    Whether a listener's endpoint is valid and its port free.  Endpoints that are not of TCP are tried at the start.
+    Check that a listener's endpoint is valid and its port free.  Endpoints other than TCP are checked at the start.
 
-    :raise ConfigError: it is not.
+    :raise ConfigError: the check failed.
     """
     try:
         endpoint = serverFromString(probe, listener.endpoint)
@@ -220,7 +220,7 @@ def try_listener(listener: Listener, probe: PortProbe) -> None:
             f"listener {listener.name} ({listener.endpoint}): TLS needs a package that is not installed ({e}): "
             f"{install_hint('tls')}"
         ) from e
-    except Exception as e:  # what a TLS library says of a certificate it cannot read
+    except Exception as e:  # errors of a TLS library about a certificate
         raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e
     if isinstance(endpoint, TCP4ServerEndpoint | TCP6ServerEndpoint | SSL4ServerEndpoint):
         problems: list[Failure] = []
@@ -231,7 +231,7 @@ def try_listener(listener: Listener, probe: PortProbe) -> None:
 
 def try_directory(directory: Path, broker_id: int) -> None:
     """
-    Whether a log directory can be used, as far as looking tells.
+    Check whether a log directory can be used, without writing.
 
     :raise ConfigError: it cannot be created or written, another process holds it, or it is another broker's.
     """
@@ -250,7 +250,7 @@ def try_directory(directory: Path, broker_id: int) -> None:
         with (directory / LOCK_FILE).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
-        pass  # Nobody was here yet.
+        pass  # a new directory
     except BlockingIOError:
         raise ConfigError(f"log.dirs: {directory} is in use by another broker (it holds {LOCK_FILE})") from None
     except OSError as e:
@@ -269,14 +269,14 @@ def try_directory(directory: Path, broker_id: int) -> None:
 
 
 def fail(message: object) -> NoReturn:
-    """One line on standard error, and exit status 1."""
+    """Print one line on standard error, and exit with status 1."""
     sys.stderr.write(f"logbus: {message}\n")
     raise SystemExit(1)
 
 
 class BrokerRunner(Service):
     """
-    The broker as twistd runs it: on the global reactor, which it stops, with exit status 1, when it cannot go on.
+    Runs the broker on the global reactor; stops it with exit status 1 if the broker fails.
     """
 
     def __init__(self, config: ConfigView, listeners: list[Listener], release: str | None) -> None:
@@ -288,14 +288,14 @@ class BrokerRunner(Service):
 
     def startService(self) -> None:
         super().startService()
-        # Imported and built here, after twistd became a daemon: threads do not survive a fork.
+        # Imported and built after twistd became a daemon: threads do not survive a fork.
         from twisted.internet import reactor
 
         from logbus.broker import Broker
         from logbus.settings import raise_descriptor_limit
 
         raise_descriptor_limit()
-        # Before any timer exists: a step of the wall clock must not move them.
+        # Before any timer exists: a step of the wall clock must not affect timers.
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
         self._signals = signals = ProcessSignals(reactor)
         signals.install()
@@ -306,18 +306,18 @@ class BrokerRunner(Service):
         except LogbusError:
             self._lost(Failure())
             return
-        # The process is ours, and so is its garbage collector.
+        # This process runs only the broker, so the garbage collector may be tuned.
         garbage = self._broker.slice_scheduler.garbage = GarbageCollection(gc, reactor)
         self._broker.replicas.added = garbage.replica_added
         self._broker.replicas.removed = garbage.replica_removed
         self._broker.when_lost(self._lost)
-        # Later, so that who asks is answered.
+        # Later, so that the request for it is answered.
         self._broker.when_asked_to_stop(lambda: reactor.callLater(0, signals.stop))
         self._broker.startService().addCallbacks(self._serving, self._lost)
 
     def _serving(self, _: None) -> None:
-        # What is there now stays: modules, compiled codecs, metadata. Looking at all of it in each full collection
-        # stopped the reactor for some 30 ms.
+        # Modules, compiled codecs and metadata stay alive. Traversing them in each full collection would block the
+        # reactor for about 30 ms.
         gc.collect()
         gc.freeze()
 
@@ -329,17 +329,17 @@ class BrokerRunner(Service):
 
     def _lost(self, failure: Failure) -> None:
         if failure.check(CancelledError):
-            return  # Told to stop while it was starting.
+            return  # stopped while it was starting
         if failure.check(LogbusError):
             _log.critical("logbus: {reason}", reason=failure.value)
         else:
             _log.failure("logbus cannot go on", failure)
         if sys.__stderr__ is not None:
-            # The log has it already, and twistd has sys.stderr written to the log: this is for who looks on.
+            # twistd redirects sys.stderr to the log, which has the error already: this line is for the terminal.
             sys.__stderr__.write(f"logbus: {failure.getErrorMessage()}\n")
         from twisted.internet import reactor
 
-        # twistd has no way to be told an exit status; this runs when all else is done, the pid file removed.
+        # twistd cannot be given an exit status; this runs at the very end, after the pid file was removed.
         atexit.register(_exit_with_failure)
         assert self._signals is not None, "a broker that is lost was started"
         if reactor.running:
@@ -355,7 +355,7 @@ def _exit_with_failure() -> None:
 
 
 def install_reactor() -> None:
-    """Make ours the process's reactor, unless that was chosen already (``twistd --reactor``)."""
+    """Install logbus's reactor, unless one was chosen already (``twistd --reactor``)."""
     if "twisted.internet.reactor" in sys.modules:
         return
     try:
@@ -368,7 +368,7 @@ def install_reactor() -> None:
 
 
 def makeService(options: Options) -> IService:
-    """What ``twistd`` runs."""
+    """Return the service that ``twistd`` runs."""
     install_reactor()
     try:
         config, listeners = load(options)

@@ -1,8 +1,8 @@
 """
-Many deadlines on one timer of the reactor.
+Many deadlines on one timer of the reactor (Kafka: SystemTimer).
 
-Most deadlines of a broker (long polls, acknowledgements, sessions) are cancelled before they come. Here that costs a
-flag; the reactor sees one delayed call, whatever their number.
+Most deadlines of a broker (long polls, acknowledgements, sessions) are cancelled before they expire. Cancelling sets a
+flag; the reactor has one delayed call for all of them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Timer:
 
     @property
     def active(self) -> bool:
-        """Whether it is still to come."""
+        """Whether it is pending."""
         return self._fn is not None
 
     def cancel(self) -> None:
-        """Forget it; nothing happens when it has fired or was cancelled before."""
+        """Cancel it; has no effect if it has fired or was cancelled."""
         if self._fn is not None:
             self._fn = None
             self._timers._cancelled()
@@ -37,9 +37,9 @@ class Timer:
 @define(eq=False, repr=False)
 class Timers:
     """
-    Many deadlines, most of which are cancelled, on one timer of the reactor.
+    Deadlines on one timer of the reactor.
 
-    :ivar clock: keeps the one timer.
+    :ivar clock: the reactor's clock.
     """
 
     clock: IReactorTime
@@ -51,13 +51,13 @@ class Timers:
     _log = Logger()
 
     A_TURN = 1000
-    """How many deadlines are served before the reactor gets a turn."""
+    """Deadlines served per reactor turn."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._dead
 
     def call_later(self, seconds: float, fn: Callable[[], object]) -> Timer:
-        """Call ``fn`` in so many seconds; those due together are called in the order they were asked for."""
+        """Call ``fn`` after this many seconds; calls due together run in the order of scheduling."""
         timer = Timer(self, fn)
         self._sequence += 1
         deadline = self.clock.seconds() + max(seconds, 0)
@@ -67,7 +67,7 @@ class Timers:
         return timer
 
     def close(self) -> None:
-        """Forget all deadlines."""
+        """Cancel all deadlines."""
         for _, _, timer in self._heap:
             timer._fn = None
         self._heap.clear()
@@ -77,14 +77,14 @@ class Timers:
     def _cancelled(self) -> None:
         self._dead += 1
         if self._dead * 2 > len(self._heap):
-            # Cancelled entries cost memory until their time; half of the heap is enough of them.
+            # Cancelled entries use memory until they expire; at most half of the heap may be cancelled.
             self._heap = [entry for entry in self._heap if entry[2].active]
             heapq.heapify(self._heap)
             self._dead = 0
             self._arm()
 
     def _arm(self) -> None:
-        """Let the reactor wake us at the first deadline, and not at all without one."""
+        """Schedule the reactor's call for the first deadline, if there is one."""
         if self._wake is not None and self._wake.active():
             self._wake.cancel()
         self._wake = None

@@ -1,4 +1,4 @@
-"""The composed broker: its start, its stop, and parts of it that fail."""
+"""Tests of the composed broker: start, stop, failing parts."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ class FailingDirectories(SynchronousTestCase):
 
 
 class FullDisks(SynchronousTestCase):
-    """No space is an error to the client, and no more than that."""
+    """A full disk is an error for the client only."""
 
     def test_and_room_again(self) -> None:
         """Refused, nothing of the batch in the log, readers served; and taken again once there is room."""
@@ -253,7 +253,7 @@ class FullDisks(SynchronousTestCase):
 
 
 class Plugins(SynchronousTestCase):
-    """What plugins are given."""
+    """The interface for plugins."""
 
     def setUp(self) -> None:
         self.server = MemoryBroker().start()

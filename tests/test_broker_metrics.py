@@ -1,4 +1,4 @@
-"""What a broker shows of itself as metrics."""
+"""Tests of :mod:`logbus.instruments`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of packages that are missing."""
+"""Tests of :mod:`logbus.extras`."""
 
 from __future__ import annotations
 

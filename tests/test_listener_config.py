@@ -1,4 +1,4 @@
-"""Where a broker listens."""
+"""Tests of :mod:`logbus.listeners`."""
 
 from __future__ import annotations
 

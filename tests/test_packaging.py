@@ -1,7 +1,7 @@
 """
-What is installed: built from a clean copy of the tree, installed beside a Twisted of its own, and uninstalled again.
+Tests of the wheel: built from a clean copy of the tree, installed beside a separate Twisted, and uninstalled.
 
-No network is needed: Twisted is copied from where the tests run, and what both need is found there, too.
+They need no network: Twisted is copied from the tests' environment, which also has the dependencies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Protocols: how they are found, and how listeners are spelled."""
+"""Tests of :mod:`logbus.protocols`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the packages are told of the configuration."""
+"""Tests of :mod:`logbus.settings`."""
 
 from __future__ import annotations
 

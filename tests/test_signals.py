@@ -1,4 +1,4 @@
-"""What signals do to a broker's process."""
+"""Tests of :mod:`logbus.signals`."""
 
 from __future__ import annotations
 

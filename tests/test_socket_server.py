@@ -1,4 +1,4 @@
-"""Listeners: bound before the broker can answer, opened when it can, and given back whatever happens."""
+"""Tests of :mod:`logbus.listening`: binding, opening, closing."""
 
 from __future__ import annotations
 

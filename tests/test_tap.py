@@ -1,4 +1,4 @@
-"""``twistd logbus`` as an operator meets it: options, what is said when it cannot start, and how it stops."""
+"""Tests of ``twistd logbus`` as a subprocess: options, errors at the start, and the stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protection that this release does not have is refused, not ignored."""
+"""Tests that ``twistd logbus`` refuses security settings that are not enforced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def listeners(*settings: str) -> list[Listener]:
 
 
 class AbsentProtectionTests(SynchronousTestCase):
-    """Settings under which Kafka would keep strangers out."""
+    """Settings with which Kafka would require authentication."""
 
     def test_an_authorizer_is_refused(self) -> None:
         """Who sets an authorizer would else run a broker that lets everybody do everything."""

@@ -1,8 +1,8 @@
 """
-HTTP over Twisted: what :mod:`twisted.web` does well, and around it the limits it does not have.
+HTTP connections of the admin listener: :mod:`twisted.web` with the limits that it lacks.
 
-One request of a connection at a time: bytes behind a request that is not answered yet are thrown away, and the answer
-says ``Connection: close``. Clients that pipeline must expect that (RFC 9112, 9.3.2), and none of ours does it.
+A connection serves one request at a time: bytes behind a request that is not answered yet are discarded, and the answer
+says ``Connection: close``. Pipelining clients must expect that (RFC 9112, 9.3.2).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from logbus.admin.request_guard import SECURITY_HEADERS, RequestGuard
 from logbus.admin.routing import Router
 
 MAX_DISCARDED = 1 << 20
-"""Bytes that a refused client may still send before its connection is closed under it."""
+"""Bytes that a refused client may still send before its connection is aborted."""
 
 
 class AdminChannel(HTTPChannel):
     """
-    One connection.
+    A connection.
 
     :ivar host: the client's address; empty on a UNIX socket.
-    :ivar health_only: it was admitted to ask how the broker is, and nothing else.
-    :ivar refused: what came was no request we take: the answer is out, and what still comes is thrown away.
+    :ivar health_only: whether it was admitted for health checks only.
+    :ivar refused: whether a request was refused; further bytes are discarded.
     """
 
     site: AdminHTTPFactory
@@ -56,7 +56,7 @@ class AdminChannel(HTTPChannel):
         self.totalHeadersSize = limits.head_bytes
         self.MAX_LENGTH = limits.line_bytes
 
-    # Time: one timer for what must happen next. The idle one is twisted.web's own.
+    # One timer for the next deadline; the idle timer is twisted.web's.
 
     def _within(self, seconds: float, otherwise: Callable[[], None]) -> None:
         self._no_deadline()
@@ -75,7 +75,7 @@ class AdminChannel(HTTPChannel):
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Close once what was written is out, and soon in any case."""
+        """Close after the written bytes are sent, or after a short time in any case."""
         self.refused = True
         self._within(self.site.limits.linger_seconds, self.abort)
         self.loseConnection()
@@ -83,11 +83,11 @@ class AdminChannel(HTTPChannel):
     def abort(self) -> None:
         """Close at once."""
         self.refused = True
-        transport = cast(ITCPTransport, self.transport)  # those of TLS and of UNIX sockets have it, too
+        transport = cast(ITCPTransport, self.transport)  # TLS and UNIX sockets have it, too
         transport.abortConnection()
 
     def close_when_idle(self) -> None:
-        """Take no more requests."""
+        """Close now if idle, else after the current answer."""
         self.persistent = 0
         if self._busy:
             self.requests[0].responseHeaders.setRawHeaders(b"Connection", [b"close"])
@@ -100,7 +100,7 @@ class AdminChannel(HTTPChannel):
         super().connectionMade()
         self.site.opened(self)
         if self.health_only:
-            # It has its place for one question.
+            # It is admitted for one request only.
             self._within(self.site.limits.health_seconds, self.abort)
 
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
@@ -140,7 +140,7 @@ class AdminChannel(HTTPChannel):
         if self.refused:
             return
         self._no_deadline()
-        # A POST of an old browser is followed by an empty line.
+        # Old browsers send an empty line after a POST.
         following = (self.clearLineBuffer() + b"".join(self._dataBuffer)).strip(b"\r\n")
         self._dataBuffer = []
         self._busy = True
@@ -150,12 +150,12 @@ class AdminChannel(HTTPChannel):
 
     @property
     def answering(self) -> bool:
-        """Whether a whole request came that is not answered yet."""
+        """Whether a complete request is not answered yet."""
         return self._busy
 
     @property
     def body_bytes(self) -> int:
-        """The longest body that the request may have."""
+        """The longest body allowed for the request."""
         first = self._path.removeprefix(b"/").partition(b"/")[0].partition(b"?")[0]
         return self.site.body_bytes.get(first, self.site.limits.body_bytes)
 
@@ -169,14 +169,14 @@ class AdminChannel(HTTPChannel):
         self._busy = False
         self.site.slots.answered(self)
         if not self.persistent:
-            # No timer of twisted.web's runs any more, and the client may never read the end of the answer.
+            # twisted.web's timers are off now, and the client may never read the end of the answer.
             self._within(self.site.limits.idle_seconds, self.abort)
         super().requestDone(request)
 
-    # Refusals of what never became a request.
+    # Refusals before a request is complete.
 
     def refuse_body(self) -> None:
-        """The body is too long."""
+        """Refuse a body that is too long."""
         self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is longer than {self.body_bytes} bytes.")
 
     def _too_slow(self) -> None:
@@ -197,7 +197,7 @@ class AdminChannel(HTTPChannel):
         )
 
     def refuse(self, status: HTTPStatus, detail: str) -> None:
-        """Answer what is not a whole request, and close once the client has had time to read it."""
+        """Refuse an incomplete request, and close after the client has had time to read the answer."""
         if self.refused:
             return
         self.refused = True
@@ -217,13 +217,13 @@ class AdminChannel(HTTPChannel):
 
 class RejectedConnection(Protocol):
     """
-    A connection there is no room for: told so, and closed.
+    Answers 503 to a connection beyond the limits, and closes it.
 
-    (A factory may return no protocol at all, but those that wrap others, TLS among them, cannot deal with that.)
+    (A factory may return None instead of a protocol, but wrapping factories, such as TLS, do not support that.)
     """
 
     def connectionMade(self) -> None:
-        """Answer what was not asked yet, and close."""
+        """Answer before any request, and close."""
         transport = cast(ITCPTransport, self.transport)
         transport.write(
             b"HTTP/1.1 503 Service Unavailable\r\nServer: logbus\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
@@ -234,10 +234,10 @@ class RejectedConnection(Protocol):
 
 class AdminHTTPFactory(Site):
     """
-    What all connections of one listener share.
+    The factory and shared state of a listener's connections.
 
     :ivar mounted: resources of plugins, by the first segment of their paths.
-    :ivar body_bytes: the longest body below those segments where that is not the limits'.
+    :ivar body_bytes: the longest body by first segment, where it differs from the limits'.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class AdminHTTPFactory(Site):
         self.connections: set[AdminChannel] = set()
         self.slots: ConnectionSlots[AdminChannel] = ConnectionSlots(limits)
         self.cooperator = Cooperator(
-            terminationPredicateFactory=lambda: lambda: True,  # one step a turn
+            terminationPredicateFactory=lambda: lambda: True,  # one step per reactor turn
             scheduler=lambda step: clock.callLater(0, step),
         )
         self._drained: Deferred[None] | None = None
@@ -286,19 +286,19 @@ class AdminHTTPFactory(Site):
         return cast(Protocol, channel)
 
     def opened(self, channel: AdminChannel) -> None:
-        """A connection is there."""
+        """Register a connection."""
         self.connections.add(channel)
         self.slots.enter(channel, channel.host, channel.health_only)
 
     def closed(self, channel: AdminChannel) -> None:
-        """A connection is gone."""
+        """Unregister a connection."""
         self.slots.leave(channel)
         self.connections.discard(channel)
         if self._drained is not None and not self.connections and not self._drained.called:
             self._drained.callback(None)
 
     def drain(self) -> Deferred[None]:
-        """Close what is idle now and the rest when it is answered; fires when all are closed."""
+        """Close idle connections now and the others after their answers; fires when all are closed."""
         if not self.connections:
             return succeed(None)
         if self._drained is None:

@@ -1,5 +1,5 @@
 """
-What the REST interface tells of the cluster and its brokers.
+Views of the cluster and its brokers.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BROKER = object_schema(
     "A live broker.",
     id=BROKER_ID,
     rack=nullable(string("Its rack.")),
-    epoch=integer("Grows with each of its lives."),
+    epoch=integer("The broker epoch: increases with each registration."),
     controller=boolean("Whether it is the controller."),
-    feature_level=integer("What it can do with other brokers; they agree on the least."),
+    feature_level=integer("The inter-broker feature level; brokers use the lowest one."),
     endpoints=mapping(
-        "Where it is reached, by the name of the listener.",
+        "Its addresses, by the name of the listener.",
         object_schema(
             "An address.",
             protocol=string("Name of the protocol."),
@@ -47,7 +47,7 @@ BROKER = object_schema(
 
 @frozen
 class ClusterViews:
-    """The cluster and its brokers."""
+    """Describes the cluster and its brokers."""
 
     metadata: ClusterMetadata
     broker_id: int

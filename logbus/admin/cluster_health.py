@@ -1,5 +1,5 @@
 """
-How the cluster stands: which partitions lack replicas or a leader, and whether this broker can be missed.
+Views of the cluster's health: partitions that lack replicas or a leader, and the shutdown of this broker.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, Top
 UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE = "under_replicated", "under_min_isr", "offline"
 
 MinIsr = Callable[[Mapping[str, str]], int]
-"""``min.insync.replicas`` of a topic with these overrides."""
+"""Returns ``min.insync.replicas`` of a topic with these overrides."""
 
 FAULTY_PARTITION: JsonSchema = object_schema(
-    "A partition that lacks something.",
+    "A partition without a leader or with too few replicas in sync.",
     topic=TOPIC_NAME,
     partition=integer("Number of the partition."),
     leader=nullable(integer("Number of the leading broker; null: the partition is offline.")),
     replicas=array("Brokers that have it, the preferred leader first.", BROKER_ID),
-    isr=array("Those of them that are in sync.", BROKER_ID),
-    faults=array("What it lacks.", string("A fault.", enum=[UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE])),
+    isr=array("The in-sync replicas.", BROKER_ID),
+    faults=array("What is wrong.", string("A fault.", enum=[UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE])),
 )
 FAULTS = object_schema(
-    "All partitions that lack something.",
+    "All faulty partitions.",
     items=array("By topic and number.", FAULTY_PARTITION),
     counts=object_schema(
-        "How many there are.",
+        "Numbers of partitions.",
         under_replicated=integer("Partitions with replicas that are not in sync."),
         under_min_isr=integer("Partitions with fewer in sync than min.insync.replicas: acks=all is refused."),
         offline=integer("Partitions without a leader."),
@@ -46,7 +46,7 @@ STOPPING = object_schema("The broker stops.", broker=BROKER_ID)
 
 
 def faults_of(image: PartitionImage, least: int) -> list[str]:
-    """What a partition lacks; ``least`` is its topic's ``min.insync.replicas``."""
+    """Return the faults of a partition; ``least`` is its topic's ``min.insync.replicas``."""
     found = []
     if len(image.isr) < len(image.replicas):
         found.append(UNDER_REPLICATED)
@@ -59,7 +59,7 @@ def faults_of(image: PartitionImage, least: int) -> list[str]:
 
 @define(eq=False)
 class ShutdownImpact:
-    """What would become of partitions without a broker: how many would have no leader, or too few replicas."""
+    """The numbers of partitions that would lose their leader, or have too few replicas, without a broker."""
 
     offline: int = 0
     under_min_isr: int = 0
@@ -69,7 +69,7 @@ class ShutdownImpact:
 
 
 def shutdown_impact(broker_id: int, topics: Mapping[str, TopicImage], min_isr: MinIsr) -> ShutdownImpact:
-    """What would become of all partitions if a broker stopped now."""
+    """Return the impact on all partitions if a broker stopped now."""
     missed = ShutdownImpact()
     for topic in topics.values():
         least = min_isr(topic.configs)
@@ -84,9 +84,9 @@ def shutdown_impact(broker_id: int, topics: Mapping[str, TopicImage], min_isr: M
 @frozen
 class ClusterHealthViews:
     """
-    The cluster's faults, and this broker's end.
+    Lists faulty partitions, and shuts this broker down.
 
-    :ivar stop: ends the process in order; None: nobody here can, as with a broker in a test's process.
+    :ivar stop: returns the function that stops the process in order; None if there is none, as in a test.
     """
 
     metadata: ClusterMetadata
@@ -97,7 +97,7 @@ class ClusterHealthViews:
     @route("GET", "/api/v1/cluster/faults", "Partitions that lack replicas or a leader", answer=FAULTS)
     def faults(self, call: ViewRequest) -> ViewResponse:
         counts = dict.fromkeys((UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE), 0)
-        # Filled while the rows are made, which are sent first.
+        # Filled while the rows are made, which are sent before the counts.
         return json_stream({"items": lambda: self._faulty(counts), "counts": counts})
 
     def _faulty(self, counts: dict[str, int]) -> Iterator[dict[str, Any] | None]:
@@ -122,9 +122,9 @@ class ClusterHealthViews:
     @route(
         "POST",
         "/api/v1/brokers/{broker}/shutdown",
-        "Stop this very broker in order: its leaderships are handed over first",
+        "Stop this broker in order: its leaderships move to other brokers first",
         answer=STOPPING,
-        body=object_schema("How.", force=boolean("Even if partitions lose their leader by it."), optional=("force",)),
+        body=object_schema("Options.", force=boolean("Even if partitions lose their leader."), optional=("force",)),
         parameters={"broker": BROKER_ID},
         status=HTTPStatus.ACCEPTED,
         errors=(HTTPStatus.CONFLICT, HTTPStatus.NOT_IMPLEMENTED),

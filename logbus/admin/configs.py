@@ -1,5 +1,5 @@
 """
-Configuration, told with where each value comes from; the overrides of topics can be changed.
+Views of the configuration: shows topics and this broker with the source of each value, and changes topics' overrides.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ SOURCES: Mapping[Source, str] = MappingProxyType(
         Source.DEFAULT: "default",
     }
 )
-SOURCE = string("Who said so.", enum=list(SOURCES.values()))
-VALUE = nullable(string("The value; null: not set, or not to be shown."))
+SOURCE = string("The source of the value.", enum=list(SOURCES.values()))
+VALUE = nullable(string("The value; null: not set, or sensitive."))
 ENTRY = object_schema(
-    "A key.",
+    "A configuration key.",
     name=string("Its name."),
     value=VALUE,
     source=SOURCE,
     type=string("Its type.", enum=["boolean", "string", "int", "short", "long", "double", "list", "class", "password"]),
-    read_only=boolean("Whether changing it takes a restart."),
+    read_only=boolean("Whether a change needs a restart."),
     sensitive=boolean("Whether its value is never shown."),
-    documentation=string("What it does."),
+    documentation=string("A description."),
     synonyms=array(
-        "Where it is said, what is in force first.",
-        object_schema("A place.", name=string("Name."), value=VALUE, source=SOURCE),
+        "All values set for it, the effective one first.",
+        object_schema("A value.", name=string("Name."), value=VALUE, source=SOURCE),
     ),
 )
 CONFIGS = object_schema("A configuration.", items=array("All keys.", ENTRY))
 CHANGES = mapping(
-    "Values to set by key, null to go back to the broker's; keys that are not named stay as they are (RFC 7396).",
+    "Values by key; null restores the broker's value; other keys do not change (RFC 7396).",
     {"type": ["string", "integer", "number", "boolean", "null"], "description": "A value.", "maxLength": 32_768},
     maxProperties=100,
 )
@@ -60,10 +60,10 @@ CHANGES = mapping(
 
 def changed(now: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
     """
-    Overrides after a change.
+    Return the overrides after a change.
 
-    :param changes: values of JSON by key; None takes the override away.
-    :raise ConfigError: there is no such key to take away.
+    :param changes: JSON values by key; None removes the override.
+    :raise ConfigError: a removed key does not exist.
     """
     wanted = dict(now)
     for name, value in changes.items():
@@ -112,7 +112,7 @@ class ConfigViews:
 
     async def _alter(self, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         existing_topic(self.metadata, name)
-        # What is there is read where it is changed: two who change different keys do not undo each other.
+        # Read here, so that concurrent changes of different keys do not undo each other.
         outcomes = await self.topics.alter_topic_configs({name: lambda now: changed(now, changes)})
         error = outcomes[name]
         if error is not None:

@@ -1,10 +1,10 @@
 """
-Which HTTP connections are open, and which of them ends when another has no room.
+Limits the HTTP connections, and chooses the one to evict for a new one.
 
-A client that opens connections and asks nothing must not keep others away, least of all the probes of an orchestrator,
-which would restart the broker. So a newcomer takes the place of the connection that has been without a request for
-longest, at the address that has most of them; connections whose request is being answered stay. When all are being
-answered, a few more are taken, for health checks alone.
+A client that opens connections and sends nothing must not lock out others, in particular the probes of an orchestrator,
+which would restart the broker. So a new connection replaces the one that has been idle for longest, at the address with
+the most connections; connections with a request in progress stay. If all have one, a few more are admitted for health
+checks only.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from logbus.admin.http_limits import HttpLimits
 
 
 class SlotConnection(Protocol):
-    """A connection, as its slot sees it."""
+    """The part of a connection that slots need."""
 
     @property
     def answering(self) -> bool:
-        """Whether a whole request came that is not answered yet."""
+        """Whether a complete request is not answered yet."""
 
 
 C = TypeVar("C", bound=SlotConnection)
@@ -31,10 +31,10 @@ C = TypeVar("C", bound=SlotConnection)
 @frozen
 class SlotAdmission(Generic[C]):
     """
-    How a connection is admitted.
+    The admission of a connection.
 
-    :ivar health_only: it may ask how the broker is, and nothing else.
-    :ivar evict: the connection to close in its favour.
+    :ivar health_only: whether it is admitted for health checks only.
+    :ivar evict: the connection to close for it.
     """
 
     health_only: bool = False
@@ -43,16 +43,16 @@ class SlotAdmission(Generic[C]):
 
 @define(eq=False)
 class ConnectionSlots(Generic[C]):
-    """The connections of one listener. Those without an address (UNIX sockets) have no share of their own."""
+    """The connections of a listener. The limit per address does not apply to UNIX sockets."""
 
     limits: HttpLimits
-    # With their addresses; the one that was without a request for longest comes first.
+    # Addresses by connection, ordered by idle time, longest first.
     _open: dict[C, str] = field(factory=dict, init=False)
     _by_host: Counter[str] = field(factory=Counter, init=False)
     _health: dict[C, None] = field(factory=dict, init=False)
 
     def admit(self, host: str) -> SlotAdmission[C] | None:
-        """How one more connection from ``host`` is admitted; None: it is not."""
+        """Return how a new connection from ``host`` is admitted; None: it is not."""
         limits = self.limits
         if host and self._by_host[host] >= limits.connections_per_address:
             candidates = [each for each, its in self._open.items() if its == host]
@@ -70,7 +70,7 @@ class ConnectionSlots(Generic[C]):
         return SlotAdmission(health_only=True, evict=evict) if evict is not None else None
 
     def enter(self, connection: C, host: str, health_only: bool) -> None:
-        """A connection is open now."""
+        """Add an open connection."""
         if health_only:
             self._health[connection] = None
         else:
@@ -78,12 +78,12 @@ class ConnectionSlots(Generic[C]):
             self._by_host[host] += 1
 
     def answered(self, connection: C) -> None:
-        """A connection's request was answered: it is the last to go."""
+        """Note that a connection's request was answered: it becomes the last to be evicted."""
         if connection in self._open:
             self._open[connection] = self._open.pop(connection)
 
     def leave(self, connection: C) -> None:
-        """A connection is gone, or as good as gone."""
+        """Remove a connection that is closed or closing."""
         self._health.pop(connection, None)
         host = self._open.pop(connection, None)
         if host is not None:

@@ -1,8 +1,8 @@
 """
-How far groups have read, as the broker that coordinates them sees it: and as metrics.
+The lag of the groups that this broker coordinates, also as metrics.
 
-Ends of partitions are those of the replicas on this broker; of a partition that it has no replica of, it does not know
-the lag. What goes over many partitions pauses in between: see :class:`~logbus.metrics.Family`.
+The broker knows the ends of partitions only from its own replicas; the lag of other partitions is unknown. Iterations
+over many partitions pause in between: see :class:`~logbus.metrics.Family`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from logbus.coordination.group_offsets import CommittedOffset
 
 PAUSE_PARTITIONS = 50
-"""Partitions that are looked at for what a sample costs."""
+"""Partitions between pauses; they cost about as much as one sample."""
 
 
 @frozen
 class Lag:
     """
-    What a group has still to read.
+    The lag of a group.
 
-    :ivar sum: records, of all partitions whose end is known.
-    :ivar max: of the partition where it is most.
-    :ivar known: of how many partitions it is known.
+    :ivar sum: records still to read, over all partitions whose end is known.
+    :ivar max: the largest lag of a partition.
+    :ivar known: the number of partitions whose lag is known.
     """
 
     sum: int = 0
@@ -42,30 +42,30 @@ class Lag:
 
 @frozen
 class GroupLags:
-    """The groups that this broker coordinates, with what they committed."""
+    """The groups that this broker coordinates, their committed offsets and lags."""
 
     coordinator: GroupCoordinator
     replicas: ReplicaManager
 
     def groups(self) -> Iterator[tuple[Group, Mapping[TopicPartition, CommittedOffset]]]:
-        """All of them, with their offsets; those that come or go meanwhile do no harm."""
+        """Iterate over the groups with their offsets; groups may be created or deleted meanwhile."""
         for shard in self.coordinator.active_shards():
             for group_id, group in list(shard.groups.items()):
                 offsets = shard.offsets.get(group_id)
                 yield group, {} if offsets is None else offsets.committed
 
     def end(self, partition: TopicPartition) -> int | None:
-        """The first offset that readers of a partition do not see; None: it is not on this broker."""
+        """Return the high watermark of a partition; None: it has no replica on this broker."""
         replica = self.replicas.find(*partition)
         return None if replica is None else replica.high_watermark
 
     def lag(self, partition: TopicPartition, committed: CommittedOffset) -> int | None:
-        """Records that are still to be read; None: that is not known."""
+        """Return the number of records still to read; None: unknown."""
         end = self.end(partition)
         return None if end is None else max(end - committed.offset, 0)
 
     def of(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[Lag | None]:
-        """The lag of a group, after as many None as there were times to pause."""
+        """Yield the lag of a group, after a None for each pause."""
         total = most = known = 0
         for looked_at, (partition, committed) in enumerate(list(offsets.items()), 1):
             if looked_at % PAUSE_PARTITIONS == 0:
@@ -78,7 +78,7 @@ class GroupLags:
     # Metrics.
 
     def families(self) -> Iterator[Family]:
-        """What each group has to read in all, and how many read."""
+        """The total lag and the number of members of each group."""
         name = "logbus_group_members"
         yield Family(name, "Members of a group.", "gauge", self._members(name))
         name = "logbus_group_sum_lag"
@@ -87,7 +87,7 @@ class GroupLags:
         yield Family(name, "The same, of the partition where it is most.", "gauge", self._lags(name, "max"))
 
     def partition_families(self) -> Iterator[Family]:
-        """What each group committed for each partition, and has still to read of it."""
+        """The committed offset and the lag of each group in each partition."""
         name = "logbus_group_committed_offset"
         yield Family(name, "Offset that a group goes on at.", "gauge", self._offsets(name))
         name = "logbus_group_lag"

@@ -1,5 +1,5 @@
 """
-Members of groups, told alike whichever protocol they speak.
+Members of groups as JSON, in one form for the classic and the consumer protocol.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from logbus.coordination.group import Group
 
 TopicName = Callable[[bytes], str | None]
-"""The name of the topic with an id; None: it is gone."""
+"""Returns the name of a topic id; None: it is deleted."""
 
 
 def assignor_of(group: Group) -> str:
-    """How partitions are assigned in a group; empty while nothing is agreed on."""
+    """Return the assignor of a group; empty until one is chosen."""
     if isinstance(group, ClassicGroup):
         return group.describe().protocol
     return group.describe().assignor if isinstance(group, ConsumerGroup) else ""
 
 
 def members_of(group: Group, name_of: TopicName) -> Iterator[dict[str, Any]]:
-    """The members of a group, one by one."""
+    """Yield the members of a group."""
     if isinstance(group, ClassicGroup):
         description = group.describe()
         is_consumer = description.protocol_type == PROTOCOL_TYPE
@@ -62,7 +62,7 @@ def _member(
         "id": member_id,
         "instance": instance_id,
         "client": client_id,
-        # Kafka writes an address as Java does, with the (empty) name before a slash.
+        # Kafka writes addresses like Java: an (empty) name, a slash, the address.
         "host": host.rpartition("/")[2],
         "epoch": epoch,
         "assignment": topics,

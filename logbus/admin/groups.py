@@ -1,5 +1,5 @@
 """
-Groups: those that this broker coordinates, their members, and how far they have read.
+Views of the groups that this broker coordinates: state, members, committed offsets and lag.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 GROUP_ID = string("Id of a group; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
 _SUMMARY: dict[str, Any] = {
     "id": GROUP_ID,
-    "type": string("Which protocol its members speak.", enum=["classic", "consumer"]),
+    "type": string("The protocol of its members.", enum=["classic", "consumer"]),
     "protocol_type": string("'consumer' for consumers; empty if it never had members."),
     "state": string("Its state, such as 'Stable' or 'Empty'."),
-    "members": integer("How many members it has."),
-    "partitions": integer("For how many partitions it has committed an offset."),
+    "members": integer("Number of members."),
+    "partitions": integer("Number of partitions with a committed offset."),
     "lag": nullable(
         integer(
-            "Records it has still to read, of all partitions whose end this broker knows; null: it committed offsets "
-            "for none of these."
+            "Records still to read, over all partitions whose end this broker knows; null: none of these has a "
+            "committed offset."
         )
     ),
 }
@@ -46,37 +46,37 @@ MEMBER = object_schema(
     "A member of a group.",
     id=string("Its id."),
     instance=nullable(string("Its group.instance.id, if it has one.")),
-    client=string("What its client calls itself."),
-    host=string("The address it comes from."),
+    client=string("The client.id."),
+    host=string("The client's address."),
     epoch=nullable(integer("The epoch it has reached; null in a classic group.")),
     assignment=mapping(
-        "What it reads: partitions by topic. Empty where its protocol is not that of consumers.",
+        "Its assignment: partitions by topic. Empty if the protocol type is not 'consumer'.",
         array("Partitions.", integer("Number of a partition.")),
     ),
 )
 COMMITTED_OFFSET = object_schema(
-    "What a group committed for a partition.",
+    "The committed offset of a partition.",
     topic=TOPIC_NAME,
     partition=integer("Number of the partition."),
     offset=integer("Offset of the next record to read."),
-    end_offset=nullable({**OFFSET, "description": "The first offset that readers do not see; null: not known here."}),
-    lag=nullable(integer("Records between them; null: not known here.")),
-    leader_epoch=integer("Leader epoch of the last record read; -1: the client did not say."),
-    metadata=string("What the client noted."),
-    committed_at=integer("When, in ms since 1970."),
+    end_offset=nullable({**OFFSET, "description": "The high watermark; null: unknown to this broker."}),
+    lag=nullable(integer("Records between them; null: unknown to this broker.")),
+    leader_epoch=integer("Leader epoch of the last record read; -1: unknown."),
+    metadata=string("The client's metadata of the commit."),
+    committed_at=integer("Time of the commit, in ms since 1970."),
 )
 DETAIL = object_schema(
     "A group with its members and offsets.",
     **{**_SUMMARY, "members": array("Its members.", MEMBER)},
-    assignor=string("How partitions are assigned; empty while nothing is agreed on."),
-    offsets=array("What it committed, by topic and partition.", COMMITTED_OFFSET),
+    assignor=string("The assignor; empty until one is chosen."),
+    offsets=array("Committed offsets by topic and partition.", COMMITTED_OFFSET),
 )
 _PAGE = page("groups", GROUP, GROUP_ID)
 PAGE = {
     **_PAGE,
     "properties": {
         **_PAGE["properties"],
-        "loading": boolean("Whether some groups are left out because they are not read back yet."),
+        "loading": boolean("Whether groups are missing because they are still being loaded."),
     },
     "required": [*_PAGE["required"], "loading"],
 }
@@ -84,7 +84,7 @@ PAGE = {
 
 @frozen
 class GroupViews:
-    """The groups that this broker coordinates."""
+    """Lists and describes the groups that this broker coordinates."""
 
     metadata: ClusterMetadata
     lags: GroupLags
@@ -150,11 +150,11 @@ class GroupViews:
         return group
 
     def _committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """A copy: what is told of it in later turns is of one moment."""
+        """Return a copy, since the answer is made over several reactor turns."""
         try:
             return dict(self.lags.coordinator.committed(group_id))
         except ApiError:
-            return {}  # it moved to another broker meanwhile
+            return {}  # the group has moved to another broker
 
     def _readings(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[dict[str, Any]]:
         for partition, committed in sorted(offsets.items()):

@@ -1,4 +1,4 @@
-"""What one client of the admin listener may cost."""
+"""Limits on what clients of the admin listener can use."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from attrs import frozen
 @frozen
 class HttpLimits:
     """
+    Limits of an admin listener.
+
     :ivar body_bytes: longest body of a request.
     :ivar line_bytes: longest line of a request's head.
-    :ivar head_bytes: all lines of it together.
+    :ivar head_bytes: length of a request's head.
     :ivar header_count: headers of one request.
-    :ivar request_seconds: from the first byte of a request to its last.
-    :ivar idle_seconds: from an answer to the next request, and for a client to take a piece of an answer.
-    :ivar answer_seconds: after which a view that has not answered is given up (its work goes on).
-    :ivar health_seconds: in which a connection for health checks alone must have been asked and have answered.
-    :ivar linger_seconds: how long a refused client may go on sending before the connection is closed under it; closing
-        at once would make its system throw away the refusal unread (RFC 9112, 9.6).
-    :ivar drain_seconds: how long connections may take to end once the broker stops.
-    :ivar connections: open at a time.
-    :ivar connections_per_address: of them from one address.
-    :ivar health_connections: more than these, for health checks alone.
+    :ivar request_seconds: time from the first byte of a request to its last.
+    :ivar idle_seconds: time from an answer to the next request, and for a client to read a piece of an answer.
+    :ivar answer_seconds: time until the client gets an error if a view has not answered (its work continues).
+    :ivar health_seconds: lifetime of a connection admitted for health checks only.
+    :ivar linger_seconds: time that a refused client may continue to send before its connection is closed; closing at
+        once would make its system discard the answer unread (RFC 9112, 9.6).
+    :ivar drain_seconds: time for connections to end when the broker stops.
+    :ivar connections: open connections.
+    :ivar connections_per_address: open connections from one address.
+    :ivar health_connections: additional connections for health checks only.
     """
 
     body_bytes: int = 65_536

@@ -1,5 +1,5 @@
 """
-JSON that is made while it is sent: lists of any length, a few rows in a turn of the reactor.
+JSON objects with long lists, encoded in chunks of a few rows per reactor turn while they are sent.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from logbus.admin import strict_json
 from logbus.admin.routing import JSON, ViewResponse
 
 ROWS_A_TURN = 100
-"""A row costs some 10 µs."""
+"""A row costs about 10 µs."""
 
 
 def json_stream(members: Mapping[str, Any | Callable[[], Iterator[Any]]]) -> ViewResponse:
     """
-    An object as an answer.
+    Return a response with a JSON object.
 
-    :param members: in order; what can be called makes the rows of a list, where None is a pause that costs as much as
-        a row and stands for none.
+    :param members: in order; a callable returns the rows of a list, in which None stands for work that costs as much as
+        a row, and adds no row.
     """
     return ViewResponse(HTTPStatus.OK, JSON, lambda: _pieces(members))
 

@@ -1,5 +1,5 @@
 """
-The shapes of JSON bodies: JSON Schema (2020-12) as far as we need it, to describe and to check with the same words.
+A subset of JSON Schema (2020-12) that both describes and validates the JSON bodies of the REST interface.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 JsonSchema = Mapping[str, Any]
-"""A JSON Schema made of the words that :func:`schema_errors` knows."""
+"""A JSON Schema with keywords that :func:`schema_errors` supports."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -42,11 +42,11 @@ KEYWORDS = frozenset(
         "default",
     }
 )
-"""All words a shape may use; a word that is not checked would be a promise."""
+"""All keywords a schema may use: those that are validated."""
 
 
 def object_schema(description: str, *, optional: tuple[str, ...] = (), **members: JsonSchema) -> JsonSchema:
-    """An object with these members and no others; all are required but the ``optional`` ones."""
+    """An object with exactly these members; all but the ``optional`` ones are required."""
     return {
         "type": "object",
         "description": description,
@@ -72,12 +72,12 @@ def boolean(description: str) -> JsonSchema:
 
 
 def array(description: str, items: JsonSchema, **more: Any) -> JsonSchema:
-    """A list of things of one shape."""
+    """An array of items with one schema."""
     return {"type": "array", "description": description, "items": items, **more}
 
 
 def mapping(description: str, values: JsonSchema, **more: Any) -> JsonSchema:
-    """An object whose members the caller names."""
+    """An object with arbitrary member names."""
     return {"type": "object", "description": description, "additionalProperties": values, **more}
 
 
@@ -89,7 +89,7 @@ def nullable(shape: JsonSchema) -> JsonSchema:
 
 def schema_errors(shape: JsonSchema, value: Any, where: str = "the body") -> Iterator[str]:
     """
-    Say what about ``value`` is not as ``shape`` has it, each as a sentence that begins with ``where``.
+    Yield the violations of a schema by a value, each a sentence that begins with ``where``.
     """
     kinds = [shape["type"]] if isinstance(shape["type"], str) else shape["type"]
     if not any(_is(kind, value) for kind in kinds):

@@ -1,5 +1,5 @@
 """
-``/metrics``.
+The view of ``/metrics``: renders the registry for Prometheus.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from logbus.metrics import Family
 @frozen
 class MetricsView:
     """
-    ``/metrics``.
+    Serves ``/metrics``.
 
-    :ivar families: what there is now; asked once a scrape, read while it is rendered.
+    :ivar families: returns the current families; called once per scrape, consumed while the answer is sent.
     """
 
     families: Callable[[], Iterable[Family]]

@@ -1,5 +1,5 @@
 """
-The table of routes as an OpenAPI 3.1 document (spec.openapis.org/oas/v3.1.1).
+Renders the table of routes as an OpenAPI 3.1 document (spec.openapis.org/oas/v3.1.1).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from logbus.admin.routing import JSON, Route, Router, ViewRequest, route
 PROBLEM_SHAPE = {
     **object_schema(
         "What went wrong (RFC 9457).",
-        type=string("'about:blank': the status says all."),
-        title=string("The status in words."),
+        type=string("'about:blank': the status is the type."),
+        title=string("The status's phrase."),
         status=integer("The status."),
-        detail=string("What is wrong, and what would be right."),
-        error=string("Kafka's name for it, where it has one."),
+        detail=string("What is wrong, and what is expected."),
+        error=string("The name of Kafka's error, if there is one."),
         retriable={"type": "boolean", "description": "Whether the same request may succeed later."},
         optional=("error", "retriable"),
     ),
@@ -30,7 +30,7 @@ PROBLEM_SHAPE = {
 
 
 def document(router: Router) -> dict[str, Any]:
-    """The document for a table of routes."""
+    """Return the document of a table of routes."""
     paths: dict[str, dict[str, Any]] = {}
     for described in router.routes:
         paths.setdefault(described.path, {})[described.method.lower()] = _operation(described)
@@ -58,7 +58,7 @@ def document(router: Router) -> dict[str, Any]:
 
 @frozen
 class OpenApiView:
-    """Serves the document of the table it is in."""
+    """Serves the document of its own table of routes."""
 
     router: Router
 

@@ -1,5 +1,5 @@
 """
-Series of single partitions: seven for each, so who wants them turns them on.
+Metrics of single partitions: seven series each, so they are off by default (``admin.metrics.per.partition``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _last_stable_offset(replica: Replica) -> int | None:
-    """None: the log's producers are on the disk. Who asks for metrics does not wait for ten thousand files."""
+    """Return None if the log's producer state is not in memory: a scrape must not read ten thousand files."""
     log = replica.log
     return None if log.has_producers and log.producers_in_memory is None else replica.last_stable_offset
 
@@ -40,9 +40,9 @@ SERIES: tuple[tuple[str, str, Callable[[Replica], int | None]], ...] = (
 
 def partition_families(replicas: Callable[[], Iterable[Replica]]) -> Iterator[Family]:
     """
-    The families of the partitions on this broker.
+    Yield the families of the partitions on this broker.
 
-    Samples are made while they are read, from what holds then: a log of 10,000 partitions takes many reactor turns.
+    Samples are made from the current values while they are consumed: 10,000 partitions take many reactor turns.
     """
     for name, documentation, value in SERIES:
         full = f"logbus_partition_{name}"

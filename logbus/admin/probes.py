@@ -1,5 +1,5 @@
 """
-Whether the broker lives, whether it serves, and what the listener has.
+Views of the health probes ``/healthz`` and ``/readyz``, and of the index page.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from logbus.admin.json_schema import array, object_schema, string
 from logbus.admin.routing import JSON, Router, ViewRequest, ViewResponse, route
 
 READY = object_schema(
-    "Whether clients should be sent here.",
+    "Whether clients should use this broker.",
     ready={"type": "boolean", "description": "Whether they should."},
-    reasons=array("Why they should not.", string("A sentence.")),
+    reasons=array("The reasons if not.", string("A sentence.")),
 )
-ALIVE = object_schema("The process is alive and its reactor turns.", status=string("'alive'.", enum=["alive"]))
+ALIVE = object_schema("The process is alive and its reactor runs.", status=string("'alive'.", enum=["alive"]))
 
 HEALTH_PATHS = frozenset({b"/healthz", b"/readyz"})
-"""What orchestrators ask: answered under any name, and when no other request is admitted."""
+"""Probes of orchestrators: answered under any ``Host``, and even if other requests are not admitted."""
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -41,9 +41,9 @@ _PAGE = """<!DOCTYPE html>
 @frozen
 class ProbeViews:
     """
-    For load balancers and orchestrators.
+    Answers load balancers and orchestrators.
 
-    :ivar not_ready: says why clients should not be sent here now, a sentence each.
+    :ivar not_ready: returns the reasons why clients should not use this broker now, a sentence each.
     """
 
     not_ready: Callable[[], Sequence[str]]
@@ -68,7 +68,7 @@ class ProbeViews:
 @frozen
 class IndexView:
     """
-    The page at ``/``, for whoever comes with a browser.
+    The page at ``/`` for browsers.
 
     :ivar mounted: first path segments of plugins' resources.
     """

@@ -1,5 +1,5 @@
 """
-Errors as HTTP tells them: a status, and a JSON object that names the thing and what would be right (RFC 9457).
+Errors in HTTP: a status, and a JSON object with the details of the problem (RFC 9457).
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ STATUS_OF: Mapping[ErrorCode, HTTPStatus] = MappingProxyType(
         ErrorCode.NOT_CONTROLLER: HTTPStatus.SERVICE_UNAVAILABLE,
     }
 )
-"""Statuses of Kafka's codes that are not told by whether the code is retriable."""
+"""Statuses of Kafka's codes that do not follow from whether the code is retriable."""
 
 RETRY_AFTER_SECONDS = 1
 
 
 class HttpProblem(LogbusError):
     """
-    A request that is answered with an error of HTTP, for which Kafka has no word.
+    An error of HTTP that has no code in Kafka.
 
-    :param detail: what is wrong, and what would be right.
+    :param detail: what is wrong, and what is expected.
     :param headers: more headers of the answer, such as ``Allow``.
     """
 
@@ -57,7 +57,7 @@ class HttpProblem(LogbusError):
 
 
 def status_of(code: ErrorCode) -> HTTPStatus:
-    """The status for one of Kafka's codes: 503 when trying again may help, 400 when it is the client's to change."""
+    """Return the status for a code of Kafka: 503 if a retry may help, 400 if the client has to change something."""
     known = STATUS_OF.get(code)
     if known is not None:
         return known
@@ -65,16 +65,16 @@ def status_of(code: ErrorCode) -> HTTPStatus:
 
 
 def problem(status: HTTPStatus, detail: str, **more: Any) -> dict[str, Any]:
-    """The members of a problem; its type is that of the status alone (RFC 9457, 4.2.1)."""
+    """Return the members of a problem whose type is "about:blank" (RFC 9457, 4.2.1)."""
     return {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail, **more}
 
 
 def problem_of(error: BaseException) -> tuple[HTTPStatus, dict[str, Any], Mapping[str, str]]:
     """
-    What the client is told of an error.
+    Return what a client sees of an error.
 
-    :return: the status, the members of the problem, and more headers. Of an error that nobody raised on purpose only
-        that there was one: what it says is for the log.
+    :return: the status, the members of the problem, and more headers. The message of an unexpected error goes only to
+        the log.
     """
     headers: dict[str, str] = {}
     if isinstance(error, HttpProblem):

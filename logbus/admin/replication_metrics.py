@@ -1,9 +1,8 @@
 """
-Replication as metrics: what this broker leads and follows, and what it does as the controller.
+Metrics of replication: the partitions that this broker leads and follows, and its work as the controller.
 
-Each has the meaning that Kafka gives it: what is said of partitions is said by their leaders, and what concerns the
-whole cluster by the controller, so that sums over all brokers are right. What goes over many partitions pauses in
-between: see :class:`~logbus.metrics.Family`.
+They have Kafka's meaning: leaders report on partitions and the controller on the whole cluster, so that sums over all
+brokers are right. Iterations over many partitions pause in between: see :class:`~logbus.metrics.Family`.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
     from logbus.metrics import Registry
 
 PAUSE_PARTITIONS = 100
-"""Partitions that are looked at for what a sample costs."""
+"""Partitions between pauses; they cost about as much as one sample."""
 
 
 @define(eq=False)
 class _LeaderTotals:
-    """One look at all replicas of this broker."""
+    """Totals of this broker's replicas."""
 
     leaders: int = 0
     under_replicated: int = 0
@@ -40,7 +39,7 @@ class _LeaderTotals:
 
 @define(eq=False)
 class _ClusterTotals:
-    """One look at all partitions of the cluster."""
+    """Totals of the cluster's partitions."""
 
     offline: int = 0
     imbalance: int = 0
@@ -80,7 +79,7 @@ CLUSTER: tuple[tuple[str, str, Callable[[_ClusterTotals], int]], ...] = (
 
 @frozen
 class ReplicationMetrics:
-    """What a broker does for replication."""
+    """Registers the metrics of replication."""
 
     broker_id: int
     metadata: ClusterMetadata
@@ -90,7 +89,7 @@ class ReplicationMetrics:
     controller: Controller
 
     def register(self, registry: Registry) -> None:
-        """Have ``registry`` read from it."""
+        """Register the metrics."""
         isr, fetched, tally = self.isr, self.fetcher.counters, self.controller.tally
         for name, help, read in (
             ("isr_expands", "How often replicas of partitions led here came into sync.", lambda: isr.expansions),
@@ -170,7 +169,7 @@ class ReplicationMetrics:
         registry.add_source(self.families)
 
     def families(self) -> Iterator[Family]:
-        """What takes a look at every partition: one for the first of these families, which the others share."""
+        """Yield the families computed from all partitions; the first one iterates, the others share its totals."""
         led, cluster = _LeaderTotals(), _ClusterTotals()
         for name, help, read in LED:
             yield Family(name, help, "gauge", self._led(name, read, led, look=read is LED[0][2]))
@@ -186,7 +185,7 @@ class ReplicationMetrics:
             yield Family(name, help, "gauge", self._of_cluster(name, of_cluster, cluster, look=look))
 
     def partition_families(self) -> Iterator[Family]:
-        """How far each follower of each partition led here is behind; one that has not fetched is left out."""
+        """Yield the lag of each follower of the partitions led here; omits followers that have not fetched."""
         name = "logbus_partition_replica_lag"
         yield Family(name, "Records of a partition led here that a follower lacks.", "gauge", self._lags(name))
 

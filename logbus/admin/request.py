@@ -1,5 +1,5 @@
 """
-One HTTP request: handed to the router or to a plugin's resource, and answered once.
+An HTTP request of the admin listener: passed to the router or to a plugin's resource, and answered once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AdminRequest(Request):
-    """One request, from its head to the end of its answer."""
+    """A request, from its head to the end of its answer."""
 
     channel: AdminChannel
     content: BytesIO
@@ -47,7 +47,7 @@ class AdminRequest(Request):
                 self.content.write(data)
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        self._parsePOSTFormSubmission = False  # a form is not what anybody here takes, so it is not worth parsing
+        self._parsePOSTFormSubmission = False  # no route accepts forms
         super().requestReceived(command, path, version)
 
     def process(self) -> None:
@@ -106,7 +106,7 @@ class AdminRequest(Request):
             self.finish()
 
     def _wait_for(self, pending: Deferred[ViewResponse]) -> None:
-        # The view is not cancelled when the client goes or gets tired: a change that has begun goes to its end.
+        # A view is not cancelled when the client disconnects or times out: a change that has begun is completed.
         clock, limits = self.channel.site.clock, self.channel.site.limits
         late = HttpProblem(
             HTTPStatus.GATEWAY_TIMEOUT,
@@ -127,17 +127,17 @@ class AdminRequest(Request):
             return failure_response(error)
 
     def processingFailed(self, reason: Failure) -> Failure:
-        """A plugin's resource failed: the log gets the traceback, the client does not."""
+        """Log the traceback of a plugin's resource; the client does not see it."""
         self.send(self._answer_for(reason))
         return reason
 
     def send(self, answer: ViewResponse) -> None:
-        """Send an answer, unless one was sent or the client is gone."""
+        """Send an answer, unless one was sent or the client has disconnected."""
         if self.answered or self.finished or self._disconnected:
             return
         self.answered = True
         if self.startedWriting:
-            # By a plugin's resource, which failed then: what broke off must not look whole.
+            # A plugin's resource failed in the middle: a truncated answer must not look complete.
             self.channel.abort()
             return
         self.setResponseCode(int(answer.status), answer.status.phrase.encode())

@@ -1,10 +1,10 @@
 """
-Who may not ask at all: what a browser could be tricked into sending is refused before anything looks at it.
+Refuses requests that a browser could be tricked into sending, before they are routed.
 
-There is no way for a page of another origin to read from here (no CORS headers, ever) or to change anything: a change
-must come as ``application/json`` or a type made of it (``application/...+json``), which browsers send to a foreign
-origin only after a preflight, which is never granted. Against DNS rebinding, where the foreign page makes its own name
-point here, the ``Host`` is checked.
+A page of another origin cannot read answers (there are no CORS headers) or change anything: a change must have the type
+``application/json`` or ``application/...+json``, which browsers send to a foreign origin only after a preflight, and
+preflights are never granted. The ``Host`` is checked against DNS rebinding, where a foreign page makes its own name
+resolve to this address.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
         "Cache-Control": "no-store",
     }
 )
-"""On every answer; a plugin's resource may set its own in their place."""
+"""Headers of every answer; a plugin's resource may replace them."""
 
 _JSON = re.compile(r"application/([a-z0-9!#$&^_.-]{1,100}\+)?json")  # RFC 6839, 3.1
 _AUTHORITY = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
@@ -43,8 +43,8 @@ class RequestGuard:
     """
     Refuses requests by their headers.
 
-    :ivar allowed_hosts: names that ``Host`` may have besides ``localhost``, addresses and ``own_names``; ``*`` is any.
-    :ivar own_names: what this machine and this broker are called, as far as we know.
+    :ivar allowed_hosts: names accepted as ``Host`` besides ``localhost``, addresses and ``own_names``; ``*`` is any.
+    :ivar own_names: known names of this machine and this broker.
     """
 
     allowed_hosts: Callable[[], Collection[str]]
@@ -52,12 +52,12 @@ class RequestGuard:
 
     def check(self, method: str, version: str, headers: Mapping[str, Sequence[str]], *, any_name: bool = False) -> None:
         """
-        Let a request pass.
+        Check the headers of a request.
 
         :param version: ``HTTP/1.1`` or ``HTTP/1.0``.
         :param headers: values by lower-case name.
-        :param any_name: whether ``Host`` may be any name: what is asked tells a foreign page nothing.
-        :raise Refused: it may not.
+        :param any_name: whether any ``Host`` is accepted, since the answer is of no use to a foreign page.
+        :raise Refused: the request is refused.
         """
         host = self._check_host(version, headers.get("host", ()), any_name)
         if method in SAFE_METHODS:
@@ -98,7 +98,7 @@ def _check_body(method: str, headers: Mapping[str, Sequence[str]]) -> None:
     kinds = headers.get("content-type", ())
     has_body = "transfer-encoding" in headers or headers.get("content-length", ("0",))[0] != "0"
     if not (kinds or has_body or method == "POST"):
-        return  # only POST (of the methods that change things) goes to a foreign origin without a preflight
+        return  # of the methods that change something, only POST is sent to a foreign origin without a preflight
     if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].partition(";")[0].strip().lower()):
         told = repr(", ".join(kinds)[:200]) if kinds else "missing"
         raise HttpProblem(

@@ -1,5 +1,5 @@
 """
-Answers that are made while they are sent.
+Sends an answer while it is being made (a Twisted push producer).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from zope.interface import implementer
 @define(eq=False)
 class ResponseStream:
     """
-    Sends an answer piece by piece, none while the client does not take them.
+    Sends an answer in chunks, and pauses while the client does not read.
 
-    :ivar pieces: the answer; each piece is made in a reactor turn of its own.
-    :ivar cooperator: gives the turns, to one stream at a time.
-    :ivar stall_seconds: how long a client may take nothing.
-    :ivar abort: closes the connection at once: an answer that broke off must not look whole.
+    :ivar pieces: the answer; each chunk is made in its own reactor turn.
+    :ivar cooperator: schedules the turns.
+    :ivar stall_seconds: how long a client may read nothing.
+    :ivar abort: closes the connection at once: a truncated answer must not look complete.
     """
 
     request: Request
@@ -38,7 +38,7 @@ class ResponseStream:
     _log = Logger()
 
     def start(self) -> None:
-        """Begin; the request is finished at the end."""
+        """Start sending; finishes the request at the end."""
         self.request.registerProducer(self, True)
         self.request.notifyFinish().addErrback(lambda _: self.stopProducing())
         self._task = self.cooperator.cooperate(self._send())

@@ -1,8 +1,8 @@
 """
-From a request to the method that answers it.
+Routes requests to the methods of views.
 
-A view is a class whose methods say with :func:`route` what they answer; the table made of them serves requests, and
-:mod:`logbus.admin.openapi` documents the same table, so that neither has what the other lacks.
+A view is a class whose methods declare their routes with :func:`route`. The router serves the table of all routes, and
+:mod:`logbus.admin.openapi` documents the same table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from logbus.admin.problem_details import HttpProblem, problem_of
 
 JSON = "application/json"
 MAX_FAULTS = 10
-"""Faults of one body that are told at once."""
+"""Errors of a body that are reported at once."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Headers = Mapping[str, Sequence[str]]
@@ -34,9 +34,9 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 @frozen
 class ViewResponse:
     """
-    What goes back.
+    The response of a view.
 
-    :ivar body: all of it, or what makes it piece by piece, a reactor turn each.
+    :ivar body: the bytes, or a callable whose iterator yields them in chunks, one per reactor turn.
     """
 
     status: HTTPStatus
@@ -51,11 +51,11 @@ PendingResponse = ViewResponse | Deferred[ViewResponse]
 @frozen
 class ViewRequest:
     """
-    A request as its view sees it.
+    The validated request that a view gets.
 
-    :ivar path: the variable parts of the path, by name, checked.
-    :ivar query: what stands behind the ``?``, checked, with the defaults of what does not.
-    :ivar body: the JSON value, checked; None where the route takes no body.
+    :ivar path: the variable parts of the path, by name.
+    :ivar query: the query parameters, with defaults.
+    :ivar body: the JSON value; None if the route has no body.
     :ivar headers: values by lower-case name.
     """
 
@@ -68,16 +68,16 @@ class ViewRequest:
 @frozen
 class Route:
     """
-    One thing that can be asked.
+    A method and path, and what is accepted and returned there.
 
     :ivar path: segments between slashes; ``{name}`` is variable.
     :ivar summary: one line, for the OpenAPI document.
-    :ivar answer: the shape of the JSON answer, or None when it is something else.
-    :ivar content_types: what the answer can be.
-    :ivar body: the shape of the JSON body, if it takes one.
-    :ivar parameters: the shapes of the variable parts and of what may stand in the query, by name.
-    :ivar status: of success.
-    :ivar errors: statuses of failure that belong to this route; those that any request may get are not among them.
+    :ivar answer: the schema of a JSON answer; None if the answer is not JSON.
+    :ivar content_types: content types of the answer.
+    :ivar body: the schema of the JSON body, if there is one.
+    :ivar parameters: the schemas of variable parts and query parameters, by name.
+    :ivar status: the status of success.
+    :ivar errors: error statuses of this route, besides those of all routes.
     :ivar call: gives an :class:`ViewResponse`, or a value that becomes a JSON one, or a Deferred of these.
     """
 
@@ -94,7 +94,7 @@ class Route:
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """The path's parts."""
+        """The segments of the path."""
         return tuple(self.path.strip("/").split("/"))
 
     @property
@@ -104,7 +104,7 @@ class Route:
 
 
 def route(method: str, path: str, summary: str, **more: Any) -> Callable[[F], F]:
-    """Declare what a view's method answers; the arguments are the fields of :class:`Route`."""
+    """Declare the route of a view's method; the arguments are the fields of :class:`Route`."""
 
     def mark(function: F) -> F:
         function.__route__ = Route(method, path, summary, **more)  # type: ignore[attr-defined]
@@ -115,7 +115,7 @@ def route(method: str, path: str, summary: str, **more: Any) -> Callable[[F], F]
 
 @define(eq=False)
 class _Node:
-    """A place in the tree of paths: what is below it by name, what is below it under any name, what it answers."""
+    """A node in the tree of paths: children by name, a child for any name, routes by method."""
 
     named: dict[str, _Node] = field(factory=dict)
     variable: _Node | None = None
@@ -130,7 +130,7 @@ class Router:
     _root: _Node = field(factory=_Node, init=False)
 
     def add(self, views: Iterable[object]) -> None:
-        """Take the routes of ``views`` into the table; two for one method and path are a mistake of ours."""
+        """Add the routes of ``views``; two for one method and path are an error."""
         for view in views:
             for name, function in vars(type(view)).items():
                 declared: Route | None = getattr(function, "__route__", None)
@@ -152,9 +152,9 @@ class Router:
 
     def find(self, path: str) -> tuple[Mapping[str, Route], list[str]]:
         """
-        The routes of a path by method, and the values of its variable parts.
+        Return the routes of a path by method, and the values of its variable parts.
 
-        :raise Refused: there are none.
+        :raise Refused: the path does not exist.
         """
         node, values = self._root, list[str]()
         for part in path.removeprefix("/").split("/"):
@@ -171,10 +171,10 @@ class Router:
 
     def answer(self, method: str, target: str, headers: Headers, body: bytes) -> PendingResponse:
         """
-        Answer a request; what goes wrong is an answer, too.
+        Answer a request; expected errors become answers, too.
 
-        :param target: path and query, as they came.
-        :raise Exception: through the Deferred or at once, what no view meant to raise.
+        :param target: path and query, as received.
+        :raise Exception: an unexpected error of a view, directly or through the Deferred.
         """
         try:
             path, _, query = target.partition("?")
@@ -200,9 +200,9 @@ class Router:
 
 def error_response(error: BaseException) -> ViewResponse:
     """
-    The answer for an error that was raised on purpose.
+    Return the response for an expected error.
 
-    :raise BaseException: ``error``, when it was not.
+    :raise BaseException: ``error``, if it is not an expected one.
     """
     status, told, headers = problem_of(error)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -211,7 +211,7 @@ def error_response(error: BaseException) -> ViewResponse:
 
 
 def failure_response(error: BaseException) -> ViewResponse:
-    """The answer for an error whatever it is."""
+    """Return the response for any error."""
     status, told, headers = problem_of(error)
     return ViewResponse(status, PROBLEM, strict_json.dumps(told), headers)
 

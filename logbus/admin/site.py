@@ -1,7 +1,8 @@
 """
-The factory of an admin listener's connections.
+The factory of an admin listener.
 
-twisted.web is imported when the first connection comes: a broker is ready sooner, and one that nobody asks is smaller.
+twisted.web is imported with the first connection, so that a broker starts faster and an unused listener costs no
+memory.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 @define(eq=False, slots=False, kw_only=True)
 class AdminSite(ServerFactory):
     """
-    Speaks HTTP: ``/metrics``, ``/healthz``, ``/readyz``, ``/api/v1/`` and what plugins add.
+    Serves HTTP: ``/metrics``, ``/healthz``, ``/readyz``, ``/api/v1/`` and the resources of plugins.
 
-    :ivar broker: what the resources of plugins are given.
+    :ivar broker: passed to the resources of plugins.
     :ivar topics: creates, deletes and configures topics.
-    :ivar lags: the groups this broker coordinates, and how far they have read.
+    :ivar lags: the groups this broker coordinates, and their lags.
     :ivar transactions: the transactional ids this broker coordinates.
-    :ivar replication: what this broker leads and follows.
-    :ivar config: of this broker; the ``admin.*`` keys are read from it.
+    :ivar replication: the metrics of replication.
+    :ivar config: this broker's configuration, with the ``admin.*`` keys.
     :ivar internal_topics: names of topics that only brokers write to.
-    :ivar not_ready: says why clients should not be sent here now, a sentence each; nothing when they may.
-    :ivar clock: the broker's reactor; all timers of all connections are its.
+    :ivar not_ready: returns the reasons why clients should not use this broker now, a sentence each.
+    :ivar clock: the broker's reactor, for the timers of connections.
     :ivar wall_clock: seconds since 1970, for the ``Date`` of answers.
-    :ivar stop: gives what ends this process in order, if anything does.
-    :ivar host_name: what this machine is called; a request's ``Host`` may be that.
+    :ivar stop: returns the function that stops this process in order, if there is one.
+    :ivar host_name: this machine's name, accepted as ``Host``.
     :ivar plugins: resources to mount; None: all that :mod:`twisted.plugin` finds.
     """
 
@@ -96,7 +97,7 @@ class AdminSite(ServerFactory):
     _log = Logger()
 
     def startFactory(self) -> None:
-        """Ask plugins for their resources; one that fails is left out."""
+        """Create the resources of plugins; skips those that fail."""
         taken = {route.segments[0].encode() for route in self._router.routes}
         for plugin in getPlugins(IAdminResource) if self.plugins is None else self.plugins:
             try:
@@ -116,7 +117,7 @@ class AdminSite(ServerFactory):
         return self._http.buildProtocol(addr)
 
     def drain(self) -> Deferred[None]:
-        """Close idle connections now and the others when they are answered; fires when all are closed."""
+        """Close idle connections now and the others after their answers; fires when all are closed."""
         return succeed(None) if self._http is None else self._http.drain()
 
     @_router.default

@@ -1,6 +1,5 @@
 """
-JSON from strangers (RFC 8259): what two readers could take differently is refused, and what costs more than it is
-worth.
+Strict JSON for untrusted input (RFC 8259): refuses ambiguous and expensive documents.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)  # a str
 
 def loads(text: bytes) -> Any:
     """
-    Read one JSON value.
+    Parse a JSON value.
 
     :raise ValueError: it is not UTF-8, not JSON, too deep, names a member twice, or has a number that is not finite or
-        longer than :data:`MAX_DIGITS`; the words are fit for the client.
+        longer than :data:`MAX_DIGITS`; the message is for the client.
     """
     depth = 0
     for found in _STRUCTURE.finditer(text):
@@ -54,7 +53,7 @@ def loads(text: bytes) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Write a value of our own; never NaN, which is not JSON."""
+    """Encode a value; NaN is an error."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 

@@ -1,7 +1,7 @@
 """
-Topics and partitions: told, made and unmade.
+Views of topics and partitions: list, describe, create and delete.
 
-Lists come in pages, so that no answer holds the reactor for long, however much there is.
+Lists are divided into pages, so that no answer blocks the reactor for long.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 MAX_PAGE = 500
 CHANGE_TIMEOUT_MS = 30_000
-"""How long a change may take before its caller is told that it goes on."""
+"""Time after which the client of a change is told that it is still running."""
 MAX_INT = 2**31 - 1
 
 TOPIC_NAME = string("Name of a topic: ASCII letters, digits, '.', '_' and '-'.", maxLength=249)
-LIMIT = integer("Most elements of one page.", minimum=1, maximum=MAX_PAGE, default=MAX_PAGE)
+LIMIT = integer("Maximum size of a page.", minimum=1, maximum=MAX_PAGE, default=MAX_PAGE)
 OFFSET = integer("An offset.")
 TOPIC = object_schema(
     "A topic.",
@@ -41,22 +41,22 @@ TOPIC = object_schema(
     partitions=integer("Number of partitions."),
     replication_factor=integer("Replicas of each partition."),
     internal=boolean("Whether only brokers write to it."),
-    configs=mapping("What is configured for this topic alone.", string("A value.")),
+    configs=mapping("Configuration overrides of this topic.", string("A value.")),
 )
 PARTITION = object_schema(
     "A partition.",
     topic=TOPIC_NAME,
     partition=integer("Number of the partition."),
     leader=nullable(integer("Number of the leading broker; null: the partition is offline.")),
-    leader_epoch=integer("Grows with every election."),
+    leader_epoch=integer("Increases with every election."),
     replicas=array("Brokers that have it, the preferred leader first.", BROKER_ID),
-    isr=array("Those of them that are in sync.", BROKER_ID),
+    isr=array("The in-sync replicas.", BROKER_ID),
     local=nullable(
         object_schema(
-            "The replica on the broker that answers; null: it has none that works.",
+            "The replica on the answering broker; null: it has none, or it is offline.",
             log_start_offset=OFFSET,
             log_end_offset=integer("The offset of the next record."),
-            high_watermark=integer("The first offset that readers do not see."),
+            high_watermark=integer("The high watermark: the first offset that readers do not see."),
             last_stable_offset=integer("The first offset that readers of committed records do not see."),
             size_bytes=integer("Bytes of its log."),
             log_dir=string("The log directory it is in."),
@@ -66,22 +66,22 @@ PARTITION = object_schema(
 
 
 def page(what: str, items: JsonSchema, after: JsonSchema) -> JsonSchema:
-    """The shape of one page of a list."""
+    """Return the schema of a page of a list."""
     return object_schema(
         f"A page of {what}.",
         items=array("The page.", items, maxItems=MAX_PAGE),
-        next=nullable({**after, "description": "What to give as 'after' for the next page; null: this is the last."}),
+        next=nullable({**after, "description": "The value of 'after' for the next page; null: this is the last page."}),
     )
 
 
 def paged(after: JsonSchema, **more: JsonSchema) -> Mapping[str, JsonSchema]:
-    """The parameters of a list in pages, and ``more``."""
+    """Return the parameters of a paged list, and ``more``."""
     return MappingProxyType({**more, "after": {**after, "default": None}, "limit": LIMIT})
 
 
 def existing_topic(metadata: ClusterMetadata, name: str) -> TopicImage:
     """
-    The topic of that name.
+    Return the topic with this name.
 
     :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
     """
@@ -94,12 +94,12 @@ def existing_topic(metadata: ClusterMetadata, name: str) -> TopicImage:
 
 
 NEW_TOPIC = object_schema(
-    "A topic to be.",
+    "A topic to create.",
     name=TOPIC_NAME,
     partitions=integer("Number of partitions; -1: the broker's default.", minimum=-1, maximum=MAX_INT, default=-1),
     replication_factor=integer("Replicas of each; -1: the broker's default.", minimum=-1, maximum=32767, default=-1),
     configs=mapping(
-        "What to configure for this topic alone.",
+        "Configuration overrides of the topic.",
         {"type": ["string", "integer", "number", "boolean"], "description": "A value.", "maxLength": 32_768},
         maxProperties=100,
     ),
@@ -108,14 +108,14 @@ NEW_TOPIC = object_schema(
 
 
 def config_text(value: str | int | float | bool) -> str:
-    """A configured value as Kafka writes it."""
+    """Return a configured value in Kafka's text form."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 @frozen
 class TopicViews:
     """
-    Topics.
+    Lists, describes, creates and deletes topics.
 
     :ivar internal: names of topics that only brokers write to.
     :ivar delete_enabled: ``delete.topic.enable``.
@@ -180,7 +180,7 @@ class TopicViews:
         topic = self.metadata.topic(new.name)
         if topic is not None:
             return _topic(topic, self.internal)
-        # Made, and gone again before we looked.
+        # Created, and deleted again in between.
         return {
             "name": new.name,
             "id": str(result.topic_id),
@@ -218,7 +218,7 @@ class TopicViews:
 
 @frozen
 class PartitionViews:
-    """Partitions, with what is on this broker of them."""
+    """Lists and describes partitions, with this broker's replicas."""
 
     metadata: ClusterMetadata
     replicas: ReplicaManager

@@ -1,7 +1,7 @@
 """
-Transactions as metrics: what this broker coordinates, and what open transactions hold back in the partitions it leads.
+Metrics of transactions: those this broker coordinates, and open transactions in the partitions it leads.
 
-What goes over many partitions or transactional ids pauses in between: see :class:`~logbus.metrics.Family`.
+Iterations over many partitions or transactional ids pause in between: see :class:`~logbus.metrics.Family`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from logbus.metrics import Registry
 
 PAUSE_PARTITIONS = 100
-"""Partitions that are looked at for what a sample costs."""
+"""Partitions between pauses; they cost about as much as one sample."""
 PAUSE_IDS = 50
-"""Transactional ids that are looked at for it."""
+"""Transactional ids between pauses."""
 GRACE_MS = 5 * 60 * 1000
-"""How much later than the longest time-out a transaction may end, before it is called late; Kafka's value."""
+"""Time after the longest timeout before an open transaction is counted as late; Kafka's value."""
 
 
 @define(eq=False)
 class _OpenTransactionTotals:
-    """One look at all partitions that this broker leads."""
+    """Totals of the partitions that this broker leads."""
 
     open: int = 0
     unstable: int = 0
@@ -66,16 +66,16 @@ OPEN_TRANSACTIONS: tuple[tuple[str, str, Callable[[_OpenTransactionTotals], int]
 @frozen
 class TransactionStateMetrics:
     """
-    What a broker shows of transactions.
+    Registers the metrics of transactions.
 
-    :ivar replicas: of this broker.
+    :ivar replicas: this broker's replicas.
     """
 
     coordinator: TransactionCoordinator
     replicas: ReplicaManager
 
     def register(self, registry: Registry) -> None:
-        """Have ``registry`` read from it."""
+        """Register the metrics."""
         markers, counted = self.coordinator.markers, self.coordinator.metrics
         for name, help, read in (
             (
@@ -111,7 +111,7 @@ class TransactionStateMetrics:
         registry.add_source(self.families)
 
     def families(self) -> Iterator[Family]:
-        """What takes a look at many things: one for the first of the families that share it."""
+        """Yield the families computed from all ids or partitions; the first one iterates, others share its totals."""
         census = TransactionSummary()
         name = "logbus_transactional_ids"
         yield Family(
@@ -157,7 +157,7 @@ class TransactionStateMetrics:
 def _look(replica: Replica, late_before_ms: int, found: _OpenTransactionTotals) -> None:
     producers = replica.log.producers_in_memory
     if producers is None:
-        return  # Nobody wrote or read since the log was opened: to look would be to read files.
+        return  # The log was not used since it was opened, so its producer state is not in memory.
     transactions = producers.transactions
     found.open += len(transactions)
     lag = replica.high_watermark - replica.last_stable_offset

@@ -1,5 +1,5 @@
 """
-Transactional ids that this broker coordinates, and their transactions.
+Views of the transactional ids that this broker coordinates, and of their transactions.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ TRANSACTIONAL_ID = string("A transactional id; any text, percent-encoded in a pa
 _SUMMARY: dict[str, Any] = {
     "id": TRANSACTIONAL_ID,
     "state": string(
-        "What its last transaction is in the midst of.",
+        "The state of its last transaction.",
         enum=[state.value for state in TransactionState if state is not TransactionState.DEAD],
     ),
-    "producer_id": integer("Id of the producer that acts for it."),
-    "producer_epoch": integer("The producer's epoch: whoever has an older one is fenced."),
-    "timeout_ms": integer("How long a transaction may take before it is aborted."),
-    "started_at": nullable(integer("When its transaction began, in ms since 1970; null: none is under way.")),
-    "duration_ms": nullable(integer("For how long that has been under way; null: none is.")),
-    "partitions": integer("How many partitions take part."),
+    "producer_id": integer("The producer's id."),
+    "producer_epoch": integer("The producer's epoch; producers with an older one are fenced."),
+    "timeout_ms": integer("The transaction timeout."),
+    "started_at": nullable(integer("When its transaction began, in ms since 1970; null: there is none.")),
+    "duration_ms": nullable(integer("Duration of its transaction; null: there is none.")),
+    "partitions": integer("Number of partitions in the transaction."),
 }
 TRANSACTION = object_schema("A transactional id.", **_SUMMARY)
 DETAIL = object_schema(
@@ -43,7 +43,7 @@ DETAIL = object_schema(
     **{
         **_SUMMARY,
         "partitions": array(
-            "Partitions that take part.",
+            "Partitions in the transaction.",
             object_schema("A partition.", topic=TOPIC_NAME, partition=integer("Number of the partition.")),
         ),
     },
@@ -53,7 +53,7 @@ PAGE = {
     **_PAGE,
     "properties": {
         **_PAGE["properties"],
-        "loading": boolean("Whether some ids are left out because they are not read back yet."),
+        "loading": boolean("Whether ids are missing because they are still being loaded."),
     },
     "required": [*_PAGE["required"], "loading"],
 }
@@ -61,7 +61,7 @@ PAGE = {
 
 @frozen
 class TransactionViews:
-    """The transactional ids that this broker coordinates."""
+    """Lists and describes the transactional ids that this broker coordinates."""
 
     coordinator: TransactionCoordinator
 

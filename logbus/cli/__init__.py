@@ -1,28 +1,49 @@
 """
-The ``logbus`` command, one module per verb family.
+The ``logbus`` command.
 
-A command's module is imported when the command runs: ``logbus --help`` imports click and nothing else.
+:mod:`~logbus.cli.app` has the table of commands. A command's module in :mod:`logbus.cli.commands` is imported when the
+command runs, so that ``logbus --help`` imports click and nothing else; the library modules below are imported when a
+command needs them.
 
-::
+From the shell to the cluster and back:
 
-    app.py        the commands there are
-    running.py    from the command line to the reactor and back: errors, signals, exit statuses
-    options.py    options that commands share
-    output.py     tables, JSON, progress
-    topics.py  produce.py  consume.py  configs.py  clusters.py  dump.py  bench.py  groups.py  transactions.py
-    audit.py      what was published and what was consumed
-    group_offsets.py  those commands of ``groups`` that move offsets
-    ending.py     those commands of ``transactions`` that end one;  hanging.py  which of them hang
-    lags.py       how far groups have read;  goals.py, resetting.py  where their offsets are to go
-    offset_files.py   offsets in files
-    partition_health.py  what is wrong with partitions
-    starting.py   ``cluster start``;  supervisor.py  the brokers that it runs
-    stopping.py   ``cluster shutdown-broker``
-    log_dirs.py   the log directories of a broker
-    metadata.py   metadata in files, out of one store and into another
-    dumping.py    what is in the files of a data directory, and what is wrong with it;  index_dumping.py  of indexes
-    group_dumping.py, transaction_dumping.py  the records of ``__consumer_offsets`` and ``__transaction_state`` in words
-    benching.py   the loads of ``bench``;  procstat.py  CPU of the broker
+* ``app``: the table of commands, the exit status and its line of error
+* ``runner``: runs a command's coroutine on the reactor, with a client's connections
+* ``options``: options and argument types that commands share
+* ``output``: tables, JSON, progress
+* ``terminal_escapes``: escapes control characters of untrusted text
+
+Topics and brokers:
+
+* ``partition_health``: partitions that lack replicas or a leader
+* ``reassignment_plan``: reassignment plans, parsed, generated and compared
+* ``reassignment_throttle``: the throttle of a reassignment
+* ``supervisor``: the brokers of ``cluster start``
+
+Groups and transactions:
+
+* ``group_reader``: reads for ``consume --group``
+* ``group_lag``: committed offsets, ends and members of groups
+* ``offset_target``: the target of an offset reset
+* ``offset_reset``: plans and commits reset offsets
+* ``offset_file``: files of ``groups export`` and ``groups import``
+* ``hanging_transactions``: transactions that no coordinator will end
+
+Files of a data directory:
+
+* ``file_dump``: decodes files, and reports damage
+* ``index_dump``: decodes indexes
+* ``group_record_dump``: decodes records of ``__consumer_offsets``
+* ``transaction_record_dump``: decodes records of ``__transaction_state``
+
+Benchmarks, audits, Spark:
+
+* ``load_generator``: the loads of ``bench``
+* ``process_usage``: CPU time and memory of a local broker
+* ``audit_query``: the query and the table of an audit
+* ``pipeline_job``: runs a job on Spark; options of all jobs
+* ``pipeline_options``: options for values, sources and outputs of jobs
+* ``spark_submit``: the script for ``spark-submit``
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands there are, and what the process says at its end."""
+"""The table of commands, and the exit of the process: its status and its one line of error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LazyGroup(click.Group):
     """
     A group whose commands are imported when they run.
 
-    :param lazy: by name: ``module:attribute``, and the line of help for the list.
+    :param lazy: by command: ``module:attribute``, and a line of help.
     """
 
     def __init__(self, *args: object, lazy: Mapping[str, tuple[str, str]], **kwargs: object) -> None:
@@ -41,7 +41,7 @@ class LazyGroup(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # click would make an ordinary failure of it.
+            # click would report an ordinary failure.
             exit_by_signal(signal.SIGPIPE)
             raise
         return result
@@ -98,8 +98,7 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
     """
     Run a command line.
 
-    :returns: the exit status. A reader of our output that went away, and Ctrl-C, end the process by their signals,
-        as shells expect.
+    :returns: the exit status. A closed pipe and Ctrl-C end the process by SIGPIPE and SIGINT, as shells expect.
     """
     status = 1
     try:
@@ -121,23 +120,23 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
 
 
 def print_error(message: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     line = escape_controls(" ".join(message.split()))
     try:
         sys.stderr.write(f"logbus: {line}\n")
         sys.stderr.flush()
     except OSError:
-        pass  # nobody listens
+        pass  # standard error is closed
 
 
 def os_error_text(error: OSError) -> str:
-    """What the system refused, in a line."""
+    """Describe an OSError in one line."""
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
 def exit_by_signal(number: signal.Signals) -> None:
-    """End the process by a signal, leaving nothing to be flushed to who is not there any more."""
+    """End the process by a signal, as shells expect; does not flush to a closed pipe."""
     try:
         if number is not signal.SIGPIPE:
             sys.stdout.flush()

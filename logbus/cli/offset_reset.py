@@ -1,5 +1,5 @@
 """
-Offsets of groups, moved: which partitions, from where to where, and the writing of it.
+Resets committed offsets of groups: resolves the partitions, plans the changes, commits and prints them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CommittedOffsets = Mapping[TopicPartition, CommittedOffset]
 @frozen
 class OffsetResetPlan:
     """
-    What is to be written for one group.
+    The changes for one group.
 
-    :ivar is_new: there is no such group yet.
+    :ivar is_new: whether the group does not exist yet.
     """
 
     group_id: str
@@ -38,9 +38,9 @@ class OffsetResetPlan:
 
 async def committed_offsets(admin: AdminClient, group_ids: Sequence[str]) -> dict[str, CommittedOffsets]:
     """
-    What groups have committed.
+    Return the committed offsets of groups.
 
-    :raise CommandFailed: the offsets of one cannot be had.
+    :raise CommandFailed: the offsets of a group cannot be read.
     """
     found: dict[str, CommittedOffsets] = {}
     errors: dict[object, ApiError | None] = {}
@@ -56,9 +56,9 @@ async def committed_offsets(admin: AdminClient, group_ids: Sequence[str]) -> dic
 
 async def require_inactive(admin: AdminClient, group_ids: Sequence[str]) -> set[str]:
     """
-    Those groups that are there, once it is sure that none is in use.
+    Return the groups that exist, after checking that none has members.
 
-    :raise CommandFailed: one has members: they would commit over what is written, and not see it.
+    :raise CommandFailed: a group has members, which would overwrite the reset offsets.
     """
     answers = await admin.describe_groups(group_ids)
     busy = [
@@ -82,10 +82,10 @@ async def resolve_scopes(
     admin: AdminClient, scopes: Sequence[tuple[str, tuple[int, ...] | None]]
 ) -> list[TopicPartition]:
     """
-    The partitions that were named.
+    Return the partitions of the given scopes.
 
-    :param scopes: topics, each with the numbers of its partitions; None: all.
-    :raise CommandFailed: a topic or partition is not there.
+    :param scopes: topics, each with partition numbers; None: all.
+    :raise CommandFailed: a topic or partition does not exist.
     """
     topics = await admin.describe_topics(dict.fromkeys(topic for topic, _ in scopes))
     raise_errors({name: each if isinstance(each, ApiError) else None for name, each in topics.items()})
@@ -102,9 +102,9 @@ async def resolve_scopes(
 
 async def check_existing(admin: AdminClient, partitions: Iterable[TopicPartition]) -> None:
     """
-    See that partitions are there.
+    Check that partitions exist.
 
-    :raise CommandFailed: names all that are not.
+    :raise CommandFailed: names all that do not.
     """
     there = {topic.name: len(topic.partitions) for topic in await admin.list_topics(internal=True)}
     missing: dict[str, None] = {}
@@ -121,11 +121,11 @@ async def plan(
     admin: AdminClient, goals: Mapping[str, Mapping[TopicPartition, tuple[OffsetTarget, str]]], there: set[str]
 ) -> list[OffsetResetPlan]:
     """
-    What is to become of the offsets of groups.
+    Plan the changes of groups' offsets.
 
-    :param goals: where each is to go, and what metadata it is to have; all of one kind, and with one time.
+    :param goals: the target and the metadata of each partition; all targets have the same kind and time.
     :param there: the groups that exist.
-    :raise CommandFailed: a goal cannot be reached.
+    :raise CommandFailed: a target cannot be resolved.
     """
     wanted = list(dict.fromkeys(partition for each in goals.values() for partition in each))
     times = {goal.value for each in goals.values() for goal, _ in each.values() if goal.to is TargetKind.TIME}
@@ -155,21 +155,21 @@ async def plan(
 
 async def write_plans(admin: AdminClient, plans: Iterable[OffsetResetPlan]) -> None:
     """
-    Have it so.
+    Commit the planned offsets.
 
-    :raise CommandFailed: the broker refuses some; the others are written.
+    :raise CommandFailed: the broker refuses some; the others are committed.
     """
     refused: dict[object, ApiError | None] = {}
     for each in plans:
         offsets = {change.partition: CommittedOffset(change.new, -1, change.metadata) for change in each.changes}
         answers = await admin.alter_group_offsets(each.group_id, offsets) if offsets else {}
-        # The same sentence for many partitions is said once.
+        # Report the same error of many partitions once.
         refused.update((error.message, error) for error in answers.values() if error is not None)
     raise_errors(refused)
 
 
 def print_plans(plans: Sequence[OffsetResetPlan], executed: bool, as_json: bool) -> None:
-    """Print what is, or would be, written."""
+    """Print the committed or planned offsets."""
     if as_json:
         print_json([_as_json(each, executed) for each in plans])
         return

@@ -1,4 +1,4 @@
-"""``logbus pipeline``: jobs on Spark, and what their commands share."""
+"""Jobs on Spark: the ``logbus pipeline`` group, and the options and session that its commands share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOISY_LOGGERS = (
     "executor.Executor",
     "scheduler.TaskSetManager",
 )
-"""Loggers of Spark that write what a job's error says."""
+"""Loggers of Spark that repeat a job's error."""
 
 pipeline = LazyGroup(
     name="pipeline",
@@ -69,17 +69,17 @@ pipeline = LazyGroup(
 
 
 class JobReport(Protocol):
-    """What a job has done."""
+    """The report of a job."""
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """Return the report as JSON values."""
 
 
 R = TypeVar("R", bound=JobReport)
 
 
 def _new_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A file that can be made, which is better known before the work than after it."""
+    """Check before the job runs that a file can be created."""
     if value is not None:
         directory = Path(value).absolute().parent
         if not directory.is_dir():
@@ -90,26 +90,26 @@ def _new_file(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 def new_file_option(name: str, what: str) -> Callable[[F], F]:
-    """An option that takes the name of a file to write."""
+    """Return an option for the name of a file to write."""
     path = click.Path(dir_okay=False, writable=True)
     return click.option(name, type=path, metavar="FILE", callback=_new_file, help=what)
 
 
 def job_options(command: F) -> F:
-    """What each job's command takes: where Spark runs, and where its report goes. The command gets a :class:`Job`."""
+    """Add the options of all jobs: Spark's master and settings, the report. Passes the command a :class:`Job`."""
 
     @wraps(command)
     def bound(master: str | None, spark: tuple[str, ...], report: str | None, quiet: bool, **given: Any) -> Any:
         from logbus.pipeline import check_packages
 
-        check_packages()  # Commands import what needs them.
+        check_packages()  # before the command imports them
         name = str(click.get_current_context().info_name)
         return command(
             job=Job(name, master, parse_pairs(spark, "--spark", "spark.driver.memory=2g"), report, quiet), **given
         )
 
     for option in (
-        click.option("--quiet", is_flag=True, help="Do not tell on standard error what is done."),
+        click.option("--quiet", is_flag=True, help="Print no progress on standard error."),
         new_file_option("--report", "A file for the report, which is JSON."),
         click.option("--spark", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
         click.option(
@@ -123,7 +123,7 @@ def job_options(command: F) -> F:
 
 
 def kafka_options(command: F) -> F:
-    """Where the brokers are, and how to connect. The command gets ``kafka``: options of ``format("logbus")``."""
+    """Add the options of the connection. Passes the command ``kafka``: options of ``format("logbus")``."""
 
     @wraps(command)
     def bound(bootstrap: str, kafka: tuple[str, ...], **given: Any) -> Any:
@@ -144,7 +144,7 @@ def kafka_options(command: F) -> F:
             show_default=True,
             envvar="LOGBUS_BOOTSTRAP",
             show_envvar=True,
-            help="A broker of the cluster; several with commas between.",
+            help="A broker of the cluster, or several, separated by commas.",
         ),
     ):
         bound = option(bound)
@@ -152,7 +152,7 @@ def kafka_options(command: F) -> F:
 
 
 def kafka_settings(bootstrap: str, settings: tuple[str, ...], option: str = "--kafka") -> dict[str, str]:
-    """Both as options of ``format("logbus")``."""
+    """Return the options of ``format("logbus")`` for a connection."""
     given = {"bootstrap.servers": bootstrap, **parse_pairs(settings, option, "security.protocol=SSL")}
     return {f"kafka.{key}": value for key, value in given.items()}
 
@@ -160,11 +160,12 @@ def kafka_settings(bootstrap: str, settings: tuple[str, ...], option: str = "--k
 @frozen
 class Job:
     """
-    Where a job runs, and what is told of it.
+    Runs a job in a Spark session, and writes its report.
 
-    :ivar master: see :func:`logbus.pipeline.session.session`;  ``settings``: Spark's.
+    :ivar master: see :func:`logbus.pipeline.session.session`.
+    :ivar settings: Spark's settings.
     :ivar report: a file for the report.
-    :ivar quiet: whether nothing is told while it runs.
+    :ivar quiet: whether to print no progress.
     """
 
     name: str
@@ -175,11 +176,11 @@ class Job:
 
     def run(self, work: Callable[[SparkSession, JobControl], R]) -> R:
         """
-        Run a job in a session of its own. SIGINT and SIGTERM have it stop in order; the second one ends the process.
+        Run a job in its own session. The first SIGINT or SIGTERM stops it in order; the second ends the process.
 
-        :param work: the job, its options bound.
-        :returns: its report, which is written to the file also; so is that of a job that failed after all.
-        :raise LogbusError: why it failed.
+        :param work: the job, with its options bound.
+        :returns: its report, which is also written to the file, even if the job failed after making it.
+        :raise LogbusError: the job failed.
         """
         from logbus.pipeline.errors import PipelineError
         from logbus.pipeline.jobs.job_control import JobControl
@@ -197,11 +198,11 @@ class Job:
 
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            # In the main thread Spark would have a handler of its own, which asks Java in the middle of another call.
+            # In the main thread Spark would install its own handler, which calls Java in the middle of another call.
             with ThreadPoolExecutor(1) as other:
                 name = f"logbus {self.name}"
                 watch.tell("starts Spark")
-                # Spark's own words are for those who look for a mistake in Spark.
+                # Spark's own error is only of use to debug Spark.
                 spark = other.submit(session, name, master=self.master, settings=settings, quiet=True).result()
                 keep_on_sigterm(spark)
             has_begun = True
@@ -224,7 +225,7 @@ class Job:
 
 
 def _print_report(spark: SparkSession, work: Callable[[SparkSession, JobControl], R], watch: JobControl) -> R:
-    # Only now is it known that there is one.
+    # Spark is imported by now.
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -247,12 +248,12 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _silence_spark(spark: SparkSession) -> None:
-    """Have Spark not write what the error of a job tells, with all of Java's stack; LOGBUS_DEBUG shows it."""
+    """Keep Spark from logging a job's error with its Java stack trace; LOGBUS_DEBUG shows it."""
     if os.environ.get("LOGBUS_DEBUG"):
         return
     from pyspark.logger import PySparkLogger
 
-    # What these say when Java ends is said by the job's error.
+    # Their messages at the end of Java repeat the job's error.
     cast(Any, spark.sparkContext)._accumulatorServer.handle_error = lambda *_: None
     logging.getLogger().addFilter(_not_of_py4j)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -264,7 +265,7 @@ def _silence_spark(spark: SparkSession) -> None:
 
 @click.command()
 def script() -> None:
-    """Print the file to give to spark-submit, which takes what 'logbus pipeline' does.
+    """Print the file to give to spark-submit; it takes the arguments of 'logbus pipeline'.
 
     \b
     Example:

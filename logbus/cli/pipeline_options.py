@@ -1,4 +1,4 @@
-"""Options that commands of ``logbus pipeline`` share: what values are, and where results go."""
+"""Options that commands of ``logbus pipeline`` share: the format of values, the source, and the outputs."""
 
 from __future__ import annotations
 
@@ -17,32 +17,36 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def payload_options(command: F) -> F:
-    """What records' values are, as :func:`payload_of` takes it."""
+    """Add the options for the format of values; see :func:`payload_of`."""
     for option in (
         click.option(
-            "--into", metavar="COLUMN", default="", help="One column for the whole event, not one for each field."
+            "--into", metavar="COLUMN", default="", help="One column for the whole event instead of one per field."
         ),
-        click.option("--event-time", metavar="FIELD", default="", help="The event's time; else the record's is taken."),
+        click.option("--event-time", metavar="FIELD", default="", help="The event's time; default: the record's time."),
         click.option(
-            "--subject", metavar="NAME", help="Of Avro without --schema: its newest version; else TOPIC-value."
-        ),
-        click.option(
-            "--registry-auth", metavar="USER:PASSWORD", default="", envvar="LOGBUS_REGISTRY_AUTH", help="For it."
+            "--subject", metavar="NAME", help="For Avro without --schema: the subject to use; default: TOPIC-value."
         ),
         click.option(
-            "--registry", metavar="URL", help="The schema registry of Avro, such as http://127.0.0.1:8080/registry."
+            "--registry-auth",
+            metavar="USER:PASSWORD",
+            default="",
+            envvar="LOGBUS_REGISTRY_AUTH",
+            help="Its credentials.",
+        ),
+        click.option(
+            "--registry", metavar="URL", help="The schema registry for Avro, such as http://127.0.0.1:8080/registry."
         ),
         click.option(
             "--schema",
             metavar="SCHEMA",
-            help="Of JSON: 'user STRING, at TIMESTAMP'; of Avro: its JSON; @FILE: a file.",
+            help="For JSON: 'user STRING, at TIMESTAMP'; for Avro: its JSON; @FILE: a file.",
         ),
         click.option(
             "--payload",
             type=click.Choice(["raw", "json", "avro"]),
             default="raw",
             show_default=True,
-            help="What values are.",
+            help="The format of values.",
         ),
     ):
         command = option(command)
@@ -51,11 +55,11 @@ def payload_options(command: F) -> F:
 
 def payload_of(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
     """
-    What to make of values.
+    Return the payload that the options describe.
 
-    :param topics: those that are read, if they are named.
+    :param topics: the topics to read, if they are named.
     :param given: the values of :func:`payload_options`, by parameter.
-    :raise click.UsageError: options are missing or do not go together.
+    :raise click.UsageError: options are missing or conflict.
     """
     kind, schema = given["payload"], given["schema"]
     if kind != "avro" and (given["registry"] or given["subject"]):
@@ -96,7 +100,7 @@ def _avro(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
 
 
 def text_of(given: str) -> str:
-    """What is given, or what is in the file that is named behind an ``@``."""
+    """Return the argument, or for ``@FILE`` the contents of the file."""
     if not given.startswith("@"):
         return given
     with click.open_file(given[1:]) as file:
@@ -105,10 +109,10 @@ def text_of(given: str) -> str:
 
 def named(given: Sequence[str], option: str, example: str) -> dict[str, str]:
     """
-    Read ``NAME=TEXT`` arguments, such as expressions by the names of columns.
+    Parse ``NAME=TEXT`` arguments, such as expressions by column name.
 
-    :param example: of one, for errors.
-    :raise click.BadParameter: one is not of that form, or empty, or a name comes twice.
+    :param example: an example for errors.
+    :raise click.BadParameter: one does not have this form, is empty, or repeats a name.
     """
     found: dict[str, str] = {}
     for each in given:
@@ -122,20 +126,20 @@ def named(given: Sequence[str], option: str, example: str) -> dict[str, str]:
 
 
 def query_options(command: F) -> F:
-    """How a stream is read, where results go, and how often, as :func:`outputs_of` takes it."""
+    """Add the options of a streaming query; see :func:`source_of` and :func:`outputs_of`."""
     for option in (
         click.option(
             "--source",
             "source_settings",
             multiple=True,
             metavar="KEY=VALUE",
-            help="An option of reading, such as maxOffsetsPerTrigger=100000; may be repeated.",
+            help="An option of the source, such as maxOffsetsPerTrigger=100000; may be repeated.",
         ),
         click.option(
             "--every",
             type=click.FloatRange(min=0),
             metavar="SECONDS",
-            help="Go on, with a batch so often; else take what there is, and end.",
+            help="Keep running, with a batch at this interval; default: process existing records and stop.",
         ),
         click.option(
             "--max-late-share",
@@ -143,33 +147,33 @@ def query_options(command: F) -> F:
             metavar="SHARE",
             default=0.01,
             show_default=True,
-            help="Fail if more of the events than this are late, and so are left out; 1: never.",
+            help="Fail if more than this share of the events is late, and so dropped; 1: never.",
         ),
         click.option(
             "--checkpoint",
             required=True,
             metavar="DIR",
-            help="Where the query remembers how far it is; a directory of its own.",
+            help="The directory for the query's progress; each query needs its own.",
         ),
         click.option(
             "--partition-by",
             multiple=True,
             metavar="COLUMN",
-            help="Of --to-table: have a directory for each of its values; may be repeated.",
+            help="With --to-table: a directory for each value of this column; may be repeated.",
         ),
         click.option("--to-table", metavar="DIR", help="Write to a table of Parquet files."),
         click.option(
             "--sink",
             multiple=True,
             metavar="KEY=VALUE",
-            help="Of --to-topic: an option of writing, such as kafka.compression.type=zstd; may be repeated.",
+            help="With --to-topic: an option of the sink, such as kafka.compression.type=zstd; may be repeated.",
         ),
         click.option(
             "--tasks",
             type=click.IntRange(min=1),
             default=1,
             show_default=True,
-            help="Of --to-topic: how many write, each in transactions of its own; it stays as it is.",
+            help="With --to-topic: tasks that write, each with its own transactions; cannot be changed later.",
         ),
         click.option("--to-topic", metavar="TOPIC", help="Write JSON to a topic, in transactions."),
     ):
@@ -179,21 +183,21 @@ def query_options(command: F) -> F:
 
 def source_of(settings: Sequence[str]) -> dict[str, str]:
     """
-    Options of reading, as :func:`query_options` has them.
+    Parse the options of the source.
 
-    :raise click.BadParameter: one is not of the form ``KEY=VALUE``.
+    :raise click.BadParameter: one does not have the form ``KEY=VALUE``.
     """
     return parse_pairs(settings, "--source", "maxOffsetsPerTrigger=100000")
 
 
 def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence[str]) -> list[Output]:
     """
-    The outputs.
+    Return the outputs that the options describe.
 
     :param given: the values of :func:`query_options`, by parameter.
-    :param kafka: how to connect.
-    :param key: columns that records' keys are made of.
-    :raise click.UsageError: there is none, or something is said of one that there is not.
+    :param kafka: the options of the connection.
+    :param key: columns that form the records' keys.
+    :raise click.UsageError: there is no output, or an option belongs to a missing one.
     """
     from logbus.pipeline.jobs.outputs import ToTable, ToTopic
 

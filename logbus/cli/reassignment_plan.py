@@ -1,5 +1,5 @@
 """
-Plans for moving replicas: read and written in Kafka's JSON, made, and compared with what is. Pure.
+Reassignment plans: reads and writes Kafka's JSON, generates balanced plans, compares plans with the assignment. Pure.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ VERSION = 1
 
 
 class InvalidPlan(LogbusError):
-    """A plan cannot be read, or cannot be carried out."""
+    """The plan cannot be parsed or executed."""
 
 
 def read_plan(text: str) -> dict[TopicPartition, Replicas]:
     """
-    Replicas by partition, from ``{"version": 1, "partitions": [{"topic": …, "partition": 0, "replicas": [1, 2]}]}``.
+    Parse ``{"version": 1, "partitions": [{"topic": …, "partition": 0, "replicas": [1, 2]}]}``
+    into replicas by partition.
 
-    :raise InvalidPlan: says what is wrong.
+    :raise InvalidPlan: the text is not a plan.
     """
     try:
         given = json.loads(text)
@@ -69,7 +70,7 @@ def _whole(value: Any) -> bool:
 
 
 def write_plan(plan: Plan) -> str:
-    """The same as text, a line for each partition."""
+    """Return a plan as text, one line per partition."""
     lines = [
         json.dumps({"topic": name.topic, "partition": name.partition, "replicas": list(replicas)})
         for name, replicas in sorted(plan.items())
@@ -78,18 +79,18 @@ def write_plan(plan: Plan) -> str:
 
 
 def changed_replicas(current: Plan, target: Plan) -> dict[TopicPartition, Replicas]:
-    """What of ``target`` is not so already."""
+    """Return the part of ``target`` that differs from ``current``."""
     return {name: replicas for name, replicas in target.items() if current.get(name) != replicas}
 
 
 def spread_evenly(current: Plan, racks: Mapping[int, str | None]) -> dict[TopicPartition, Replicas]:
     """
-    Replicas spread evenly over some brokers, moving as few as that takes; as many for each partition as it has.
+    Spread replicas evenly over brokers with few moves; keeps each partition's replication factor.
 
-    Brokers of the same rack do not share a partition while other racks have none of it (if all racks are known); then
-    the number of replicas is evened out, then the number of preferred leaders.
+    If all racks are known, replicas of a partition go to different racks first. Then the number of replicas per broker
+    is balanced, then the number of preferred leaders.
 
-    :param racks: of the brokers to use, by id.
+    :param racks: the brokers to use: rack by id.
     :raise InvalidPlan: a partition has more replicas than there are brokers.
     """
     by_rack = dict(racks) if None not in racks.values() else {}
@@ -116,14 +117,14 @@ def spread_evenly(current: Plan, racks: Mapping[int, str | None]) -> dict[TopicP
 
 
 def _replicas_in_rack(held: Iterable[int], broker: int, by_rack: Mapping[int, str | None]) -> int:
-    """How many replicas of a partition are in a broker's rack."""
+    """Count the replicas of a partition in a broker's rack."""
     return sum(by_rack[other] == by_rack[broker] for other in held) if by_rack else 0
 
 
 def _even_out(
     plan: Mapping[TopicPartition, list[int]], load: dict[int, int], by_rack: Mapping[int, str | None]
 ) -> None:
-    """Move replicas from brokers that have more to those that have fewer by two or more, rack for rack."""
+    """Move replicas from brokers with more to brokers with at least two fewer, within racks."""
     moved = True
     while moved:
         moved = False
@@ -147,7 +148,7 @@ def _even_out(
 
 
 def _even_leaders(plan: Mapping[TopicPartition, list[int]], brokers: Iterable[int]) -> None:
-    """Let another replica be the preferred leader where its broker is that of fewer partitions by two or more."""
+    """Change the preferred leader to a replica whose broker leads at least two fewer partitions."""
     leads = Counter(dict.fromkeys(brokers, 0))
     leads.update(held[0] for held in plan.values())
     moved = True
@@ -165,8 +166,8 @@ def _even_leaders(plan: Mapping[TopicPartition, list[int]], brokers: Iterable[in
 
 def throttled_replicas(current: Plan, target: Plan) -> dict[str, tuple[list[str], list[str]]]:
     """
-    What ``leader.`` and ``follower.replication.throttled.replicas`` are to be while a plan is carried out, by topic:
-    who has the data now sends, who gets a replica fetches.
+    Return the values of ``leader.`` and ``follower.replication.throttled.replicas`` during a plan, by topic: existing
+    replicas send, new ones fetch.
     """
     found: dict[str, tuple[list[str], list[str]]] = {}
     for name, replicas in sorted(changed_replicas(current, target).items()):
@@ -181,9 +182,9 @@ def throttled_replicas(current: Plan, target: Plan) -> dict[str, tuple[list[str]
 
 def partitions_of(texts: Sequence[str]) -> list[TopicPartition]:
     """
-    Read ``TOPIC-PARTITION`` names, such as ``orders-0``.
+    Parse ``TOPIC-PARTITION`` names, such as ``orders-0``.
 
-    :raise InvalidPlan: one is not of that form.
+    :raise InvalidPlan: one does not have this form.
     """
     found = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""Kafka's throttle of a reassignment: a rate on every broker, and the replicas that it holds for on the topics."""
+"""Sets and removes the throttle of a reassignment: rates of brokers, throttled replicas of topics (KIP-73)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throt
 
 async def set_throttle(admin: AdminClient, current: Plan, target: Plan, rate: int) -> None:
     """
-    Hold what a plan moves to a rate.
+    Throttle the replicas that a plan moves.
 
     :param rate: bytes a second, for each broker, in each direction.
     """
@@ -33,7 +33,7 @@ async def set_throttle(admin: AdminClient, current: Plan, target: Plan, rate: in
 
 
 async def lift_throttle(admin: AdminClient, topics: Collection[str]) -> None:
-    """Lift it for topics, and on all brokers."""
+    """Remove the throttle from topics and all brokers."""
     from logbus.cli.commands.topics import raise_errors
     from logbus.client.admin.admin_client import ConfigSource, Resource, ResourceType
     from logbus.errors import ApiError

@@ -1,4 +1,4 @@
-"""From the command line to the reactor and back."""
+"""Runs a command's coroutine on the reactor, with its signals and its connection to a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class CommandFailed(LogbusError):
-    """A command was refused or failed; the message is the line that says why."""
+    """A command was refused or failed; the message is its line of error."""
 
 
 def run(work: Callable[[Any], Coroutine[Deferred[Any], Any, T]]) -> T:
@@ -31,13 +31,13 @@ def run(work: Callable[[Any], Coroutine[Deferred[Any], Any, T]]) -> T:
 
     SIGINT and SIGTERM cancel it, so that it ends in order; if it does not catch that, the process ends by the signal.
 
-    :param work: is given the reactor.
-    :returns: what it returns.
+    :param work: called with the reactor.
+    :returns: the coroutine's result.
     """
     from twisted.internet import reactor as installed
 
     reactor: Any = installed
-    # Before any timer exists: a step of the wall clock must not move them.
+    # Before any timer exists: a step of the wall clock must not affect timers.
     reactor.seconds = time.monotonic
     debug = bool(os.environ.get("LOGBUS_DEBUG"))
     globalLogBeginner.beginLoggingTo(
@@ -50,7 +50,7 @@ def run(work: Callable[[Any], Coroutine[Deferred[Any], Any, T]]) -> T:
         running = Deferred.fromCoroutine(work(reactor))
 
         def interrupt(number: int, frame: object) -> None:
-            # The second one does not wait for an orderly end.
+            # The second signal does not wait for an orderly end.
             if signals:
                 exit_by_signal(signal.Signals(number))
             signals.append(signal.Signals(number))
@@ -78,10 +78,10 @@ def run(work: Callable[[Any], Coroutine[Deferred[Any], Any, T]]) -> T:
 
 def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Coroutine[Deferred[Any], Any, T]]) -> T:
     """
-    Run a coroutine that works with a cluster, and hang up after it.
+    Run a coroutine with a cluster, and close its connections afterwards.
 
-    :param bootstrap: where to begin: ``HOST:PORT``, several with commas between.
-    :param timeout: seconds to wait for an answer.
+    :param bootstrap: ``HOST:PORT``, or several, separated by commas.
+    :param timeout: seconds to wait for a response.
     """
 
     async def session(reactor: Any) -> T:

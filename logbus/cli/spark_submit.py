@@ -1,4 +1,4 @@
-"""``logbus pipeline`` as the file that ``spark-submit`` runs."""
+"""The script that ``spark-submit`` runs: ``logbus pipeline``."""
 
 from __future__ import annotations
 

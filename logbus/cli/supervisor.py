@@ -1,8 +1,7 @@
 """
-A cluster on this machine, for trying it out: brokers as processes with their ZooKeeper, until it is told to stop.
+Runs a local cluster: broker processes and their ZooKeeper.
 
-A broker that crashes (or is killed, to see what happens) is started again after a while; one that is stopped in order
-stays down.
+A broker that crashes or is killed is restarted after a while; a broker that is stopped in order stays down.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ CHROOT = "/logbus"
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 MOST_FAILURES = 3
-"""Starts that fail in a row, after which a broker is left alone."""
+"""Failed starts in a row after which a broker is not restarted."""
 
 
 @define(eq=False)
 class ManagedBroker:
     """
-    One broker of the cluster.
+    A broker of the cluster.
 
-    :ivar again_at: when to start it again, by the monotonic clock; None: it runs, or stays down.
+    :ivar again_at: when to restart it, by the monotonic clock; None: it runs, or stays down.
     """
 
     number: int
@@ -49,7 +48,7 @@ class ManagedBroker:
     failures: int = 0
 
     def launch(self, ended: Callable[[ManagedBroker, BrokerProcess], object]) -> None:
-        """Begin to start; ``ended`` is called, in a thread, when the process is gone."""
+        """Start the process; ``ended`` is called, in a thread, when it has exited."""
         self.again_at = None
         self.process = process = BrokerProcess(self.config, self.data_dir, self.listeners, own_group=True, log=self.log)
 
@@ -61,19 +60,21 @@ class ManagedBroker:
 
     @property
     def runs(self) -> bool:
-        """Whether there is a process."""
+        """Whether the process runs."""
         return self.process is not None and self.process.process.poll() is None
 
 
 @define(eq=False)
 class Supervisor:
     """
-    :ivar data_dir: where everything is kept, a directory for each broker.
-    :ivar zookeeper: ``zookeeper.connect``; None: it runs one of its own, with its data beside the brokers'.
+    Starts, restarts and stops the brokers.
+
+    :ivar data_dir: the directory for all data, with one subdirectory per broker.
+    :ivar zookeeper: ``zookeeper.connect``; None: start one, with its data beside the brokers'.
     :ivar config: settings of all brokers, by Kafka's names.
-    :ivar port: of the first broker's Kafka listener, ``admin_port`` of its HTTP; the others' follow; 0: free ones.
-    :ivar restart_after: seconds after which a broker that crashed is started again; negative: it is not.
-    :ivar say: takes a line for the user.
+    :ivar port: Kafka port of the first broker, ``admin_port`` its HTTP port; the others use the next ones; 0: any.
+    :ivar restart_after: seconds until a crashed broker is restarted; negative: never.
+    :ivar say: called with a line for the user.
     """
 
     data_dir: Path
@@ -93,7 +94,7 @@ class Supervisor:
         """
         Run until SIGINT or SIGTERM.
 
-        :raise CommandFailed: it could not be started, or no broker is left.
+        :raise CommandFailed: a broker could not be started, or none is left.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -123,7 +124,7 @@ class Supervisor:
         self.members = [self._member(number, connect) for number in range(self.brokers)]
         try:
             for member in self.members:
-                # They wait for ZooKeeper by themselves.
+                # Brokers wait for ZooKeeper themselves.
                 member.launch(self._ended)
             if own is not None:
                 own.start()
@@ -151,7 +152,7 @@ class Supervisor:
         self._events.put((member, process))
 
     def _supervise(self) -> None:
-        """Until a signal comes."""
+        """Restart brokers until a signal arrives."""
         while True:
             again = [member.again_at for member in self.members if member.again_at is not None]
             if not again and not any(member.runs for member in self.members):
@@ -187,7 +188,7 @@ class Supervisor:
                 member.launch(self._ended)
 
     def _stop(self) -> None:
-        """All at once, in order."""
+        """Stop all brokers at once, each in order."""
         running = [member for member in self.members if member.runs]
         threads = [threading.Thread(target=self._stop_one, args=(member,)) for member in running]
         for thread in threads:
@@ -204,7 +205,7 @@ class Supervisor:
 
 
 def _last_line(output: str) -> str:
-    """What a broker said of why it ended, rather than all that it said."""
+    """Return the last line of a broker's output, which has its error."""
     lines = [line for line in output.splitlines() if line.strip()]
     said = [line for line in lines if line.startswith("logbus: ")]
     return (said or lines or ["it said nothing"])[-1].removeprefix("logbus: ")

@@ -41,7 +41,7 @@ def _told(value: TransactionLogValue) -> Item:
         "producer_id": value.producer_id,
         "producer_epoch": value.producer_epoch,
     }
-    # What the producer was called before, and is called next, where that is another.
+    # The previous and the next producer id, where they differ.
     for name, producer_id in (("previous", value.previous_producer_id), ("next", value.next_producer_id)):
         if producer_id >= 0:
             item[f"{name}_producer_id"] = producer_id

@@ -1,14 +1,20 @@
 """
-Configuration: Kafka's keys, declared once, and a layered view of what is in force.
+Configuration: the declarations of Kafka's keys, and a layered view of the effective values.
 
-* :mod:`~logbus.config.keys`: the declarations, by subject; :mod:`~logbus.config.kinds` and
-  :mod:`~logbus.config.config_key` are what they are made of, :mod:`~logbus.config.key_table` finds them by name.
-* :mod:`~logbus.config.properties`: the syntax of ``server.properties``.
-* :mod:`~logbus.config.config_view`: default < file < ``--set`` < cluster < broker < topic, and who is told of changes;
-  :mod:`~logbus.config.validation`: what must hold between keys.
-* :mod:`~logbus.config.topic_config`: the frozen value that a log holds.
-* :mod:`~logbus.config.describe_configs` and :mod:`~logbus.config.reference`: for DescribeConfigs and for the
-  documentation.
+A file's text goes through properties into a view, which resolves layers by the declarations; other packages read the
+view by key, or get records such as a topic's configuration from it.
+
+* ``keys``: the declarations by subject
+* ``config_key``: what a declaration has; ``kinds``: kinds of values; ``listener_address``: listeners as values
+* ``key_table``: keys by name
+* ``properties``: the syntax of ``server.properties``
+* ``config_view``: default < file < ``--set`` < cluster < broker < topic, and subscriptions to changes
+* ``validation``: combinations of values
+* ``unenforced_security``: refuses security settings that are not enforced
+* ``topic_config``: the configuration of a topic
+* ``group_config``: the configuration of a consumer group
+* ``describe_configs``: entries for DescribeConfigs
+* ``reference``: the reference page
 
 ::
 

@@ -1,8 +1,8 @@
 """
-A configuration key: its name, type, default, where it may be set and what it does, said once.
+The declaration of a configuration key: its name, type, default, scope and documentation (Kafka: ConfigDef.ConfigKey).
 
-:mod:`logbus.config.keys` declares them all; start-up checks, DescribeConfigs, ``--help`` and the reference page read
-the declarations.
+:mod:`logbus.config.keys` declares all keys; start-up checks, DescribeConfigs, ``--help`` and the reference page use the
+declarations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Dynamic(Enum):
 
 
 class Scope(Enum):
-    """Who carries a key."""
+    """The resources that have a key."""
 
     BROKER = "broker"
     TOPIC = "topic"
@@ -38,9 +38,9 @@ class Scope(Enum):
 @frozen(eq=False)
 class Fallback(Generic[T]):
     """
-    A coarser key that counts while the finer one is not set, as ``log.retention.hours`` does for ``log.retention.ms``.
+    A key that applies while a finer one is not set, as ``log.retention.hours`` for ``log.retention.ms``.
 
-    :ivar convert: the coarser key's value, in the finer key's terms.
+    :ivar convert: converts the coarser key's value to the finer key's unit.
     """
 
     key: ConfigKey[Any]
@@ -50,13 +50,13 @@ class Fallback(Generic[T]):
 @frozen(eq=False)
 class ConfigKey(Generic[T]):
     """
-    One key. Keys are compared by identity: there is one object for each.
+    A key. There is one object per key, compared by identity.
 
-    :ivar name: the broker's name for it; of a key that only topics carry, the topic's.
-    :ivar default: in force while nobody says otherwise.
-    :ivar doc: one sentence or two for whoever sets it; reST, units included.
-    :ivar topic: the topic's name for it, of keys that topics carry.
-    :ivar group: the consumer group's name for it, of keys that groups can override (KIP-848's ``GROUP`` resources).
+    :ivar name: its name on brokers; for keys of topics only, the topic's name.
+    :ivar default: the default value.
+    :ivar doc: one or two sentences for operators; reST, with units.
+    :ivar topic: its name on topics, if topics have it.
+    :ivar group: its name on consumer groups, if groups can override it (KIP-848's ``GROUP`` resources).
     :ivar sensitive: never shown, not even in error messages.
     :ivar per_listener: whether ``listener.name.<name>.<key>`` sets it for one listener.
     :ivar fallbacks: tried in order while the key itself is not set.
@@ -91,9 +91,9 @@ class ConfigKey(Generic[T]):
 
     def parse(self, text: str, name: str | None = None) -> T:
         """
-        Read a value.
+        Parse a value.
 
-        :param name: the name it was set under, where that differs from the key's.
+        :param name: the name under which it was set, if that differs from the key's.
         :raises ConfigError: names the key, the value and what is accepted.
         """
         try:
@@ -103,5 +103,5 @@ class ConfigKey(Generic[T]):
             raise ConfigError(f"{name or self.name}: {shown} is not valid; accepted: {self.kind.accepts}") from None
 
     def text(self, value: T) -> str | None:
-        """A value as text that :meth:`parse` reads back; None for "not set"."""
+        """Format a value so that :meth:`parse` reads it back; None if not set."""
         return None if value is None else self.kind.format(value)

@@ -1,8 +1,8 @@
 """
 The layered view of a broker's configuration: default < file < ``--set`` < cluster default < broker < topic.
 
-Texts are read once, when a layer is given; the values in force are one dictionary, replaced whole at every change, so
-that :meth:`ConfigView.get` is a look-up and nobody ever sees half a change.
+Texts are parsed once, when a layer is set. The effective values are one dictionary, replaced at every change, so that
+:meth:`ConfigView.get` is a look-up and changes are atomic.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Source(IntEnum):
 
 
 class Setting(NamedTuple):
-    """One place where a key is set, under its own name or a fallback's."""
+    """A setting of a key in one layer, under its own name or a fallback's."""
 
     name: str
     text: str
@@ -60,13 +60,13 @@ _FIELDS: tuple[tuple[str, str, ConfigKey[Any]], ...] = tuple(
 @define(eq=False)
 class ConfigView:
     """
-    What a broker is told, by whom, and what holds.
+    The layers of a broker's configuration, and the effective values.
 
-    Make it with :meth:`load`.
+    Create it with :meth:`load`.
 
     :ivar warnings: sentences about the static configuration, for the log.
-    :ivar in_use: texts of read-only keys as the broker really uses them, where command line options or the system chose
-        them, such as the ports that were bound. They are shown; :meth:`get` does not know them.
+    :ivar in_use: texts of read-only keys that command line options or the system chose, such as the bound ports. They
+        are shown, but :meth:`get` does not return them.
     """
 
     _layers: dict[Source, Mapping[str, str]]
@@ -87,12 +87,12 @@ class ConfigView:
         origins: Mapping[str, str] | None = None,
     ) -> ConfigView:
         """
-        Read the static layers.
+        Parse the static layers.
 
-        :param file: of ``server.properties``.
-        :param set: of ``--set`` and the options that stand for keys; wins over the file.
-        :param origins: by key, where it is set, such as ``server.properties, line 3``: errors begin with that.
-        :raises ConfigError: a key is unknown, or values are not valid, by themselves or together.
+        :param file: the settings of ``server.properties``.
+        :param set: the settings of ``--set`` and of options that set keys; take precedence over the file.
+        :param origins: where each key is set, such as ``server.properties, line 3``, for errors.
+        :raises ConfigError: a key is unknown, or values are invalid, alone or together.
         """
         warnings: list[str] = []
         static: dict[str, str] = {}
@@ -112,17 +112,17 @@ class ConfigView:
         return view
 
     def located(self, name: str, error: ConfigError) -> ConfigError:
-        """An error about a key of the static layers, with where that is set, if that is known."""
+        """Add to an error where the key of a static layer is set, if that is known."""
         origin = self._origins.get(name)
         return error if origin is None else ConfigError(f"{origin}: {error}")
 
     def get(self, key: ConfigKey[T]) -> T:
-        """The value in force."""
+        """Return the effective value."""
         value: T = self._values[key]
         return value
 
     def listener_get(self, listener: str, key: ConfigKey[T], mechanism: str | None = None) -> T:
-        """The value in force on one listener, and there for one SASL mechanism, if that is given."""
+        """Return the effective value on a listener, optionally for one SASL mechanism."""
         names = [listener_key_name(listener, key, mechanism)] if mechanism else []
         for name in [*names, listener_key_name(listener, key)]:
             for layer in self._layers.values():
@@ -131,7 +131,7 @@ class ConfigView:
         return self.get(key)
 
     def is_set(self, key: ConfigKey[Any]) -> bool:
-        """Whether anybody said anything about a key, under its own name, a fallback's, or for a listener."""
+        """Return whether a key is set, under its own name, a fallback's, or for a listener."""
         suffix = "." + key.name
         return next(self.settings(key), None) is not None or any(
             name.startswith(LISTENER_PREFIX) and name.endswith(suffix)
@@ -141,28 +141,28 @@ class ConfigView:
 
     def settings(self, key: ConfigKey[Any]) -> Iterator[Setting]:
         """
-        Where a broker key is set, the one in force first.
+        Yield the settings of a broker key, the effective one first.
 
-        The key's own name counts before its fallbacks', whatever the layer: ``log.retention.ms`` in the file wins over
+        The key's own name takes precedence over its fallbacks in any layer: ``log.retention.ms`` in the file wins over
         ``log.retention.hours`` given with ``--set``, as in Kafka.
         """
         return _settings(key, self._layers)
 
     def layer(self, source: Source) -> Mapping[str, str]:
-        """The texts of one layer: BROKER, CLUSTER or STATIC."""
+        """Return the texts of a layer: BROKER, CLUSTER or STATIC."""
         return self._layers[source]
 
     @property
     def topic_defaults(self) -> TopicConfig:
-        """What holds for a topic that overrides nothing."""
+        """Return the configuration of a topic without overrides."""
         return self._topic_defaults
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         """
-        What holds for a topic.
+        Return the configuration of a topic.
 
-        :param overrides: of the topic, by the topic's names.
-        :raises ConfigError: a key is unknown or a value not valid; :func:`usable_topic_overrides` leaves those out.
+        :param overrides: the topic's overrides, by the topic's names.
+        :raises ConfigError: a key is unknown or a value invalid; :func:`usable_topic_overrides` removes those.
         """
         if not overrides:
             return self._topic_defaults
@@ -170,9 +170,9 @@ class ConfigView:
 
     def validate_topic_overrides(self, overrides: Mapping[str, str | None]) -> tuple[TopicConfig, list[str]]:
         """
-        Check what somebody wants a topic's overrides to be, all of them together.
+        Validate a topic's overrides, all of them together.
 
-        :returns: what would hold, and warnings.
+        :returns: the resulting configuration, and warnings.
         :raises ConfigError: names the key, the value and what is accepted.
         """
         warnings: list[str] = []
@@ -191,9 +191,9 @@ class ConfigView:
 
     def validate_broker_overrides(self, overrides: Mapping[str, str | None], *, cluster: bool) -> list[str]:
         """
-        Check what somebody wants the dynamic layer of this broker, or of all brokers, to be, all of it together.
+        Validate the dynamic layer of this broker, or of all brokers, as a whole.
 
-        :param cluster: whether it is the default for all brokers.
+        :param cluster: whether it is the layer of all brokers.
         :returns: warnings.
         :raises ConfigError: names the key, the value and what is accepted.
         """
@@ -203,11 +203,11 @@ class ConfigView:
 
     def update(self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None) -> list[str]:
         """
-        Replace dynamic layers whole; None leaves one as it is. Those who subscribed to what changes are called.
+        Replace dynamic layers; None keeps a layer. Calls the subscribers of changed keys.
 
         :returns: warnings.
-        :raises ConfigError: something is not valid, and nothing has changed.
-        :raises ExceptionGroup: subscribers raised; the change holds, and all of them were called.
+        :raises ConfigError: a value is invalid; nothing has changed.
+        :raises ExceptionGroup: subscribers raised; the change is effective, and all of them were called.
         """
         layers = dict(self._layers)
         warnings: list[str] = []
@@ -219,7 +219,7 @@ class ConfigView:
 
     def subscribe(self, keys: Iterable[ConfigKey[Any]], fn: Callable[[ConfigView], object]) -> Callable[[], None]:
         """
-        Call ``fn`` with this view after each change of any of ``keys``, here or for a listener.
+        Call ``fn`` with this view after each change of any of ``keys``, also for single listeners.
 
         :returns: call it to end the subscription.
         """
@@ -266,11 +266,11 @@ class ConfigView:
 
 def usable_topic_overrides(overrides: Mapping[str, str], problems: list[str] | None = None) -> dict[str, str]:
     """
-    The overrides of a topic that mean something here and are valid one by one.
+    Return a topic's overrides with known keys and valid values.
 
-    Stored configuration may come from Kafka, or from a newer logbus: a topic is not refused for it.
+    Stored overrides may come from Kafka or from a newer logbus: they must not make a topic unusable.
 
-    :param problems: takes a sentence for each override left out.
+    :param problems: receives a sentence for each override that was removed.
     """
     usable: dict[str, str] = {}
     for name, text in overrides.items():
@@ -290,7 +290,7 @@ def usable_topic_overrides(overrides: Mapping[str, str], problems: list[str] | N
 def usable_broker_overrides(
     overrides: Mapping[str, str], *, cluster: bool, problems: list[str] | None = None
 ) -> dict[str, str]:
-    """The same for a dynamic layer of brokers."""
+    """Do the same for a dynamic layer of brokers."""
     usable: dict[str, str] = {}
     for name, text in overrides.items():
         try:
@@ -328,9 +328,9 @@ def _topic_config(values: Mapping[ConfigKey[Any], Any], overrides: Mapping[str, 
 
 def _check_static(name: str, text: str) -> str | None:
     """
-    Check one static setting. None if it is one of ours; else the warning for one that means nothing here.
+    Validate a static setting; return a warning if it is a key of Kafka that is ignored, else None.
 
-    :raises ConfigError: the key is unknown, or the value not valid.
+    :raises ConfigError: the key is unknown, or the value invalid.
     """
     key = broker_key(name)
     if key is not None:

@@ -1,7 +1,7 @@
 """
-Configuration as DescribeConfigs tells it: every key with its value, where that comes from, and what else was said.
+Entries for DescribeConfigs: every key with its value, the value's source, and its synonyms.
 
-Read-modify-write clients depend on getting all keys, those at their defaults included.
+Read-modify-write clients depend on getting all keys, including those at their defaults.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logbus.config.kinds import ConfigType
 
 
 class Synonym(NamedTuple):
-    """One place where a value was said; the first of several is in force. The value of a sensitive key is None."""
+    """A value set for a key in one place; the first is effective. The value of a sensitive key is None."""
 
     name: str
     value: str | None
@@ -28,10 +28,10 @@ class Synonym(NamedTuple):
 @frozen
 class ConfigEntry:
     """
-    One key of one broker, topic or consumer group.
+    A key of a broker, topic or consumer group.
 
     :ivar value: as text; None when the key is sensitive, or not set and without a default.
-    :ivar synonyms: where it is said, what is in force first, the default last.
+    :ivar synonyms: all values set for it, the effective one first, the default last.
     :ivar read_only: whether AlterConfigs would refuse it.
     """
 
@@ -46,15 +46,15 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether it has its default."""
         return self.source is Source.DEFAULT
 
 
 def describe_broker(view: ConfigView, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """
-    A broker's keys, and those set for single listeners.
+    Describe a broker's keys, including those set for single listeners.
 
-    :param names: those asked for, or None for all; unknown ones are left out, as in Kafka.
+    :param names: the keys to describe, or None for all; unknown ones are omitted, as in Kafka.
     """
     entries = [
         _entry(name, key, view.in_use.get(key, key.text(view.get(key))), _synonyms(view, key), read_only=key.read_only)
@@ -69,7 +69,7 @@ def describe_broker(view: ConfigView, names: Collection[str] | None = None) -> l
 
 
 def describe_cluster(view: ConfigView, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """What is set as a default for all brokers (the broker resource with an empty name)."""
+    """Describe the defaults set for all brokers (the broker resource with an empty name)."""
     return [
         _entry(name, BROKER_KEYS[name], text, [Synonym(name, text, Source.CLUSTER)], read_only=False)
         for name, text in view.layer(Source.CLUSTER).items()
@@ -81,10 +81,10 @@ def describe_topic(
     view: ConfigView, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """
-    A topic's keys.
+    Describe a topic's keys.
 
-    :param overrides: the topic's own; those that are not valid are left out.
-    :param names: those asked for, or None for all; unknown ones are left out, as in Kafka.
+    :param overrides: the topic's own; invalid ones are omitted.
+    :param names: the keys to describe, or None for all; unknown ones are omitted, as in Kafka.
     """
     return _overridden(view, TOPIC_KEYS, usable_topic_overrides(overrides), Source.TOPIC, names)
 
@@ -93,10 +93,10 @@ def describe_group(
     view: ConfigView, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """
-    A consumer group's keys (config resource ``GROUP``).
+    Describe a consumer group's keys (config resource ``GROUP``).
 
     :param overrides: the group's own, as stored.
-    :param names: those asked for, or None for all; unknown ones are left out, as in Kafka.
+    :param names: the keys to describe, or None for all; unknown ones are omitted, as in Kafka.
     """
     return _overridden(view, GROUP_KEYS, overrides, Source.GROUP, names)
 
@@ -108,7 +108,7 @@ def _overridden(
     source: Source,
     names: Collection[str] | None,
 ) -> list[ConfigEntry]:
-    """The keys of a resource whose own values win over the broker's."""
+    """Describe the keys of a resource whose overrides take precedence over the broker's values."""
     entries: list[ConfigEntry] = []
     for name, key in keys.items():
         if names is not None and name not in names:
@@ -135,7 +135,7 @@ def _entry(
 def _synonyms(view: ConfigView, key: ConfigKey[Any]) -> list[Synonym]:
     said = [Synonym(setting.name, setting.text, setting.source) for setting in view.settings(key)]
     if key in view.in_use:
-        # Options of the command line count as the static configuration, which they belong to.
+        # Options of the command line belong to the static configuration.
         said.insert(0, Synonym(key.name, view.in_use[key], Source.STATIC))
     default = key.text(key.default)
     return said if default is None else [*said, Synonym(key.name, default, Source.DEFAULT)]

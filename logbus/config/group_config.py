@@ -1,8 +1,8 @@
 """
-The settings of one consumer group: what an operator set for it, within the bounds that the brokers allow.
+The configuration of a consumer group: overrides by operators, within the brokers' bounds (Kafka: GroupConfig).
 
-Kafka calls them ``GroupConfig`` (config resource ``GROUP``, type 32). Only groups of the consumer protocol (KIP-848)
-have any; members of the classic protocol choose their own timeouts.
+Only groups of the consumer protocol (KIP-848) have one (config resource ``GROUP``, type 32); members of the classic
+protocol choose their own timeouts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BOUNDS: Mapping[ConfigKey[int], tuple[ConfigKey[int], ConfigKey[int]]] = {
         keys.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
     ),
 }
-"""The broker keys between which a group's value must lie, both included."""
+"""The broker keys with the inclusive bounds of a group's value."""
 
 Values = Callable[[ConfigKey[Any]], Any]
 
@@ -35,10 +35,10 @@ Values = Callable[[ConfigKey[Any]], Any]
 @frozen
 class GroupConfig:
     """
-    What holds for one group of the consumer protocol.
+    The effective configuration of a group of the consumer protocol.
 
-    :ivar session_timeout_ms: how long a member may be silent.
-    :ivar heartbeat_interval_ms: how often members are told to send heartbeats.
+    :ivar session_timeout_ms: time without heartbeats after which a member is removed.
+    :ivar heartbeat_interval_ms: interval at which members should send heartbeats.
     """
 
     session_timeout_ms: int
@@ -47,12 +47,12 @@ class GroupConfig:
 
 def group_config(get: Values, overrides: Mapping[str, str]) -> GroupConfig:
     """
-    What holds for a group.
+    Return the effective configuration of a group.
 
-    A stored value that this broker cannot use is ignored; one beyond its present bounds is moved to the nearest.
+    An invalid stored value is ignored; one outside of the current bounds is limited to them.
 
-    :param get: the broker's value in force of a key.
-    :param overrides: of the group, by the group's names.
+    :param get: returns the broker's effective value of a key.
+    :param overrides: the group's overrides, by the group's names.
     """
 
     def value(key: ConfigKey[int]) -> int:
@@ -71,9 +71,9 @@ def group_config(get: Values, overrides: Mapping[str, str]) -> GroupConfig:
 
 def check_group_overrides(get: Values, overrides: Mapping[str, str | None]) -> None:
     """
-    Check what somebody wants a group's overrides to be, all of them together.
+    Validate a group's overrides, all of them together.
 
-    :param get: the broker's value in force of a key.
+    :param get: returns the broker's effective value of a key.
     :raises ConfigError: names the key, the value and what is accepted.
     """
     chosen: dict[ConfigKey[int], int] = {}

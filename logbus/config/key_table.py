@@ -1,5 +1,5 @@
 """
-All keys by name, and what to say about a name that is none of them.
+All keys by name, and the errors and warnings for other names.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from logbus.errors import ConfigError
 _ALL: tuple[ConfigKey[Any], ...] = tuple(value for value in vars(keys).values() if isinstance(value, ConfigKey))
 
 BROKER_KEYS: Mapping[str, ConfigKey[Any]] = {key.name: key for key in _ALL if key.scope is not Scope.TOPIC}
-"""Keys that a broker carries, by the broker's name for them."""
+"""Keys of brokers, by their name on brokers."""
 
 TOPIC_KEYS: Mapping[str, ConfigKey[Any]] = {key.topic: key for key in _ALL if key.topic is not None}
-"""Keys that a topic carries, by the topic's name for them."""
+"""Keys of topics, by their name on topics."""
 
 GROUP_KEYS: Mapping[str, ConfigKey[Any]] = {key.group: key for key in _ALL if key.group is not None}
-"""Keys that a consumer group can override, by the group's name for them."""
+"""Keys that consumer groups can override, by their name on groups."""
 
 LISTENER_PREFIX = "listener.name."
 _PER_LISTENER = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)")
@@ -35,10 +35,10 @@ _PER_LISTENER = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)")
 
 def broker_key(name: str) -> ConfigKey[Any] | None:
     """
-    The key that ``name`` sets on a broker, or None.
+    Return the key that ``name`` sets on a broker, or None.
 
-    ``listener.name.<listener>.<key>`` and ``listener.name.<listener>.<sasl mechanism>.<key>`` are names, too, of keys
-    that can be set for one listener.
+    Keys that can be set for one listener also have the names ``listener.name.<listener>.<key>`` and
+    ``listener.name.<listener>.<sasl mechanism>.<key>``.
     """
     key = BROKER_KEYS.get(name)
     if key is not None:
@@ -57,16 +57,16 @@ def broker_key(name: str) -> ConfigKey[Any] | None:
 
 
 def listener_key_name(listener: str, key: ConfigKey[Any], mechanism: str | None = None) -> str:
-    """How ``key`` is spelled for one listener, and for one SASL mechanism of it."""
+    """Return the name of ``key`` for one listener, and for one SASL mechanism of it."""
     middle = "" if mechanism is None else mechanism.lower() + "."
     return f"{LISTENER_PREFIX}{listener.lower()}.{middle}{key.name}"
 
 
 def ignored_broker_key(name: str, value: str) -> str | None:
     """
-    The warning for one of Kafka's keys that mean nothing here; None if it is not one.
+    Return the warning for a key of Kafka that is ignored here; None if it is not one.
 
-    :raises ConfigError: the value would promise what logbus does not do.
+    :raises ConfigError: the value asks for a feature that logbus does not have.
     """
     plain = match["key"] if (match := _PER_LISTENER.fullmatch(name)) else name
     reason = IGNORED_BROKER_KEYS.get(plain)
@@ -76,7 +76,7 @@ def ignored_broker_key(name: str, value: str) -> str | None:
 
 
 def ignored_topic_key(name: str, value: str) -> str | None:
-    """The same for topic keys."""
+    """Do the same for keys of topics."""
     return _warning(name, name, value, FOREIGN_TOPIC_KEYS.get(name))
 
 
@@ -90,8 +90,8 @@ def _warning(name: str, plain: str, value: str, reason: str | None) -> str | Non
 
 
 def unknown(name: str, known: Iterable[str], what: str) -> ConfigError:
-    """The error for a name that is no key, with the nearest ones that are."""
-    import difflib  # only who mistypes pays for it
+    """Return the error for an unknown key, with the most similar known ones."""
+    import difflib  # needed only here
 
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.75)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
@@ -99,7 +99,7 @@ def unknown(name: str, known: Iterable[str], what: str) -> ConfigError:
 
 
 def unknown_broker_key(name: str) -> ConfigError:
-    """An unknown key of a broker; says so when it is a topic's."""
+    """Return the error for an unknown broker key; says so if it is a topic's."""
     if name in TOPIC_KEYS:
         own = TOPIC_KEYS[name]
         if own.scope is Scope.TOPIC:
@@ -112,7 +112,7 @@ def unknown_broker_key(name: str) -> ConfigError:
 
 
 def unknown_topic_key(name: str) -> ConfigError:
-    """An unknown key of a topic; says so when it is a broker's."""
+    """Return the error for an unknown topic key; says so if it is a broker's."""
     own = BROKER_KEYS.get(name)
     if own is not None and own.topic is not None:
         return ConfigError(f"{name} is a key of brokers; a topic's is {own.topic}")
@@ -122,7 +122,7 @@ def unknown_topic_key(name: str) -> ConfigError:
 
 
 def unknown_group_key(name: str) -> ConfigError:
-    """An unknown key of a consumer group; says so when it is a broker's."""
+    """Return the error for an unknown group key; says so if it is a broker's."""
     own = BROKER_KEYS.get(name)
     if own is not None and own.group is not None:
         return ConfigError(f"{name} is a key of brokers; a group's is {own.group}")

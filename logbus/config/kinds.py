@@ -1,9 +1,9 @@
 """
-What a configuration value may be: text in, a typed value out, and words for what would have been right.
+Kinds of configuration values: parse a text into a typed value, and describe what is accepted (Kafka: ConfigDef.Type).
 
-A :class:`Kind` knows nothing of keys or layers; :mod:`logbus.config.config_key` puts a name on it.
-Texts are trimmed, numbers are read as Java reads them (no ``1_000``, no other digits than ASCII's), so that a file
-means the same here as it does to Kafka.
+A :class:`Kind` is independent of keys and layers; :mod:`logbus.config.config_key` adds a name.
+Texts are trimmed, and numbers are parsed as in Java (no ``1_000``, only ASCII digits), so that a file means the same as
+in Kafka.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 class ConfigType(IntEnum):
-    """The types that a DescribeConfigs response tells apart (KIP-569)."""
+    """The types of values in DescribeConfigs responses (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -49,11 +49,11 @@ _BOUNDS = {
 @frozen(eq=False)
 class Kind(Generic[T]):
     """
-    One sort of value.
+    A kind of value.
 
-    :ivar parse: trimmed text to value; raises ValueError, whose words are not shown, when the text is none of these.
-    :ivar format: value to the text that ``parse`` reads as the same value.
-    :ivar accepts: what ``parse`` takes, as it reads after "accepted:".
+    :ivar parse: converts a trimmed text to a value; raises ValueError, whose message is not shown, if it is invalid.
+    :ivar format: converts a value to a text that ``parse`` reads back.
+    :ivar accepts: describes valid texts, to follow "accepted:".
     """
 
     type: ConfigType
@@ -108,7 +108,7 @@ def decimal(at_least: float = -math.inf, at_most: float = math.inf) -> Kind[floa
 
 
 def one_of(*choices: str) -> Kind[str]:
-    """One of a few words, spelled exactly."""
+    """One of several words, case-sensitive."""
 
     def parse(text: str) -> str:
         if text not in choices:
@@ -124,7 +124,7 @@ def string(type: ConfigType = ConfigType.STRING) -> Kind[str]:
 
 
 def password() -> Kind[str]:
-    """A text that is never shown again."""
+    """A text that is never shown."""
     return string(ConfigType.PASSWORD)
 
 
@@ -144,10 +144,10 @@ def listed(
     choices: Collection[str] | None = None, *, separator: str = ",", empty: bool = True
 ) -> Kind[tuple[str, ...]]:
     """
-    Texts between separators, trimmed, no two the same.
+    A list of distinct texts, trimmed.
 
-    :param choices: the words allowed, or None for any.
-    :param empty: whether there may be none at all.
+    :param choices: the allowed words, or None for any.
+    :param empty: whether the list may be empty.
     """
 
     def parse(text: str) -> tuple[str, ...]:
@@ -166,9 +166,9 @@ def listed(
 
 def mapping(values: Collection[str] | None = None, *, whole_numbers: bool = False) -> Kind[Mapping[str, str]]:
     """
-    ``key:value`` pairs with commas between; the key is what stands before the last colon (it may be an IPv6 address).
+    ``key:value`` pairs separated by commas; the key ends at the last colon (it may be an IPv6 address).
 
-    :param values: the words allowed as values, or None for any.
+    :param values: the allowed values, or None for any.
     :param whole_numbers: whether values are numbers from 0 to 2147483647.
     """
 

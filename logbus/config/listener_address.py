@@ -1,5 +1,6 @@
 """
-Where a broker listens, as ``listeners``, ``advertised.listeners`` and ``admin.listeners`` spell it: ``NAME://host:port``.
+The addresses in ``listeners``, ``advertised.listeners`` and ``admin.listeners``: ``NAME://host:port`` (Kafka:
+EndPoint).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ _LISTENER = re.compile(
 
 class ListenerAddress(NamedTuple):
     """
-    One listener.
+    The address of a listener.
 
-    :ivar name: upper case, as Kafka normalises it; of ``admin.listeners`` ``http``.
+    :ivar name: upper case, as Kafka normalises it; ``http`` in ``admin.listeners``.
     :ivar host: without brackets; empty means every interface.
-    :ivar port: 0 means a free one.
+    :ivar port: 0 means any free port.
     """
 
     name: str
@@ -60,7 +61,7 @@ def _parse_http(text: str) -> tuple[ListenerAddress, ...]:
 
 
 def http_listener_list() -> Kind[tuple[ListenerAddress, ...]]:
-    """Addresses for HTTP with commas between, none at all included."""
+    """A list of HTTP addresses, possibly empty, separated by commas."""
     return Kind(
         ConfigType.LIST,
         _parse_http,
@@ -70,7 +71,7 @@ def http_listener_list() -> Kind[tuple[ListenerAddress, ...]]:
 
 
 def listener_list() -> Kind[tuple[ListenerAddress, ...]]:
-    """Listeners with commas between, each name once, at least one."""
+    """A non-empty list of listeners with distinct names, separated by commas."""
     return Kind(
         ConfigType.LIST,
         _parse,

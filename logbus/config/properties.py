@@ -1,5 +1,5 @@
 """
-The syntax of ``server.properties``: that of ``java.util.Properties`` (its ``load`` method's documentation).
+Parses ``server.properties``, in the syntax of ``java.util.Properties.load``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 def parse_properties(text: str) -> dict[str, str]:
     r"""
-    Read ``key=value`` lines.
+    Parse ``key=value`` lines.
 
-    ``#`` and ``!`` begin comment lines; a line that ends in a backslash goes on in the next, less its indentation; the
-    key ends at the first ``=``, ``:`` or blank; ``\t \n \r \f \uXXXX`` and a backslash before any other character are
-    escapes. Of a key that comes twice the last value counts. Values keep blanks at their end, as in Java; reading a
-    value trims it.
+    ``#`` and ``!`` begin comment lines; a line that ends in a backslash continues on the next, without its indentation;
+    the key ends at the first ``=``, ``:`` or blank; ``\t \n \r \f \uXXXX`` and a backslash before any other character
+    are escapes. The last value of a repeated key counts. Values keep trailing blanks, as in Java; parsing a value trims
+    it.
 
     :raises ConfigError: an escape is broken; the line is named.
     """
@@ -30,7 +30,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def numbered_properties(text: str) -> Iterator[tuple[int, str, str]]:
     """
-    The same, as they come: the number of the line where each begins, counted from 1, the key and the value.
+    Yield the line number (from 1), key and value of each setting, in order.
 
     :raises ConfigError: an escape is broken; the line is named.
     """
@@ -43,7 +43,7 @@ def numbered_properties(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that say something, continuations joined, each with the number of its first."""
+    """Yield lines that are not blank or comments, with continuations joined and the number of their first line."""
     held: list[str] = []
     first = 0
     for number, natural in enumerate(_NEWLINE.split(text), 1):

@@ -1,4 +1,4 @@
-"""The reference page of all configuration keys, made from their declarations."""
+"""Generates the reference page of all configuration keys from their declarations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CHAPTERS: tuple[tuple[str, ModuleType], ...] = (
 
 
 def reference_rst() -> str:
-    """The page, as reStructuredText."""
+    """Return the page as reStructuredText."""
     return "\n".join(_lines()) + "\n"
 
 

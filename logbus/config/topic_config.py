@@ -1,4 +1,4 @@
-"""The frozen settings of one topic, swapped whole when any of them changes."""
+"""The configuration of a topic: an immutable value, replaced when a setting changes (Kafka: LogConfig)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attrs import frozen
 @frozen
 class TopicConfig:
     """
-    What a partition's log needs to know of its topic's configuration.
+    The part of a topic's configuration that its logs use.
 
     Names are Kafka's topic keys with dots as underscores; units are in the names; −1 means "no limit".
     """
@@ -45,5 +45,5 @@ class TopicConfig:
 
     @property
     def compacted(self) -> bool:
-        """Whether the cleaner keeps the last value of each key."""
+        """Whether the cleanup policy includes ``compact``."""
         return "compact" in self.cleanup_policy

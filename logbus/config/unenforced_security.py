@@ -1,5 +1,5 @@
 """
-Security that is configured and that nothing enforces yet: a broker that ignored it would be open without saying so.
+Refuses security settings that this version does not enforce: ignoring them would leave the broker open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEYS: frozenset[ConfigKey[Any]] = frozenset(
 
 def refuse_unenforced_settings(settings: Mapping[str, str | None]) -> None:
     """
-    The same for settings by themselves, as when they are changed while the broker runs.
+    Check settings alone, as when they are changed while the broker runs.
 
     :raises ConfigError: names the key.
     """
@@ -44,7 +44,7 @@ def refuse_unenforced_settings(settings: Mapping[str, str | None]) -> None:
 
 def refuse_unenforced(config: ConfigView, listeners: Iterable[tuple[str, str]]) -> None:
     """
-    Refuse what asks for authentication, authorization or encryption that this version would not provide.
+    Refuse settings that ask for authentication, authorization or encryption that this version does not provide.
 
     :param listeners: name and server endpoint of each Kafka listener in use.
     :raises ConfigError: names the key or the listener.

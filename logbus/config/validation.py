@@ -1,7 +1,7 @@
 """
-What must hold between keys, and what probably ought to: found before anything is opened or stored.
+Validates combinations of configuration values, before a broker starts or a change is stored.
 
-Each check gives errors (nobody may start, or be stored, like this) and warnings (it works, but hardly as meant).
+A check returns errors, which prevent the start or the change, and warnings about doubtful combinations.
 """
 
 from __future__ import annotations
@@ -20,36 +20,40 @@ T = TypeVar("T")
 
 
 class Values(Protocol):
-    """Who knows the value in force of each key."""
+    """Returns the effective value of a key."""
 
     def __call__(self, key: ConfigKey[T], /) -> T: ...
 
 
 @frozen
 class Findings:
-    """Sentences about a configuration, each naming its keys and values."""
+    """Errors and warnings about a configuration: sentences that name the keys and values."""
 
     errors: list[str] = field(factory=list)
     warnings: list[str] = field(factory=list)
 
     def must(self, holds: bool, otherwise: str) -> None:
-        """An error unless it holds."""
+        """Add an error unless the condition holds."""
         if not holds:
             self.errors.append(otherwise)
 
     def ought(self, holds: bool, otherwise: str) -> None:
-        """A warning unless it holds."""
+        """Add a warning unless the condition holds."""
         if not holds:
             self.warnings.append(otherwise)
 
     def raise_errors(self) -> None:
-        """:raises ConfigError: there are errors; all of them are named."""
+        """
+        Raise the errors, if there are any.
+
+        :raises ConfigError: names all errors.
+        """
         if self.errors:
             raise ConfigError("; ".join(self.errors))
 
 
 class _Reader:
-    """Values with their names, as the sentences want them."""
+    """Formats keys and values for the sentences."""
 
     def __init__(self, get: Values) -> None:
         self.get = get
@@ -64,9 +68,9 @@ class _Reader:
 
 def check_broker(get: Values) -> Findings:
     """
-    Look at a broker's resolved values.
+    Check a broker's resolved values.
 
-    :param get: the value in force of a key.
+    :param get: returns the effective value of a key.
     """
     findings = Findings()
     values = _Reader(get)
@@ -133,7 +137,7 @@ def _check_listeners(values: _Reader, findings: Findings) -> None:
 
 
 def check_topic(config: TopicConfig) -> Findings:
-    """Look at a topic's values, or at the brokers' defaults for topics."""
+    """Check a topic's values, or the brokers' defaults for topics."""
     findings = Findings()
     findings.must(
         config.min_compaction_lag_ms <= config.max_compaction_lag_ms,

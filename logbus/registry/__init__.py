@@ -1,1 +1,32 @@
-"""A schema registry on the admin listener, which keeps its schemas in a topic."""
+"""
+A schema registry on the admin listener, which stores its schemas in a topic (Confluent: Schema Registry).
+
+An HTTP request goes from resource to service, which forwards it to the leader of the topic; there store reads the log
+into state, routes calls the handler with a context, and store appends the handler's entries before it answers.
+
+* ``resource``: the HTTP resource and its plugin
+* ``service``: handles or forwards requests
+* ``store``: reads and writes the log on its leader
+* ``state``: the state machine over the log
+* ``entries``: the records of the log
+* ``model``: schemas, references, versions; levels and modes
+* ``limits``: limits of requests and of stored schemas
+* ``errors``: Confluent's error codes
+
+Requests:
+
+* ``requests``: requests, responses, handlers' context
+* ``routes``: the routes
+* ``lookup``: handlers that read
+* ``registration``: handlers that register, look up and test schemas
+* ``deletion``: handlers that delete
+* ``settings``: handlers of levels and modes
+
+Schemas:
+
+* ``parsed_schema``: parses and validates a schema with its references
+* ``json_text``: parses and normalizes JSON
+* ``compatibility``: compares a schema with earlier versions
+* ``avro_schema``: Avro schemas; ``avro_compatibility``: their compatibility
+* ``json_schema``: JSON Schemas; ``json_compatibility``, ``json_bounds``: their compatibility
+"""

@@ -1,6 +1,5 @@
 """
-Whether what was written with one Avro schema can be read with another: the rules of "Schema Resolution"
-(avro.apache.org/docs/1.12.0/specification).
+Compatibility of Avro schemas, by the rules of "Schema Resolution" (avro.apache.org/docs/1.12.0/specification).
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ PROMOTED = {
     "string": frozenset({"bytes"}),
     "bytes": frozenset({"string"}),
 }
-"""What values of a type can be read as besides."""
+"""Types that a value can be promoted to, by type."""
 
 DEEPEST = 200
 MOST_STEPS = 30_000
-"""Levels, and pairs of types, after which two schemas are held to be too intricate to compare."""
+"""Levels, and pairs of types, after which two schemas are refused as too complex to compare."""
 
 
 def incompatibilities(reader: AvroType, writer: AvroType) -> list[str]:
     """
-    Why data written with ``writer`` cannot always be read with ``reader``; nothing, when they can.
+    Return the reasons why data written with ``writer`` cannot always be read with ``reader``; empty if it can.
 
-    :return: sentences, each with the path of what it is about: ``Order.lines[].price``.
+    :return: sentences, each with a path such as ``Order.lines[].price``.
     """
     comparison = _Comparison()
     return comparison.compare(reader, writer, reader.simple_name, 0)
@@ -36,8 +35,10 @@ def incompatibilities(reader: AvroType, writer: AvroType) -> list[str]:
 @define
 class _Comparison:
     """
-    :ivar readable: pairs that are known to be readable, or taken for it while they are looked at (a record that has
-        itself in it is readable if the rest of it is); in the order in which they were met.
+    Compares two graphs of types.
+
+    :ivar readable: pairs known to be readable, or assumed to be while they are compared (a recursive record is readable
+        if the rest of it is); in the order in which they were met.
     """
 
     readable: dict[tuple[AvroType, AvroType], None] = field(factory=dict)
@@ -54,7 +55,7 @@ class _Comparison:
         self.readable[pair] = None
         wrong = self._compare(reader, writer, path, depth + 1)
         if wrong:
-            # Whatever was found readable since may have been so only because this pair was taken for readable.
+            # Pairs found readable since then may depend on the assumption about this one.
             for each in list(self.readable)[before:]:
                 del self.readable[each]
         return wrong
@@ -86,7 +87,7 @@ class _Comparison:
         return []
 
     def _in_union(self, reader: AvroType, writer: AvroType, path: str, depth: int) -> list[str]:
-        """The branch of the same name, and before others of the same kind, is the one that readers take."""
+        """Compare with the branch that readers take: that of the same name, else the first of the same kind."""
         close = [each for each in reader.branches if each.kind == writer.kind]
         exact = [each for each in close if each.name == writer.name]
         nearest: list[str] = []
@@ -108,7 +109,7 @@ class _Comparison:
             there = [name for name in dict.fromkeys((wanted.name, *wanted.aliases)) if name in written]
             claims = [taken.setdefault(name, wanted.name) for name in there]
             if len(there) > 1 or claims not in ([], [wanted.name]):
-                # Readers differ in which one they take, and some fail.
+                # Readers differ in the field they take, and some fail.
                 wrong.append(f"{below}: the names and aliases of the reader's fields leave open which is {there[0]!r}")
             elif there:
                 wrong += self.compare(wanted.type, written[there[0]].type, below, depth)

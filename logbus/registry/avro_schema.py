@@ -1,9 +1,9 @@
 """
-Avro schemas as a graph of types, read by the rules of the specification (avro.apache.org/docs/1.12.0/specification).
+Parses Avro schemas into a graph of types, by the specification (avro.apache.org/docs/1.12.0/specification).
 
-Two texts are one schema when they differ in white space, in the order of members, in whether a name is spelled in full,
-or in whether a plain type is spelled as an object. Defaults, aliases and documentation do make a difference: readers
-use them. (Avro's own "Parsing Canonical Form" drops them.)
+Two texts are the same schema if they differ only in white space, in the order of members, in whether names are fully
+qualified, or in whether a primitive type is written as an object. Defaults, aliases and documentation make a
+difference, since readers use them. (Avro's own "Parsing Canonical Form" drops them.)
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _RANGES = {"int": 1 << 31, "long": 1 << 63}
 @define(eq=False)
 class AvroType:
     """
-    A type; records can be in themselves.
+    A type; may contain itself through a record.
 
     :ivar kind: the name of a primitive type, ``array``, ``map``, ``union``, ``record``, ``enum`` or ``fixed``.
-    :ivar name: of a record, enum or fixed, in full; aliases likewise.
-    :ivar default: of an enum.
-    :ivar element: of an array or map.
-    :ivar decimal: precision and scale, where that is the logical type.
+    :ivar name: the full name of a record, enum or fixed; aliases likewise.
+    :ivar default: the default of an enum.
+    :ivar element: the type of an array's items or a map's values.
+    :ivar decimal: precision and scale, if the logical type is decimal.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class AvroType:
 
     @property
     def simple_name(self) -> str:
-        """The name without its namespace; a plain type's kind."""
+        """The name without its namespace; the kind of other types."""
         return self.name.rpartition(".")[2] or self.kind
 
 
@@ -65,10 +65,10 @@ class AvroField:
 @frozen
 class AvroSchema:
     """
-    A schema.
+    A parsed schema.
 
     :ivar names: the records, enums and fixeds that it defines, by full name.
-    :ivar normal: the JSON that is the same for all spellings.
+    :ivar normal: the normalized JSON.
     """
 
     type: AvroType
@@ -81,10 +81,10 @@ _PLAIN = {kind: AvroType(kind) for kind in sorted(PRIMITIVES)}
 
 def read_avro(value: Any, known: Mapping[str, AvroType]) -> AvroSchema:
     """
-    Read a schema's JSON.
+    Parse a schema's JSON.
 
-    :param known: names that others have defined.
-    :raise RegistryRefusal: it is none; the words say where.
+    :param known: types that references define, by name.
+    :raise RegistryRefusal: it is not a schema; the message says where.
     """
     reader = _Reader(dict(known), {})
     found, normal = reader.read(value, "", "the schema")
@@ -93,13 +93,13 @@ def read_avro(value: Any, known: Mapping[str, AvroType]) -> AvroSchema:
 
 @define
 class _Reader:
-    """Reads types in the order in which they are written, as names are visible from their definition on."""
+    """Parses types in the order of the text, since names are visible from their definition on."""
 
     _known: dict[str, AvroType]
     defined: dict[str, AvroType]
 
     def read(self, value: Any, namespace: str, where: str) -> tuple[AvroType, Any]:
-        """The type, and its normal form."""
+        """Return the type and its normal form."""
         if isinstance(value, str):
             return self._named(value, namespace, where)
         if isinstance(value, list):
@@ -199,7 +199,7 @@ class _Reader:
 
 
 def fits(value: Any, wanted: AvroType) -> bool:
-    """Whether a default is a value of a type; of a union: of one of its branches (Avro 1.12)."""
+    """Return whether a default is a value of a type, or of a branch of a union (Avro 1.12)."""
     match wanted.kind:
         case "null":
             return value is None
@@ -278,7 +278,7 @@ def _size(value: dict[str, Any], name: str) -> int:
 
 
 def _decimal(value: dict[str, Any], made: AvroType, where: str) -> tuple[int, int] | None:
-    """What is no proper decimal is not one, and the type beneath it counts (as the specification has it)."""
+    """Return precision and scale; None for an invalid decimal, which the specification has us ignore."""
     precision, scale = value.get("precision"), value.get("scale", 0)
     if value.get("logicalType") != "decimal" or made.kind not in ("bytes", "fixed"):
         return None

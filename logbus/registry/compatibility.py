@@ -1,4 +1,4 @@
-"""Whether a new schema is compatible with the versions before it, at the level that holds for its subject."""
+"""Checks whether a new schema is compatible with earlier versions, at its subject's compatibility level."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Problems = Generator[SchemaCheck | None, None, list[str]]
 
 def compatibility_problems(call: RegistryContext, new: ParsedSchema, subject: str) -> Problems:
     """
-    What keeps a schema from being the next version of a subject; it pauses before each version.
+    Return why a schema cannot be the next version of a subject; pauses before each version.
 
-    :return: sentences; none: it may.
+    :return: sentences; empty if it can.
     """
     level = call.state.level(subject)
     versions = call.state.versions(subject)
@@ -29,7 +29,7 @@ def compatibility_problems(call: RegistryContext, new: ParsedSchema, subject: st
 def problems_with_versions(
     call: RegistryContext, new: ParsedSchema, level: str, versions: Iterable[tuple[int, Schema]]
 ) -> Problems:
-    """The same against certain versions, which are looked at from the last to the first."""
+    """Do the same against certain versions, from the last to the first."""
     wrong: list[str] = []
     kind = level.partition("_")[0]
     for number, schema in reversed(list(versions)):

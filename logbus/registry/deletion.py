@@ -1,8 +1,8 @@
 """
-Deleting, in two steps: softly, and then for good.
+Deletes subjects and versions, in two steps: soft, then permanent.
 
-What is deleted softly is not found any more by who asks for a subject, is not compared with, and can still be decoded
-with: its id is served. Deleted for good, its id is gone with the last version that has it, and is not given again.
+A soft-deleted version is not listed and not compared with, but its schema can still be read by id. A permanent deletion
+removes the id with the last version that has it; ids are not reused.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _entries(call: RegistryContext, subject: str, gone: Mapping[int, Version], p
     state = call.state
     entries: list[Entry] = []
     if permanent:
-        # Once compacted, the log does not tell any more that there were such ids.
+        # After compaction the log no longer shows that these ids were used.
         entries.append(HighestIdEntry(state.highest_id))
         entries += [SchemaEntry(subject, number) for number in gone]
     else:
@@ -86,14 +86,18 @@ def _entries(call: RegistryContext, subject: str, gone: Mapping[int, Version], p
             for number, version in gone.items()
         ]
         if gone.keys() == state.versions(subject).keys():
-            # A subject of that name that comes later begins anew.
+            # A later subject of this name starts without settings.
             entries += [ConfigEntry(subject, None)] if subject in state.levels else []
             entries += [ModeEntry(subject, None)] if subject in state.modes else []
     return tuple(entries)
 
 
 def _check_unused(call: RegistryContext, subject: str, gone: Mapping[int, Version], permanent: bool) -> None:
-    """:raise RegistryRefusal: other schemas rest on one of these."""
+    """
+    Check that no other schema refers to these versions.
+
+    :raise RegistryRefusal: one does.
+    """
     mine = {version.id for version in gone.values()}
     for number in gone:
         users = [each for each in call.state.referrers(subject, number, deleted=permanent) if each not in mine]

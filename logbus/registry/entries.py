@@ -1,10 +1,9 @@
 """
-The records of the registry's topic.
+The records of the registry's topic ``_schemas``.
 
-Keys and values are JSON, of the form that Confluent's registry has in its own: so the log can be read with any
-consumer, and compaction keeps the last word on each version, setting and mode. Two things are ours: the ``digest`` of a
-schema, which tells that two texts say the same, and ``HIGHEST_ID``, so that an id is not given again after what had it
-was deleted and compacted away.
+Keys and values are JSON in the format of Confluent's registry, and compaction keeps the last record of each version,
+setting and mode. There are two additions: the ``digest`` of a schema, which identifies equivalent texts, and
+``HIGHEST_ID``, so that an id is not reused after its schema was deleted and compacted away.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from logbus.registry.model import AVRO, LEVELS, MODES, Reference, Schema, digest
 
 @frozen
 class SchemaEntry:
-    """A version of a subject and its schema; None: it is gone for good."""
+    """A version of a subject and its schema; None: permanently deleted."""
 
     subject: str
     version: int
@@ -31,7 +30,7 @@ class SchemaEntry:
 
 @frozen
 class ConfigEntry:
-    """The compatibility level of a subject, or (None) of all that have none; None: it has none any more."""
+    """The compatibility level of a subject, or the global one (subject None); level None: removed."""
 
     subject: str | None
     level: str | None
@@ -39,7 +38,7 @@ class ConfigEntry:
 
 @frozen
 class ModeEntry:
-    """The mode of a subject, or (None) of all that have none; None: it has none any more."""
+    """The mode of a subject, or the global one (subject None); mode None: removed."""
 
     subject: str | None
     mode: str | None
@@ -47,7 +46,7 @@ class ModeEntry:
 
 @frozen
 class DeleteSubjectEntry:
-    """All versions of a subject up to one are deleted, softly. We do not write it, Confluent's registry does."""
+    """All versions of a subject up to one are soft-deleted. Only Confluent's registry writes this record."""
 
     subject: str
     version: int
@@ -55,7 +54,7 @@ class DeleteSubjectEntry:
 
 @frozen
 class HighestIdEntry:
-    """Ids up to this one are taken, whether or not there still is a schema that has it."""
+    """The highest id that was ever used."""
 
     id: int
 
@@ -64,7 +63,7 @@ Entry = SchemaEntry | ConfigEntry | ModeEntry | DeleteSubjectEntry | HighestIdEn
 
 
 def encode(entry: Entry) -> tuple[bytes, bytes | None]:
-    """An entry as key and value."""
+    """Encode an entry as key and value."""
     value: dict[str, Any] | None
     match entry:
         case SchemaEntry():
@@ -90,9 +89,9 @@ def encode(entry: Entry) -> tuple[bytes, bytes | None]:
 
 def decode(key: bytes | None, value: bytes | None) -> Entry | None:
     """
-    A record's entry; None: it is one that means nothing here, as Confluent's ``NOOP``.
+    Decode a record; None: it has no meaning here, like Confluent's ``NOOP``.
 
-    :raise ValueError: it is none.
+    :raise ValueError: it is not a record of a registry.
     """
     try:
         told = json.loads(key or b"")

@@ -1,9 +1,9 @@
 """
-Refusals, with the numbers that the clients of Confluent's registry know.
+Errors of the registry, with the codes of Confluent's registry.
 
-The first three digits are the HTTP status (docs.confluent.io, "Schema Registry API Reference"). Some clients look at
-the messages, too: so these begin as those of Confluent's registry do, to the letter where a client compares the whole,
-and go on with what is wrong.
+The first three digits are the HTTP status (docs.confluent.io, "Schema Registry API Reference"). Some clients also
+compare messages: these begin like those of Confluent's registry, are identical where a client compares the whole
+message, and else continue with details.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import IntEnum
 from logbus.errors import LogbusError
 
 LONGEST_MESSAGE = 2_000
-"""Characters of a refusal: some quote what was sent."""
+"""Characters of a message, which may quote the request."""
 
 
 class Code(IntEnum):
-    """Why a request is refused."""
+    """Confluent's error codes."""
 
     BAD_REQUEST = 400
     NOT_FOUND = 404
@@ -52,9 +52,9 @@ class Code(IntEnum):
 
 class RegistryRefusal(LogbusError):
     """
-    A request that is answered with an error.
+    A request is answered with an error.
 
-    :ivar message: what is wrong, and what would be right.
+    :ivar message: what is wrong, and what is expected.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -66,10 +66,10 @@ class RegistryRefusal(LogbusError):
 
     @property
     def status(self) -> int:
-        """Of the answer."""
+        """The HTTP status."""
         return int(str(int(self.code))[:3])
 
 
 def invalid_schema(reason: str) -> RegistryRefusal:
-    """The schema cannot be one."""
+    """Return the error for an invalid schema."""
     return RegistryRefusal(Code.INVALID_SCHEMA, f"Invalid schema: {reason}")

@@ -1,4 +1,4 @@
-"""Keywords of JSON Schema that bound a value by itself: types, ranges, lengths, sets of values."""
+"""Compares keywords of JSON Schema that constrain a single value: types, ranges, lengths, sets of values."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _OF = {
     "minProperties": "object",
     "maxProperties": "object",
 }
-"""What each keyword is about; to values of other types it says nothing."""
+"""The type of value that each keyword constrains."""
 
 
 def types_of(schema: dict[str, Any]) -> set[str]:
-    """The types that a schema lets through, as far as ``type`` says; numbers are integers, too."""
+    """Return the types that a schema's ``type`` allows; numbers include integers."""
     told = schema.get("type")
     if told is None:
         return set(ALL_TYPES)
@@ -41,10 +41,10 @@ def implies_bound(
     keyword: str, wanted: dict[str, Any], writers: Sequence[dict[str, Any]], types: set[str], dialect: int
 ) -> bool | None:
     """
-    Whether a keyword of the reader's follows from what all the ``writers`` demand.
+    Return whether the ``writers`` together imply a keyword of the reader.
 
-    :param types: what the writers let through.
-    :return: None: the keyword is none of these.
+    :param types: the types that the writers allow.
+    :return: None if the keyword is not one of these.
     """
     value = wanted[keyword]
     if keyword == "type":
@@ -79,7 +79,7 @@ def _values(schema: dict[str, Any], keyword: str) -> list[Any]:
 
 
 def _sets(writers: Sequence[dict[str, Any]], dialect: int) -> list[set[str]]:
-    """The sets of values that writers keep to."""
+    """Return the sets of values to which writers are limited."""
     return [
         {normal(value) for value in _values(each, keyword)}
         for each in writers
@@ -89,7 +89,7 @@ def _sets(writers: Sequence[dict[str, Any]], dialect: int) -> list[set[str]]:
 
 
 def _values_are(writers: Sequence[dict[str, Any]], types: set[str], dialect: int) -> bool:
-    """Whether one writer has only values of these types."""
+    """Return whether a writer allows only values of these types."""
     return any(
         all(_type(value) in types for value in _values(each, keyword))
         for each in writers
@@ -108,12 +108,12 @@ def _type(value: Any) -> str:
 
 
 def _low(schema: dict[str, Any], dialect: int) -> list[tuple[float, int]]:
-    """The lower bounds: a number, and 1 where it is itself excluded."""
+    """Return the lower bounds: a number, and 1 if it is exclusive."""
     return _edges(schema, "minimum", "exclusiveMinimum", dialect, 1)
 
 
 def _high(schema: dict[str, Any], dialect: int) -> list[tuple[float, int]]:
-    """The upper bounds: a number, and −1 where it is itself excluded."""
+    """Return the upper bounds: a number, and −1 if it is exclusive."""
     return _edges(schema, "maximum", "exclusiveMaximum", dialect, -1)
 
 
@@ -125,7 +125,7 @@ def _edges(schema: dict[str, Any], inclusive: str, exclusive: str, dialect: int,
 
 
 def _bounded(mine: list[tuple[float, int]], theirs: list[list[tuple[float, int]]], sign: int) -> bool:
-    """Whether one of their bounds is as narrow as each of mine."""
+    """Return whether for each of my bounds one of theirs is at least as narrow."""
     return all(
         any((edge >= wanted) if sign > 0 else (edge <= wanted) for each in theirs for edge in each) for wanted in mine
     )

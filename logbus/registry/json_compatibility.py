@@ -1,11 +1,11 @@
 """
-Whether all that one JSON Schema accepts another accepts, too; told only where it can be shown.
+Compatibility of JSON Schemas: whether a reader provably accepts every value that a writer accepts.
 
-That is not decidable in general, so the rules err on one side: what they accept is compatible, and some of what they
-refuse would be. A keyword of the reader's must follow from the writer's: types that are more, bounds that are wider,
-fewer required properties, schemas of properties and items that hold the writer's in their turn. A property that the
-reader describes and the writer does not may have been written with any value, unless the writer closes its objects
-(``additionalProperties: false``). The rarer keywords must be the same on both sides.
+That is not decidable in general, so the rules are conservative: schemas they accept are compatible, and some that they
+reject are compatible, too. Each keyword of the reader must follow from the writer's: more types, wider bounds, fewer
+required properties, and recursively compatible schemas of properties and items. A property that only the reader
+describes may have been written with any value, unless the writer has ``additionalProperties: false``. Rarer keywords
+must be equal on both sides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMPARED = frozenset(
         *("minContains", "not", "oneOf", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
     )
 )
-"""Keywords that must be the same on both sides; what is no keyword of JSON Schema's says nothing about values."""
+"""Keywords that must be equal on both sides; unknown keywords do not constrain values."""
 
 TOGETHER = {
     "if": ("if", "then", "else"),
@@ -36,7 +36,7 @@ TOGETHER = {
     "minContains": ("contains", "minContains", "maxContains"),
     "maxContains": ("contains", "minContains", "maxContains"),
 }
-"""Keywords that mean something only with each other."""
+"""Keywords that have a meaning only together."""
 
 DEEPEST = 100
 MOST_STEPS = 20_000
@@ -46,9 +46,9 @@ SchemaNode = tuple[JsonDocument, Any]
 
 def incompatibilities(reader: JsonDocument, writer: JsonDocument) -> list[str]:
     """
-    Why not all that ``writer`` accepts is shown to be accepted by ``reader``; nothing, when it is.
+    Return the reasons why ``reader`` may not accept all values of ``writer``; empty if it does.
 
-    :return: sentences, each with the path of what it is about: ``$.lines[].price``.
+    :return: sentences, each with a path such as ``$.lines[].price``.
     """
     if reader.dialect != writer.dialect:
         return [f"$: the schemas speak different versions of JSON Schema ({writer.dialect}, {reader.dialect})"]
@@ -61,8 +61,10 @@ def incompatibilities(reader: JsonDocument, writer: JsonDocument) -> list[str]:
 @define
 class _Containment:
     """
-    :ivar taken: pairs that are looked at, or were found to hold, with how deep in the data: a pair met again deeper
-        in is taken to hold, as it does for data without end if it does for all else.
+    Proves that a reader's schema contains a writer's.
+
+    :ivar taken: pairs in progress or proven, with their depth in the data: a pair met again at a greater depth is
+        assumed to hold (induction over the depth of the data).
     """
 
     dialect: int
@@ -70,7 +72,7 @@ class _Containment:
     steps: int = 0
 
     def holds(self, reader: SchemaNode, writer: SchemaNode, path: str, level: int, depth: int) -> list[str]:
-        """What keeps the reader from accepting all that the writer accepts."""
+        """Return the reasons why the reader may not accept all values of the writer."""
         pair = (id(reader[1]), id(writer[1]))
         self.steps += 1
         if self.taken.get(pair, level) < level:
@@ -80,7 +82,7 @@ class _Containment:
         before = len(self.taken)
         self.taken[pair] = level
         wrong = self._holds(reader, writer, path, level, depth + 1)
-        # What was found with the help of a pair that does not hold is not known; and of one that does, only below it.
+        # Drop results that depend on this pair: it does not hold, or holds only below this level.
         for each in list(self.taken)[before:]:
             del self.taken[each]
         return wrong
@@ -102,7 +104,7 @@ class _Containment:
             for document, one in conjuncts:
                 for keyword in ("anyOf", "oneOf"):
                     if keyword in one:
-                        # Whatever is written is as one of these says.
+                        # Every value matches one of these branches.
                         return [
                             each
                             for branch in one[keyword]
@@ -111,7 +113,7 @@ class _Containment:
         return wrong
 
     def _conjuncts(self, writer: SchemaNode, hops: int) -> Iterator[tuple[JsonDocument, dict[str, Any]]]:
-        """Schemas that hold for all that is written: the writer's, what it refers to, what is in ``allOf``."""
+        """Yield the schemas that every value matches: the writer's, those it refers to, those in ``allOf``."""
         document, one = writer
         if hops > MOST_HOPS:
             raise UnresolvedReference("references lead in circles")
@@ -120,7 +122,7 @@ class _Containment:
         elif one is False:
             yield document, {"type": []}
         elif "$ref" in one:
-            # Versions differ in what is beside it; it narrows what is written, if it does anything.
+            # Dialects differ about keywords beside ``$ref``; they can only narrow the writer.
             yield from self._conjuncts(document.follow(one["$ref"]), hops + 1)
         else:
             yield document, one
@@ -144,7 +146,7 @@ class _Containment:
         )
         if keyword == "$ref":
             target = document.follow(value)
-            # A hop that leads back here without going into the data would never end.
+            # References that lead back here without descending into the data would not end.
             return self._all_of(target, writers, path, level, depth)
         if keyword == "allOf":
             return [wrong for each in value for wrong in self._all_of((document, each), writers, path, level, depth)]
@@ -165,7 +167,7 @@ class _Containment:
         if shown is None:
             together = TOGETHER.get(keyword, (keyword,))
             if keyword.startswith("unevaluated"):
-                # What is evaluated depends on everything beside it, on either side.
+                # Evaluated properties depend on all keywords beside it, on both sides.
                 together = tuple({*wanted, *(name for _, one in writers for name in one)})
             shown = keyword not in COMPARED or self._same(together, reader, writers)
         return [] if shown else [f"{path}: the reader's {keyword!r} ({normal(value)[:80]}) does not follow"]
@@ -198,7 +200,7 @@ class _Containment:
     def _same(
         self, keywords: tuple[str, ...], reader: SchemaNode, writers: list[tuple[JsonDocument, dict[str, Any]]]
     ) -> bool:
-        """Whether a writer has the same words, and they mean the same."""
+        """Return whether a writer has the same keywords with the same meaning."""
         document, wanted = reader
         mine = {name: wanted[name] for name in keywords if name in wanted}
         for other, one in writers:
@@ -210,7 +212,7 @@ class _Containment:
 
 
 def _apart(branches: list[Any]) -> bool:
-    """Whether no value can be of two branches, since their types differ."""
+    """Return whether no value matches two branches, since their types are disjoint."""
     seen: set[str] = set()
     for each in branches:
         if not isinstance(each, dict) or "type" not in each:
@@ -225,7 +227,7 @@ def _apart(branches: list[Any]) -> bool:
 def _objects(
     keyword: str, wanted: dict[str, Any], place: SchemaNode, below: Callable[[Any, SchemaNode, str], list[str]]
 ) -> list[str]:
-    """What a reader says of an object's properties, against one writer's schema."""
+    """Compare the reader's keywords for objects with one writer's schema."""
     document, one = place
     properties, patterns = one.get("properties", {}), one.get("patternProperties", {})
     others = one.get("additionalProperties", True)
@@ -258,7 +260,7 @@ def _objects(
 def _arrays(
     dialect: int, wanted: dict[str, Any], place: SchemaNode, below: Callable[[Any, SchemaNode, str], list[str]]
 ) -> list[str]:
-    """What a reader says of an array's items, against one writer's schema."""
+    """Compare the reader's keywords for arrays with one writer's schema."""
     document, one = place
     first, rest = _items(dialect, wanted)
     written, others = _items(dialect, one)
@@ -271,7 +273,7 @@ def _arrays(
 
 
 def _items(dialect: int, one: dict[str, Any]) -> tuple[list[Any], Any]:
-    """The schemas of the first items, and of all behind them."""
+    """Return the schemas of the first items, and of all others."""
     if dialect >= 2020:
         return one.get("prefixItems", []), one.get("items", True)
     items = one.get("items", True)

@@ -1,5 +1,5 @@
 """
-JSON Schemas as documents whose references are resolved (json-schema.org/specification).
+Parses JSON Schemas into documents that resolve their references (json-schema.org/specification).
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema": 2020,
 }
 DEFAULT_DIALECT = 7
-"""Of schemas without ``$schema``, as Confluent's registry has it."""
+"""The dialect of schemas without ``$schema``, as in Confluent's registry."""
 
 REFERENCE_KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
 MOST_HOPS = 50
 
 
 class UnresolvedReference(Exception):
-    """A ``$ref`` that leads nowhere, or in circles."""
+    """A ``$ref`` has no target, or is circular."""
 
 
 @frozen(eq=False)
 class JsonDocument:
     """
-    A schema with those it rests on.
+    A schema with those it refers to.
 
-    :ivar dialect: which version of JSON Schema it speaks: 4, 6, 7, 2019 or 2020.
-    :ivar others: by the name in ``$ref``.
+    :ivar dialect: its version of JSON Schema: 4, 6, 7, 2019 or 2020.
+    :ivar others: referenced documents, by the name in ``$ref``.
     """
 
     root: Any
@@ -44,14 +44,14 @@ class JsonDocument:
 
     @property
     def embeds(self) -> bool:
-        """Whether a schema in it has an ``$id`` of its own, to which what ``$ref`` says is relative."""
+        """Whether a subschema has its own ``$id``, to which ``$ref`` is relative."""
         return any(each is not self.root and isinstance(each.get("$id"), str) for each in objects(self.root))
 
     def follow(self, ref: str) -> tuple[JsonDocument, Any]:
         """
-        What a ``$ref`` in this document means.
+        Resolve a ``$ref`` of this document.
 
-        :raise Unfollowed: it leads nowhere.
+        :raise Unfollowed: it has no target.
         """
         base, _, place = ref.partition("#")
         other = self._document(base)
@@ -83,10 +83,10 @@ class JsonDocument:
 
 def read_json_schema(value: Any, others: Mapping[str, JsonDocument]) -> JsonDocument:
     """
-    Read a schema's JSON; that it obeys its dialect is for a validator to say.
+    Parse a schema's JSON; does not validate it against its dialect.
 
-    :param others: what it rests on, by the names of its references.
-    :raise RegistryRefusal: it is none, or speaks a dialect that nobody here does, or a ``$ref`` leads nowhere.
+    :param others: the referenced documents, by the names of the references.
+    :raise RegistryRefusal: it is not a schema, has an unknown dialect, or has a ``$ref`` without a target.
     """
     if not isinstance(value, dict | bool):
         raise invalid_schema("a JSON Schema is an object, or true or false")
@@ -108,7 +108,7 @@ def read_json_schema(value: Any, others: Mapping[str, JsonDocument]) -> JsonDocu
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """All objects in a value, itself among them."""
+    """Yield all objects in a value, including itself."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -120,7 +120,7 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def has_references(value: Any) -> bool:
-    """Whether what it means depends on what is elsewhere."""
+    """Return whether it has references."""
     return any(name in each for each in objects(value) for name in REFERENCE_KEYWORDS)
 
 

@@ -1,4 +1,4 @@
-"""JSON of schemas: what is too deep, or what two readers could take differently, is refused."""
+"""Parses and normalizes the JSON of schemas; refuses deep nesting and ambiguous documents."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 def loads(text: str, depth: int) -> Any:
     """
-    Read a schema's text.
+    Parse a schema's text.
 
-    :param depth: levels that it may nest.
-    :raise RegistryRefusal: it is not JSON, nests deeper, names a member twice, or has a number that is none.
+    :param depth: the maximum depth of nesting.
+    :raise RegistryRefusal: it is not JSON, is nested deeper, repeats a member, or has an invalid number.
     """
     level = 0
     for found in _STRUCTURE.finditer(text):
@@ -39,12 +39,12 @@ def loads(text: str, depth: int) -> Any:
 
 
 def compact(value: Any) -> str:
-    """The shortest text for a value, its members in their order."""
+    """Encode a value without white space, keeping the order of members."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def normal(value: Any) -> str:
-    """The text that is the same for the same value, whatever the order of its members was."""
+    """Encode a value in normal form, with sorted members."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 

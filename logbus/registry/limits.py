@@ -1,4 +1,4 @@
-"""What the registry takes, so that nobody can fill a broker's memory or stop its reactor with schemas."""
+"""Limits of the registry, which protect a broker's memory and reactor."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from attrs import frozen
 @frozen
 class RegistryLimits:
     """
+    Limits of a registry.
+
     :ivar body_bytes: longest body of a request.
     :ivar schema_bytes: longest text of a schema.
     :ivar depth: levels of JSON in a schema.
-    :ivar references: schemas that one schema may rest on, those of those included.
-    :ivar referenced_bytes: length of all of these together.
-    :ivar subjects: how many, deleted ones included; also of subjects with settings of their own.
-    :ivar versions: of one subject, deleted ones included.
-    :ivar schemas: with an id of their own.
-    :ivar stored_bytes: length of all their texts.
+    :ivar references: schemas that a schema may refer to, including indirect references.
+    :ivar referenced_bytes: total length of these.
+    :ivar subjects: number of subjects, including deleted ones; also of subjects with their own settings.
+    :ivar versions: versions of a subject, including deleted ones.
+    :ivar schemas: number of schema ids.
+    :ivar stored_bytes: total length of their texts.
     :ivar name_length: longest name of a subject, in characters.
     :ivar page_entries: longest list of schemas in one answer.
     :ivar page_bytes: length of the schemas in one answer.
-    :ivar messages: sentences about what is not compatible.
-    :ivar requests: that wait or are at work at a time.
-    :ivar seconds: that a request may take.
+    :ivar messages: incompatibilities reported in an answer.
+    :ivar requests: requests waiting or in progress.
+    :ivar seconds: timeout of a request.
     """
 
     body_bytes: int = 393_216

@@ -1,4 +1,4 @@
-"""What can be looked at: subjects, their versions, schemas by id."""
+"""Handlers that read: subjects, their versions, schemas by id."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def version_text(call: RegistryContext, subject: str, told: str) -> HandlerResul
 
 
 def referenced_by(call: RegistryContext, subject: str, told: str) -> HandlerResult:
-    """``GET /subjects/{subject}/versions/{version}/referencedby``: ids of schemas that rest on a version."""
+    """``GET /subjects/{subject}/versions/{version}/referencedby``: ids of schemas that refer to a version."""
     return HandlerResult(
         RegistryResponse.of(call.request.page(call.state.referrers(subject, _number(call, subject, told))))
     )
 
 
 def schemas(call: RegistryContext) -> HandlerResult:
-    """``GET /schemas``: versions with their schemas, as many as one answer may have."""
+    """``GET /schemas``: versions with their schemas, up to the limits of an answer."""
     request, state, limits = call.request, call.state, call.limits
     prefix, deleted = request.query.get("subjectPrefix", "").removeprefix(":*:"), request.flag("deleted")
     places = list[tuple[str, int, int]]()

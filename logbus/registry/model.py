@@ -1,4 +1,4 @@
-"""The nouns of the registry."""
+"""The values of the registry: schemas, references, versions; levels and modes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _GUIDS = uuid.UUID("6f0f1b3c-2f0e-5c53-9a44-3f4f6b1d7c10")
 @frozen
 class Reference:
     """
-    What one schema rests on.
+    A reference of a schema to a version of a subject.
 
-    :ivar name: by which it is called in the schema: an Avro type's full name, or what stands in a ``$ref``.
+    :ivar name: its name in the schema: an Avro type's full name, or the ``$ref``.
     """
 
     name: str
@@ -43,19 +43,19 @@ class Reference:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """As it stands in requests, answers and the log."""
+        """Return its form in requests, answers and the log."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
 @frozen
 class Schema:
     """
-    What an id stands for, for ever.
+    A schema with an id; immutable.
 
-    Two are the same whose texts mean the same.
+    Schemas with equivalent texts are equal.
 
-    :ivar text: of the schema, as it was first registered, without white space that means nothing.
-    :ivar digest: of what the text means: :func:`digest_of` its normal form.
+    :ivar text: the text as first registered, without insignificant white space.
+    :ivar digest: :func:`digest_of` the text's normal form.
     :ivar schema_type: ``AVRO`` or ``JSON``.
     """
 
@@ -66,13 +66,13 @@ class Schema:
 
     @property
     def guid(self) -> str:
-        """An id that is the same in every registry."""
+        """A UUID that is the same in every registry."""
         told = [self.schema_type, *(f"{each.name}\0{each.subject}\0{each.version}" for each in self.references)]
         return str(uuid.uuid5(_GUIDS, "\0".join([*told, self.digest])))
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """As it stands in answers and the log: what is Avro, and rests on nothing, does not say so."""
+        """Return its form in answers and the log, which omits the type AVRO and empty references."""
         told: dict[str, Any] = {}
         if self.schema_type != AVRO:
             told["schemaType"] = self.schema_type
@@ -86,7 +86,7 @@ class Version:
     """
     A version of a subject.
 
-    :ivar deleted: softly: it can be asked for by who says that he wants it, and its schema is still there.
+    :ivar deleted: whether it is soft-deleted: hidden by default, with its schema still available.
     """
 
     id: int
@@ -94,5 +94,5 @@ class Version:
 
 
 def digest_of(normal: str) -> str:
-    """Stands for the normal form of a schema."""
+    """Return the digest of a schema's normal form."""
     return hashlib.sha256(normal.encode()).hexdigest()[:32]

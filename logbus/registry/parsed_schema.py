@@ -1,8 +1,8 @@
 """
-From a schema's text to what can be compared.
+Parses the text of a schema for comparison (Confluent: ParsedSchema).
 
-Whether it is a schema is for fastavro and jsonschema to say as well, so that what is registered can be used with them.
-That may take seconds, so it is left to who knows where: :attr:`ParsedSchema.check`.
+fastavro and jsonschema must accept the schema as well, so that clients can use it with them. That may take seconds, so
+the caller runs it in a thread: :attr:`ParsedSchema.check`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from logbus.registry.limits import RegistryLimits
 from logbus.registry.model import AVRO, JSON, Reference, Schema, digest_of
 
 ReferenceLookup = Callable[[Reference], Schema | None]
-"""What a reference means; None: nothing."""
+"""Resolves a reference; returns None if it has no target."""
 
 
 SchemaCheck = Callable[[], None]
@@ -31,10 +31,10 @@ SchemaCheck = Callable[[], None]
 @frozen(eq=False)
 class ParsedSchema:
     """
-    A schema, read, with what can be compared.
+    A parsed schema.
 
-    :ivar check: asks the library of its type whether it is a schema, and raises a refusal if it is none. It may run in
-        a thread.
+    :ivar check: validates the schema with the library of its type, and raises RegistryRefusal if it is invalid; may run
+        in a thread.
     """
 
     schema: Schema
@@ -46,10 +46,10 @@ def read_schema(
     text: str, schema_type: str, references: tuple[Reference, ...], find: ReferenceLookup, limits: RegistryLimits
 ) -> ParsedSchema:
     """
-    Read a schema.
+    Parse a schema.
 
-    :raise RegistryRefusal: it is none, is too large, or rests on what is not there; or what is needed to read it is
-        not installed.
+    :raise RegistryRefusal: it is invalid, too large, or refers to a missing schema; or the library of its type is not
+        installed.
     """
     if len(text.encode("utf-8", "replace")) > limits.schema_bytes:
         raise RegistryRefusal(
@@ -66,7 +66,7 @@ def read_schema(
         avro = read_avro(value, known)
         meaning, means, check = avro.type, avro.normal, _avro_check([*before, value])
     elif schema_type == JSON:
-        found.all_of(references)  # For the limits.
+        found.all_of(references)  # checks the limits
         meaning = read_json_schema(value, found.documents(references))
         means, check = value, _json_check(meaning)
     else:
@@ -76,15 +76,15 @@ def read_schema(
 
 def registered_schema(schema: Schema, find: ReferenceLookup, limits: RegistryLimits) -> ParsedSchema:
     """
-    Read a schema that is registered.
+    Parse a registered schema.
 
-    :raise RegistryRefusal: as :func:`read_schema`; what it rests on may be gone.
+    :raise RegistryRefusal: as for :func:`read_schema`; schemas it refers to may have been deleted.
     """
     return read_schema(schema.text, schema.schema_type, schema.references, find, limits)
 
 
 def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
-    """Why not all that was written with one schema can be read with another; nothing, when it can."""
+    """Return why data written with one schema cannot always be read with another; empty if it can."""
     if isinstance(reader.meaning, AvroType) and isinstance(writer.meaning, AvroType):
         return avro_compatibility.incompatibilities(reader.meaning, writer.meaning)
     if isinstance(reader.meaning, JsonDocument) and isinstance(writer.meaning, JsonDocument):
@@ -94,13 +94,17 @@ def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
 
 @frozen
 class _Dependencies:
-    """What a schema rests on, and what that rests on."""
+    """Loads the schemas that a schema refers to, recursively."""
 
     find: ReferenceLookup
     limits: RegistryLimits
 
     def one(self, reference: Reference) -> Schema:
-        """:raise RegistryRefusal: it is not there."""
+        """
+        Return the target of a reference.
+
+        :raise RegistryRefusal: it does not exist.
+        """
         found = self.find(reference)
         if found is None:
             raise invalid_schema(
@@ -110,7 +114,7 @@ class _Dependencies:
         return found
 
     def all_of(self, references: tuple[Reference, ...]) -> list[Any]:
-        """The JSON of all of them, each behind what it rests on itself."""
+        """Return the JSON of all of them, each after those it refers to."""
         ordered: dict[Schema, None] = {}
         entered: set[Schema] = set()
         stack = [(self.one(each), False) for each in reversed(references)]
@@ -128,7 +132,7 @@ class _Dependencies:
         return [loads(each.text, self.limits.depth) for each in ordered]
 
     def documents(self, references: tuple[Reference, ...]) -> dict[str, JsonDocument]:
-        """The same for JSON Schema, by the names of the references."""
+        """Return the documents of JSON Schema, by the names of the references."""
         done: dict[Schema, JsonDocument] = {}
 
         def document(schema: Schema) -> JsonDocument:
@@ -140,7 +144,11 @@ class _Dependencies:
         return {each.name: document(self.one(each)) for each in references}
 
     def check(self, count: int, size: int) -> None:
-        """:raise RegistryRefusal: that is too much."""
+        """
+        Check the limits.
+
+        :raise RegistryRefusal: one is exceeded.
+        """
         if count > self.limits.references or size > self.limits.referenced_bytes:
             raise invalid_schema(
                 f"it rests on more than {self.limits.references} schemas, or on more than "
@@ -159,7 +167,7 @@ def _avro_check(schemas: list[Any]) -> SchemaCheck:
         try:
             for each in schemas:
                 fastavro.parse_schema(each, named_schemas=names, _write_hint=False)
-        except Exception as e:  # It has errors of its own, and some of Python's.
+        except Exception as e:  # fastavro raises its own errors and some of Python's
             raise invalid_schema(f"fastavro cannot read it: {type(e).__name__}: {e}") from None
 
     return check
@@ -182,7 +190,7 @@ def _json_check(document: JsonDocument) -> SchemaCheck:
     def check() -> None:
         try:
             error = next(iter(validator(validator.META_SCHEMA).iter_errors(document.root)), None)
-        except Exception as e:  # Of the library's, and of Python's.
+        except Exception as e:  # jsonschema raises its own errors and some of Python's
             raise invalid_schema(f"jsonschema cannot read it: {type(e).__name__}: {e}") from None
         if error is not None:
             where = "".join(f"/{each}" for each in error.absolute_path)

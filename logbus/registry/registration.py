@@ -1,4 +1,4 @@
-"""New versions of subjects, and what would become of them: register, look up, test."""
+"""Handlers that register schemas, look them up, and test their compatibility."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from logbus.registry.settings import check_writable
 
 
 def register(call: RegistryContext, subject: str) -> HandlerSteps:
-    """``POST /subjects/{subject}/versions``: a schema that the subject has already keeps its version and id."""
+    """``POST /subjects/{subject}/versions``; an existing schema keeps its version and id."""
     state = call.state
     call.subject(subject)
     new = call.schema()
@@ -66,7 +66,7 @@ def _registered(schema_id: int, number: int, new: ParsedSchema, *entries: Schema
 
 
 def look_up(call: RegistryContext, subject: str) -> HandlerSteps:
-    """``POST /subjects/{subject}``: which version a schema is."""
+    """``POST /subjects/{subject}``: return the version of a schema."""
     deleted = call.request.flag("deleted")
     if not call.state.versions(subject, deleted):
         raise no_subject(subject)
@@ -108,7 +108,7 @@ def test(call: RegistryContext, subject: str, told: str | None) -> HandlerSteps:
 
 
 def described(call: RegistryContext, subject: str, number: int, schema_id: int) -> dict[str, Any]:
-    """A version as it is told."""
+    """Return the JSON of a version."""
     schema = call.state.schemas[schema_id]
     told = {"subject": subject, "version": number, "id": schema_id, "guid": schema.guid, **schema.as_json}
     if call.state.subjects[subject][number].deleted:
@@ -126,7 +126,7 @@ def _given(body: dict[str, Any], name: str) -> int | None:
 
 
 def _imported_id(call: RegistryContext, given: int | None, known: int | None) -> int:
-    """The id of a schema that comes from another registry, and keeps the id that it has there."""
+    """Return the id of a schema imported from another registry, which keeps its id."""
     if given is None:
         return known if known is not None else call.state.highest_id + 1
     if known not in (None, given):
@@ -137,7 +137,11 @@ def _imported_id(call: RegistryContext, given: int | None, known: int | None) ->
 
 
 def _check_room(call: RegistryContext, subject: str, new: ParsedSchema, is_new: bool) -> None:
-    """:raise RegistryRefusal: the registry is full."""
+    """
+    Check the limits on stored schemas.
+
+    :raise RegistryRefusal: the registry is full.
+    """
     state, limits = call.state, call.limits
     full = None
     if subject not in state.subjects and len(state.subjects) >= limits.subjects:

@@ -1,4 +1,4 @@
-"""Requests and answers, apart from HTTP: as they are carried out here, and as they are sent to the broker that can."""
+"""Requests and responses of the registry, independent of HTTP: also sent between brokers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LATEST = -1
 @frozen
 class RegistryRequest:
     """
-    What somebody asks.
+    A request.
 
-    :ivar path: its parts, decoded.
-    :ivar query: the last value of each name.
+    :ivar path: the decoded segments.
+    :ivar query: the last value of each parameter.
     """
 
     method: str
@@ -36,20 +36,20 @@ class RegistryRequest:
 
     @property
     def writes(self) -> bool:
-        """Whether it may change something."""
+        """Whether the request may change something."""
         return self.method in ("PUT", "DELETE") or (
             self.method == "POST" and self.path[:1] == ("subjects",) and self.path[-1:] == ("versions",)
         )
 
     def flag(self, name: str) -> bool:
-        """A query parameter that is ``true`` or not."""
+        """Return whether a query parameter is ``true``."""
         return self.query.get(name, "").lower() == "true"
 
     def number(self, name: str, default: int) -> int:
         """
-        A query parameter.
+        Return a query parameter as an integer.
 
-        :raise RegistryRefusal: it is no whole number.
+        :raise RegistryRefusal: it is not an integer.
         """
         told = self.query.get(name)
         if told is None:
@@ -59,15 +59,15 @@ class RegistryRequest:
         return int(told)
 
     def page(self, entries: list[Any]) -> list[Any]:
-        """The part of a list that ``offset`` and ``limit`` mean."""
+        """Apply the parameters ``offset`` and ``limit`` to a list."""
         offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
         return entries[offset:] if limit < 0 else entries[offset : offset + limit]
 
     def json(self) -> dict[str, Any]:
         """
-        The body.
+        Parse the body.
 
-        :raise RegistryRefusal: it is no JSON object.
+        :raise RegistryRefusal: it is not a JSON object.
         """
         try:
             value = strict_json.loads(self.body)
@@ -96,19 +96,19 @@ class RegistryRequest:
 
 @frozen
 class RegistryResponse:
-    """A status and what is JSON; or text as it is."""
+    """A response: a status, and a body of JSON or text."""
 
     status: int
     body: bytes
 
     @classmethod
     def of(cls, value: Any) -> RegistryResponse:
-        """What was asked for."""
+        """Make a successful response."""
         return cls(200, json.dumps(value, separators=(",", ":")).encode())
 
     @classmethod
     def refusal(cls, error: RegistryRefusal) -> RegistryResponse:
-        """Why not."""
+        """Make an error response."""
         return cls(error.status, json.dumps({"error_code": int(error.code), "message": error.message}).encode())
 
     def as_bytes(self) -> bytes:
@@ -125,10 +125,10 @@ class RegistryResponse:
 @frozen
 class HandlerResult:
     """
-    What becomes of a request.
+    The result of a handler.
 
-    :ivar answer: once the entries are in the log.
-    :ivar entries: written together or not at all.
+    :ivar answer: sent after the entries are in the log.
+    :ivar entries: appended atomically.
     """
 
     answer: RegistryResponse
@@ -137,14 +137,14 @@ class HandlerResult:
 
 HandlerSteps = Generator[SchemaCheck | None, None, HandlerResult]
 """
-Carries a request out. Where it pauses, other things may happen on the broker; what it gives is to be called first, in a
-thread if there is one, and what that raises is thrown into it.
+A running handler. It yields None to pause, so that the broker can do other work, or a check to run, in a thread if
+there is one; an exception of the check is thrown into the generator.
 """
 
 
 @frozen
 class RegistryContext:
-    """A request with what it is about."""
+    """A request with the state and the limits it is handled with."""
 
     request: RegistryRequest
     state: RegistryState
@@ -152,9 +152,9 @@ class RegistryContext:
 
     def subject(self, name: str) -> str:
         """
-        A name, if it can be one.
+        Check the name of a subject.
 
-        :raise RegistryRefusal: it cannot.
+        :raise RegistryRefusal: it is invalid.
         """
         if not name or len(name) > self.limits.name_length or not name.isprintable() or name.startswith(":."):
             raise RegistryRefusal(
@@ -166,9 +166,9 @@ class RegistryContext:
 
     def schema(self) -> ParsedSchema:
         """
-        The schema in the body.
+        Parse the schema in the body.
 
-        :raise RegistryRefusal: it is none.
+        :raise RegistryRefusal: it is invalid.
         """
         body = self.request.json()
         text, schema_type = body.get("schema"), body.get("schemaType") or AVRO
@@ -186,7 +186,7 @@ class RegistryContext:
         return read_schema(text, str(schema_type), told, self.find, self.limits)
 
     def find(self, reference: Reference) -> Schema | None:
-        """What a reference means."""
+        """Resolve a reference."""
         return self.state.referenced(reference)
 
     def _reference(self, value: Any) -> Reference:
@@ -200,9 +200,9 @@ class RegistryContext:
 
 def version_number(told: str) -> int:
     """
-    The version that a path names: a number, or :data:`LATEST`.
+    Parse the version in a path: a number, or :data:`LATEST`.
 
-    :raise RegistryRefusal: it is none.
+    :raise RegistryRefusal: it is neither.
     """
     if told in ("latest", "-1"):
         return LATEST
@@ -215,17 +215,17 @@ def version_number(told: str) -> int:
 
 
 def no_subject(name: str) -> RegistryRefusal:
-    """There is no such subject."""
+    """Return the error for an unknown subject."""
     return RegistryRefusal(Code.SUBJECT_NOT_FOUND, f"Subject '{name}' not found.")
 
 
 def no_version(told: object) -> RegistryRefusal:
-    """The subject has no such version."""
+    """Return the error for an unknown version."""
     return RegistryRefusal(Code.VERSION_NOT_FOUND, f"Version {told} not found.")
 
 
 def run(steps: HandlerSteps) -> HandlerResult:
-    """Carry out at once, without pauses."""
+    """Run a handler to its end, without pauses."""
     problem: RegistryRefusal | None = None
     while True:
         try:

@@ -1,8 +1,7 @@
 """
-The registry's HTTP: what Confluent's clients call, below the path where it is mounted.
+The HTTP resource of the registry, which Confluent's clients use, mounted at ``/registry``.
 
-twisted.web and the registry itself are imported with the first request: a broker that nobody asks for schemas is
-smaller.
+twisted.web and the registry are imported with the first request, so that an unused registry costs no memory.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class RegistryPlugin:
 
     def resource(self, broker: IBroker) -> IResource:
         made = self._made.get(broker)
-        if made is None:  # A broker may have several admin listeners, which share one.
+        if made is None:  # several admin listeners of a broker share one
             made = RegistryResource(broker)
             broker.answer_plugin("registry", made.asked)
             self._made[broker] = made
@@ -49,7 +48,7 @@ class RegistryPlugin:
 
 @define(eq=False)
 class RegistryResource:
-    """What twisted.web has render a request: this, whatever the rest of the path is."""
+    """A leaf resource that answers all paths below its own."""
 
     _broker: IBroker
     isLeaf: bool = field(default=True, init=False)
@@ -58,7 +57,7 @@ class RegistryResource:
 
     @property
     def service(self) -> RegistryService:
-        """Carries requests out."""
+        """The service, created on first use."""
         if self._service is None:
             from logbus.registry.service import RegistryService
 
@@ -66,11 +65,11 @@ class RegistryResource:
         return self._service
 
     def asked(self, data: bytes) -> Deferred[bytes]:
-        """Answer another broker."""
+        """Answer a request of another broker."""
         return self.service.asked(data)
 
     def render(self, http: Any) -> Any:
-        """Answer a request of HTTP."""
+        """Answer an HTTP request."""
         from twisted.web.server import NOT_DONE_YET
 
         from logbus.registry.errors import RegistryRefusal
@@ -102,7 +101,7 @@ class RegistryResource:
 
 def _request(http: Any) -> RegistryRequest:
     """
-    What a request of HTTP asks.
+    Convert an HTTP request.
 
     :raise RegistryRefusal: its path or query is not UTF-8.
     """

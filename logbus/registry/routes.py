@@ -1,4 +1,4 @@
-"""From a request to what carries it out."""
+"""Routes requests of the registry to their handlers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def answer(
     request: RegistryRequest, state: RegistryState, limits: RegistryLimits, cluster_id: str = ""
 ) -> HandlerSteps:
     """
-    Carry out a request; a refusal is an answer, too.
+    Handle a request; a refusal becomes an error response.
 
-    :param state: what the log says; it is not changed.
+    :param state: the current state; not changed.
     """
     call = RegistryContext(request, state, limits)
     try:

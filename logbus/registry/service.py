@@ -1,8 +1,8 @@
 """
-The registry on any broker: requests are carried out where the log is led.
+The registry service of a broker: handles requests on the leader of the log.
 
-A broker that does not lead it asks the one that does, and tries again while there is none, or another one by now, as
-long as the request may take. What may have been done is not asked for twice if it would then have another answer.
+Other brokers forward requests to the leader, and retry until the timeout while there is none or it has changed. A
+request that may have taken effect is not retried if its answer would be different then.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ NOT_DONE = frozenset(
         ErrorCode.OFFSET_OUT_OF_RANGE,
     }
 )
-"""After these nothing was done, unless it was while the leader changed."""
+"""Errors after which the request had no effect, unless the leader changed meanwhile."""
 
 
 @define(eq=False)
 class RegistryService:
-    """Answers requests, from HTTP and from other brokers."""
+    """Answers requests from HTTP and from other brokers."""
 
     _broker: IBroker
     _limits: RegistryLimits = field(factory=RegistryLimits)
@@ -58,9 +58,9 @@ class RegistryService:
 
     def answer(self, request: RegistryRequest) -> Deferred[RegistryResponse]:
         """
-        Answer a request; what goes wrong is an answer, too.
+        Answer a request; errors become error responses.
 
-        Whoever is not interested any more may cancel; a write that has begun goes to its end all the same.
+        The Deferred may be cancelled; a write that has begun is completed nevertheless.
         """
         clock = self._clock
         deadline = clock.seconds() + self._limits.seconds
@@ -75,9 +75,9 @@ class RegistryService:
 
     def asked(self, data: bytes) -> Deferred[bytes]:
         """
-        Answer another broker, which takes this one for the leader.
+        Answer another broker, which assumes that this one leads.
 
-        :raise ApiError: (in the Deferred) it is not, or something went wrong that the other may try again after.
+        :raise ApiError: (in the Deferred) it does not lead, or failed with an error that the other broker may retry.
         """
 
         async def perform() -> bytes:
@@ -115,7 +115,7 @@ class RegistryService:
     async def _once(self, request: RegistryRequest, deadline: float) -> RegistryResponse:
         leads = self._store.leadership()
         if leads is None:
-            # Nothing was ever registered: nothing is made before it is needed.
+            # The topic is created with the first schema.
             outcome = await self._store.rehearse(request)
             if not outcome.entries:
                 return outcome.answer
@@ -131,7 +131,7 @@ class RegistryService:
 
 
 def _refusal(error: ApiError) -> RegistryRefusal:
-    """What clients are told of an error of Kafka's."""
+    """Convert an error of Kafka for clients."""
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
         code = Code.TIMED_OUT
     elif error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:

@@ -1,4 +1,4 @@
-"""Compatibility levels and modes, of all subjects and of single ones: ``/config``, ``/mode``."""
+"""Handlers of compatibility levels and modes, global and by subject: ``/config``, ``/mode``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from logbus.registry.state import RegistryState
 
 def check_writable(state: RegistryState, subject: str | None) -> None:
     """
-    Refuse what the mode of a subject does not let be changed.
+    Check that the mode of a subject permits changes.
 
-    :raise RegistryRefusal: it is to be read only.
+    :raise RegistryRefusal: it is read-only.
     """
     override = state.modes.get(None) == READONLY_OVERRIDE
     if override or state.mode(subject) in (READONLY, READONLY_OVERRIDE):
@@ -60,7 +60,7 @@ def put_config(call: RegistryContext, subject: str | None) -> HandlerResult:
 
 
 def delete_config(call: RegistryContext, subject: str | None) -> HandlerResult:
-    """``DELETE /config[/{subject}]``: what holds for all holds again."""
+    """``DELETE /config[/{subject}]``: restore the global level."""
     level = call.state.levels.get(subject)
     if level is None and subject is not None:
         raise _no_level(subject)
@@ -80,7 +80,7 @@ def get_mode(call: RegistryContext, subject: str | None) -> HandlerResult:
 
 
 def put_mode(call: RegistryContext, subject: str | None) -> HandlerResult:
-    """``PUT /mode[/{subject}]``: IMPORT, in which ids are given, only where there is nothing yet, or by force."""
+    """``PUT /mode[/{subject}]``; IMPORT, in which requests choose ids, needs an empty subject or force."""
     _check_subject(call, subject, call.state.modes)
     mode = call.request.json().get("mode")
     if not isinstance(mode, str) or mode.upper() not in MODES:

@@ -1,8 +1,8 @@
 """
-What the log says: the registry as a state machine.
+The state of the registry: a state machine over the records of its log.
 
-It changes by :meth:`RegistryState.apply` only, record by record, so that every broker that reads the log comes to the
-same.
+Only :meth:`RegistryState.apply` changes it, record by record, so that every broker that reads the log gets the same
+state.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from logbus.registry.model import DEFAULT_LEVEL, DEFAULT_MODE, Reference, Schema
 @define(eq=False)
 class RegistryState:
     """
+    Subjects, schemas and settings.
+
     :ivar subjects: versions by number, by subject, both in order of their first record.
-    :ivar schemas: by id; those that a version has, be it a deleted one.
-    :ivar levels: compatibility levels by subject; None: the one of all others.
+    :ivar schemas: schemas by id, including those of deleted versions.
+    :ivar levels: compatibility levels by subject; None: the global one.
     :ivar modes: likewise.
-    :ivar highest_id: that was ever given.
-    :ivar stored_bytes: length of the schemas.
+    :ivar highest_id: the highest id ever used.
+    :ivar stored_bytes: total length of the schemas.
     """
 
     subjects: dict[str, dict[int, Version]] = field(factory=dict, init=False)
@@ -45,7 +47,7 @@ class RegistryState:
     _referrers: dict[tuple[str, int], set[int]] = field(factory=dict, init=False)
 
     def apply(self, entry: Entry) -> None:
-        """Take in what a record says."""
+        """Apply a record."""
         match entry:
             case SchemaEntry():
                 self._forget(entry.subject, entry.version)
@@ -97,43 +99,43 @@ class RegistryState:
             if not referrers:
                 del self._referrers[each.subject, each.version]
 
-    # Reading.
+    # Queries.
 
     def versions(self, subject: str, deleted: bool = False) -> dict[int, Version]:
-        """A subject's versions in order, deleted ones among them or not."""
+        """Return a subject's versions in order, with or without deleted ones."""
         versions = self.subjects.get(subject, {})
         return {number: versions[number] for number in sorted(versions) if deleted or not versions[number].deleted}
 
     def id_of(self, schema: Schema) -> int | None:
-        """The id of a schema that has this text, type and references."""
+        """Return the id of a schema with this text, type and references."""
         return self._ids.get(schema)
 
     def id_of_guid(self, guid: str) -> int | None:
-        """The id of the schema with this global id."""
+        """Return the id of the schema with this GUID."""
         return self._guids.get(guid)
 
     def users(self, schema_id: int, deleted: bool = False) -> Iterator[tuple[str, int]]:
-        """The subjects and versions that have a schema, in order."""
+        """Yield the subjects and versions with a schema, in order."""
         for subject, number in sorted(self._users.get(schema_id, ())):
             if deleted or not self.subjects[subject][number].deleted:
                 yield subject, number
 
     def referrers(self, subject: str, number: int, deleted: bool = False) -> list[int]:
-        """The ids of the schemas that rest on a version and that some subject has, in order."""
+        """Return the ids of the schemas in use that refer to a version, in order."""
         ids = self._referrers.get((subject, number), ())
         return sorted(each for each in ids if next(self.users(each, deleted), None) is not None)
 
     def referenced(self, reference: Reference) -> Schema | None:
-        """What a reference means; a deleted version may be meant, too."""
+        """Resolve a reference, possibly to a deleted version."""
         version = self.subjects.get(reference.subject, {}).get(reference.version)
         return None if version is None else self.schemas[version.id]
 
     def level(self, subject: str) -> str:
-        """The compatibility level that holds for a subject."""
+        """Return the effective compatibility level of a subject."""
         return self.levels.get(subject) or self.levels.get(None, DEFAULT_LEVEL)
 
     def mode(self, subject: str | None) -> str:
-        """The mode that holds for a subject."""
+        """Return the effective mode of a subject."""
         return self.modes.get(subject) or self.modes.get(None, DEFAULT_MODE)
 
 

@@ -1,9 +1,9 @@
 """
-The log of the registry, on the broker that leads it.
+The log of the registry, read and written on the broker that leads it (Confluent: KafkaStore).
 
-There is one writer: the leader of the topic's only partition. What it answers is what the log says: it reads the log to
-the end of what is committed before each request, and behind each write. A new leader waits until all that it has is
-committed, and reads it from the start; so does one that does not know what became of a write.
+The leader of the topic's only partition is the only writer. It reads the log up to the committed end before each
+request and after each write. A new leader waits until its whole log is committed, and reads it from the start; so does
+a leader after a write with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 TOPIC = "_schemas"
 
 MOST_WARNINGS = 10
-"""Records that are named in the log for not being the registry's."""
+"""Warnings about records that are not the registry's."""
 
 
 @define(eq=False)
 class RegistryStore:
     """
-    :ivar state: what the log says up to ``_next``.
-    :ivar _read: the leadership in which it was read; None: it has to be read anew.
+    Reads and writes the log while this broker leads it.
+
+    :ivar state: the state at offset ``_next``.
+    :ivar _read: the leadership under which the log was read; None: it must be read again.
     """
 
     _broker: IBroker
@@ -60,7 +62,7 @@ class RegistryStore:
         return self._broker.reactor
 
     def leadership(self) -> Leadership | None:
-        """Who leads the topic, as far as is known here; None: there is no topic."""
+        """Return the known leader of the topic; None: the topic does not exist."""
         try:
             return self._broker.leadership(TOPIC, 0)
         except ApiError as e:
@@ -69,7 +71,7 @@ class RegistryStore:
             return None
 
     async def create(self) -> None:
-        """Make the topic, unless somebody was quicker."""
+        """Create the topic, unless it exists."""
         factor = min(3, len(self._broker.brokers()) or 1)
         configs = {
             "cleanup.policy": "compact",
@@ -84,16 +86,16 @@ class RegistryStore:
                 raise
 
     async def rehearse(self, request: RegistryRequest) -> HandlerResult:
-        """What would become of a request, if nothing were in the log."""
+        """Handle a request with an empty state, without writing."""
         return await self._paced(self._steps(request, RegistryState()))
 
     async def perform(self, request: RegistryRequest, deadline: float) -> RegistryResponse:
         """
-        Carry a request out, which this broker must lead the topic for.
+        Handle a request; this broker must lead the topic.
 
-        :param deadline: on the reactor's clock; what has not begun by then is not begun.
+        :param deadline: on the reactor's clock; a write does not begin after it.
         :raise ApiError: NOT_LEADER_OR_FOLLOWER: another broker leads; THROTTLING_QUOTA_EXCEEDED: too many requests
-            wait; and what reading and writing raises. It is not known then whether something was written.
+            wait; also errors of reading and writing, after which the outcome of the write is unknown.
         """
         if self._busy >= self._limits.requests:
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{self._busy} requests are waiting already")
@@ -118,7 +120,7 @@ class RegistryStore:
         return answer(request, state, self._limits, self._broker.cluster_id)
 
     async def _paced(self, steps: HandlerSteps) -> HandlerResult:
-        """Carry out, with a turn of the reactor at each pause, and with what takes long in a thread."""
+        """Run a handler: yields to the reactor at each pause, and runs checks in a thread."""
         problem: RegistryRefusal | None = None
         while True:
             try:
@@ -131,7 +133,7 @@ class RegistryStore:
                 await self._turn()
                 continue
             try:
-                # One at a time: the threads are there for the disks.
+                # One at a time: the threads are for the disks.
                 await self._checking.run(self._in_thread, check)
             except RegistryRefusal as e:
                 problem = e
@@ -150,7 +152,7 @@ class RegistryStore:
         try:
             _, base = await self._broker.append(TOPIC, [encode(each) for each in entries], 0, -1)
         except BaseException:
-            # It may be in the log, and may last.
+            # The write may be in the log.
             self._read = None
             raise
         await self._current()
@@ -159,7 +161,7 @@ class RegistryStore:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"what was written to {TOPIC}-0 cannot be read yet")
 
     async def _current(self) -> RegistryState:
-        """What the log says by now."""
+        """Return the current state, after reading the log to its end."""
         if self._lead() == self._read and self._catch_up():
             return self.state
         await self._reading.acquire()
@@ -173,7 +175,11 @@ class RegistryStore:
         return self.state
 
     def _lead(self) -> Leadership:
-        """:raise ApiError: NOT_LEADER_OR_FOLLOWER: another broker leads."""
+        """
+        Return the leadership of this broker.
+
+        :raise ApiError: NOT_LEADER_OR_FOLLOWER: another broker leads.
+        """
         leads = self.leadership()
         if leads is None or leads.broker_id != self._broker.broker_id:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {TOPIC}-0")
@@ -194,13 +200,13 @@ class RegistryStore:
         )
 
     def _catch_up(self) -> bool:
-        """Read on; whether there was nothing more."""
+        """Read the next records; return whether the end is reached."""
         try:
             records, after = self._broker.fetch(TOPIC, 0, self._next)
         except DecodeError as e:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{TOPIC}-0 cannot be read at {self._next}: {e}") from None
         except ApiError:
-            self._read = None  # Somebody may have deleted records.
+            self._read = None  # records may have been deleted
             raise
         for record in records:
             self._apply(record)

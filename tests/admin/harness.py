@@ -1,4 +1,4 @@
-"""An admin site over made-up neighbours, and a client that speaks to it through twisted.web's own channel."""
+"""An admin site over fakes, and a client that connects to it through twisted.web's channel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ORDERS = UUID("7f0a4a52-9a3e-4a2e-8f11-0c8c6a2f9b01")
 
 
 def replica(topic: str, partition: int, **log: Any) -> Any:
-    """What the views look at of a replica."""
+    """A fake replica with what the views use."""
     values = {"log_start_offset": 0, "log_end_offset": 10, "size": 700, "has_producers": False, **log}
     values.setdefault("producers_in_memory", None)
     return SimpleNamespace(
@@ -50,7 +50,7 @@ def replica(topic: str, partition: int, **log: Any) -> Any:
 
 
 class MadeUpReplicas:
-    """The replicas of one broker, as far as the views ask."""
+    """Fake replicas of a broker."""
 
     def __init__(self) -> None:
         self.by_name: dict[tuple[str, int], Any] = {}
@@ -68,7 +68,7 @@ class MadeUpReplicas:
 @define(eq=False)
 class MadeUpTopics:
     """
-    Administration that notes what it is asked and does it to an image.
+    A fake administration that records calls and applies them to an image.
 
     :ivar waiting: what deletions wait for; None: nothing.
     """
@@ -122,14 +122,14 @@ def add_topic(
 
 
 class _Unclosed(io.BytesIO):
-    """Stays readable behind the answer that was read from it."""
+    """A file that stays readable after the answer was parsed from it."""
 
     def close(self) -> None:
         """Later, by whoever frees it."""
 
 
 class Answered:
-    """An answer as a client read it."""
+    """An answer parsed by a client."""
 
     def __init__(self, data: bytes, method: str = "GET") -> None:
         source = _Unclosed(data)
@@ -273,7 +273,7 @@ class MadeUpTransactions:
 
 
 class MadeUpBroker:
-    """What plugins are given."""
+    """The fake broker for plugins."""
 
     broker_id = 0
 
@@ -283,7 +283,7 @@ class MadeUpBroker:
 
 @define(eq=False)
 class World:
-    """A site with its neighbours."""
+    """A site with its fakes."""
 
     limits: HttpLimits = field(factory=HttpLimits)
     settings: Mapping[str, str] = field(factory=dict)

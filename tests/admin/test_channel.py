@@ -1,4 +1,4 @@
-"""HTTP from strangers: every way to cost more than a request is worth."""
+"""Tests of :mod:`logbus.admin.channel`: limits, timeouts, invalid requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @frozen
 class Odd:
-    """Routes for what no view of ours should do."""
+    """Routes of misbehaving views."""
 
     pieces: list[bytes]
 
@@ -261,7 +261,7 @@ class PipeliningTests(ChannelCase):
 
 
 class RefusalTests(ChannelCase):
-    """What never becomes a request."""
+    """Invalid requests."""
 
     HEAD = b"POST /api/v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
@@ -390,7 +390,7 @@ class RefusalTests(ChannelCase):
 
 
 class TimeTests(ChannelCase):
-    """Clients that are slow, or do nothing at all."""
+    """Slow and idle clients."""
 
     def test_slow_head(self) -> None:
         """A byte a second does not keep a connection."""
@@ -438,7 +438,7 @@ class TimeTests(ChannelCase):
 
 
 class SlotTests(ChannelCase):
-    """More connections than there may be."""
+    """More connections than allowed."""
 
     limits = HttpLimits(connections=4, connections_per_address=3, health_connections=2)
 
@@ -524,7 +524,7 @@ class SlotTests(ChannelCase):
 
 
 class StreamTests(ChannelCase):
-    """Answers that are made while they are sent."""
+    """Streamed answers."""
 
     def test_a_piece_a_turn(self) -> None:
         """Each piece has a turn of its own, and two answers share them."""

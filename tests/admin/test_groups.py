@@ -1,4 +1,4 @@
-"""Groups over HTTP, and as metrics."""
+"""Tests of the views and metrics of groups."""
 
 from __future__ import annotations
 

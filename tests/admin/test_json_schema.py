@@ -1,4 +1,4 @@
-"""Shapes of JSON bodies."""
+"""Tests of :mod:`logbus.admin.shapes`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from logbus.admin.json_schema import (
 
 
 class ShapeTests(SynchronousTestCase):
-    """What is a fault, and how it is told."""
+    """Violations of schemas, and their messages."""
 
     def assert_faults(self, shape: JsonSchema, value: Any, *words: str) -> None:
         """There are exactly as many faults as ``words``, each with its word in it."""

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them."""
+"""Tests of ``/metrics`` and of :mod:`logbus.exposition`, with Prometheus's own parser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Read = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def read(text: str, openmetrics: bool) -> Read:
-    """What a scraper makes of an exposition: values by name and labels."""
+    """Parse an exposition into values by name and labels."""
     parse = parse_openmetrics if openmetrics else parse_text
     found: Read = {}
     for family in parse(text):
@@ -39,7 +39,7 @@ def kinds(text: str, openmetrics: bool) -> dict[str, str]:
 
 
 def filled() -> Registry:
-    """A registry with some of everything."""
+    """A registry with metrics of all types."""
     registry = Registry()
     requests = registry.counter("logbus_requests_total", "Requests.\nBy API \\ name.", ("api",))
     requests.labels(api="Produce").value += 7
@@ -53,7 +53,7 @@ def filled() -> Registry:
 
 
 class RenderTests(SynchronousTestCase):
-    """Both formats say what the registry holds."""
+    """Both formats contain the registry's metrics."""
 
     def test_both_formats(self) -> None:
         """The parsers of Prometheus's own client read each value, whatever is in the labels."""
@@ -107,7 +107,7 @@ class RenderTests(SynchronousTestCase):
 
 
 class NegotiationTests(SynchronousTestCase):
-    """Which format a client gets."""
+    """The choice of the format."""
 
     def test_accept(self) -> None:
         """OpenMetrics only for who asks for a version we have, and not less than for text."""

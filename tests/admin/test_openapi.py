@@ -28,7 +28,7 @@ def schemas(document: Any) -> Iterator[dict[str, Any]]:
 
 
 class OpenApiTests(SynchronousTestCase):
-    """It is what OpenAPI 3.1 asks for, and it is all there is."""
+    """The document is valid OpenAPI 3.1, and complete."""
 
     def setUp(self) -> None:
         self.world = World()

@@ -1,4 +1,4 @@
-"""Errors as HTTP tells them."""
+"""Tests of :mod:`logbus.admin.problems`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logbus.errors import ApiError, ConfigError, ErrorCode
 
 
 class ProblemTests(SynchronousTestCase):
-    """From an exception to a status and words."""
+    """The status and message of an exception."""
 
     def test_every_code_is_an_error(self) -> None:
         """Each of Kafka's errors has a status that says error; one that may pass says so."""

@@ -1,4 +1,4 @@
-"""Replication as metrics, read by Prometheus's own parser."""
+"""Tests of the metrics of replication, with Prometheus's own parser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.admin.harness import ORDERS, add_topic
 
 
 def led(isr: tuple[int, ...], replicas: tuple[int, ...] = (0, 1, 2), least: int = 2, leader: bool = True) -> Any:
-    """A replica, as far as is looked at it."""
+    """A fake replica with what the metrics use."""
     partition = SimpleNamespace(
         is_leader=leader,
         leader_and_isr=LeaderAndIsr(0, 1, isr),

@@ -1,4 +1,4 @@
-"""Who may not ask at all."""
+"""Tests of :mod:`logbus.admin.gate`."""
 
 from __future__ import annotations
 

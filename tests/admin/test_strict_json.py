@@ -1,4 +1,4 @@
-"""JSON from strangers."""
+"""Tests of :mod:`logbus.admin.strictjson`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 class StrictJsonTests(SynchronousTestCase):
-    """What is read, and what is refused."""
+    """Accepted and refused documents."""
 
     @given(VALUES)
     def test_round_trip(self, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Transactions over HTTP, and as metrics."""
+"""Tests of the views and metrics of transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the REST interface answers."""
+"""Tests of the views of the REST interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command itself, in processes of its own, against a real broker."""
+"""Tests of several commands as subprocesses, against a real broker."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
 
 
 def unread(pipe: int) -> int:
-    """Bytes in a pipe that its reader has not taken yet."""
+    """Return the number of unread bytes in a pipe."""
     left = bytearray(4)
     fcntl.ioctl(pipe, termios.FIONREAD, left)
     return int.from_bytes(left, sys.byteorder)
 
 
 class Result:
-    """How a command ended."""
+    """The result of a command."""
 
     def __init__(self, arguments: tuple[str, ...], stdin: bytes, env: dict[str, str] | None) -> None:
         done = subprocess.run(

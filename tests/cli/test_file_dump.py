@@ -1,4 +1,4 @@
-"""What dump-log says of files, whole and damaged."""
+"""Tests of :mod:`logbus.cli.dumping`: intact and damaged files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``logbus consume --group``."""
+"""Tests of :mod:`logbus.cli.consuming`, and of ``logbus consume --group``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dump-log says of ``__consumer_offsets``."""
+"""Tests of :mod:`logbus.cli.group_dumping`."""
 
 from __future__ import annotations
 

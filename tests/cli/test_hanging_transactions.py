@@ -1,4 +1,4 @@
-"""Which open transactions hang."""
+"""Tests of :mod:`logbus.cli.hanging`."""
 
 from __future__ import annotations
 

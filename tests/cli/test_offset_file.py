@@ -1,4 +1,4 @@
-"""Offsets of groups in files."""
+"""Tests of :mod:`logbus.cli.offset_files`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ saved = st.dictionaries(
 
 
 def file(**changes: Any) -> dict[str, Any]:
-    """A good file, with changes."""
+    """Return a valid file with changes."""
     offset = {"topic": "t", "partition": 0, "offset": 4, "metadata": "note"}
     return {
         "format": "logbus-group-offsets",

@@ -1,4 +1,4 @@
-"""How far groups have read, and how their offsets are moved: against brokers in memory."""
+"""Tests of :mod:`logbus.cli.resetting` and :mod:`logbus.cli.lags`, against brokers in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where offsets of groups are to go."""
+"""Tests of :mod:`logbus.cli.goals`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR = 3_600_000
 
 
 class AimTests(SynchronousTestCase):
-    """What comes of a goal."""
+    """The offset that a target gives."""
 
     def test_each_kind(self) -> None:
         """
@@ -91,7 +91,7 @@ class AimTests(SynchronousTestCase):
 
 
 class WritingTests(SynchronousTestCase):
-    """How people write time spans and partitions."""
+    """Parsing of time spans and partitions."""
 
     def test_spans(self) -> None:
         """

@@ -1,4 +1,4 @@
-"""What is said of partitions: which lack replicas, and what each broker has."""
+"""Tests of :mod:`logbus.cli.partition_health`."""
 
 from __future__ import annotations
 

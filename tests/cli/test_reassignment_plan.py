@@ -1,4 +1,4 @@
-"""Plans for moving replicas: read, written, made."""
+"""Tests of :mod:`logbus.cli.reassigning`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dump-log says of ``__transaction_state``."""
+"""Tests of :mod:`logbus.cli.transaction_dumping`."""
 
 from __future__ import annotations
 

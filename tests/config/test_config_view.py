@@ -20,7 +20,7 @@ HOUR = 3_600_000
 
 
 class LayersTests(SynchronousTestCase):
-    """What holds when several say something."""
+    """Precedence of layers."""
 
     def test_defaults(self) -> None:
         """Without any file, defaults hold, without a warning, and a topic has its own."""
@@ -230,7 +230,7 @@ class ChangesTests(SynchronousTestCase):
 
 
 class TopicOverridesTests(SynchronousTestCase):
-    """What a topic may say."""
+    """Overrides of topics."""
 
     def setUp(self) -> None:
         self.view = ConfigView.load()
@@ -277,7 +277,7 @@ class TopicOverridesTests(SynchronousTestCase):
 
 
 class LoadTests(SynchronousTestCase):
-    """What a broker refuses to start with."""
+    """Configurations that prevent a start."""
 
     def test_refusals(self) -> None:
         """One clear sentence for each."""

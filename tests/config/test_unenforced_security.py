@@ -1,4 +1,4 @@
-"""Security that nothing enforces is refused, not ignored."""
+"""Tests of :mod:`logbus.config.unenforced`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random Avro schemas, the ways in which they change, and data of them."""
+"""Hypothesis strategies for Avro schemas, their changes, and their data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry without a broker: requests in, answers out, and the log in between."""
+"""A registry over a log in memory, without a broker."""
 
 from __future__ import annotations
 

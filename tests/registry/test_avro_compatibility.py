@@ -1,4 +1,4 @@
-"""Avro schemas: what is one, which are the same, and which can read what another wrote."""
+"""Tests of Avro schemas: validity, equality, compatibility."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def record(*fields: Any, name: str = "Order", **more: Any) -> dict[str, Any]:
 
 
 class SchemaTests(SynchronousTestCase):
-    """Reading."""
+    """Parsing."""
 
     def test_same(self) -> None:
         """White space, the order of members, and how a name is spelled make no difference."""
@@ -134,7 +134,7 @@ class SchemaTests(SynchronousTestCase):
 
 
 class ReadableTests(SynchronousTestCase):
-    """Which schema can read what another wrote."""
+    """Compatibility of schemas."""
 
     def wrong(self, reader: Any, writer: Any) -> list[str]:
         """Why it cannot."""

@@ -1,4 +1,4 @@
-"""The registry of a cluster: one broker writes, whichever is asked."""
+"""Tests of the registry of a cluster: requests to any broker reach the leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of the topic, and what follows from them."""
+"""Tests of the records of the topic, and of the state they give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schemas: what is one, and which accepts all that another accepts."""
+"""Tests of JSON Schemas: validity and compatibility."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wrong(reader: Any, writer: Any) -> list[str]:
 
 
 class SchemaTests(SynchronousTestCase):
-    """Reading."""
+    """Parsing."""
 
     def test_bad_schemas(self) -> None:
         """What is no schema is refused with a sentence that says where."""
@@ -50,7 +50,7 @@ class SchemaTests(SynchronousTestCase):
 
 
 class ReadableTests(SynchronousTestCase):
-    """Which schema accepts what another accepts."""
+    """Compatibility of schemas."""
 
     def test_wider(self) -> None:
         """Types, ranges, lengths and sets may get wider, and not narrower."""

@@ -1,4 +1,4 @@
-"""What the registry answers, as Confluent's clients expect it."""
+"""Tests of the registry's answers, which Confluent's clients expect."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class RegisterTests(RegistryCase):
 
 
 class MessageTests(RegistryCase):
-    """What clients of Confluent's registry, and its own tests, look for in messages."""
+    """Messages that Confluent's clients and tests compare."""
 
     def message(self, *asked: Any, **query: Any) -> str:
         status, found = self.registry.ask(*asked, **query)
@@ -166,7 +166,7 @@ class MessageTests(RegistryCase):
 
 
 class LookTests(RegistryCase):
-    """What is not there, and lists."""
+    """Missing things, and lists."""
 
     def test_not_there(self) -> None:
         """Each thing that is missing has its own code."""
@@ -314,7 +314,7 @@ class CompatibilityTests(RegistryCase):
 
 
 class ReferenceTests(RegistryCase):
-    """Schemas that rest on others."""
+    """Schemas that refer to others."""
 
     def test_avro(self) -> None:
         """A type of another subject's schema is known by its name, and so are those beneath it."""

@@ -1,4 +1,4 @@
-"""The registry of one broker: what is in the log is what is answered."""
+"""Tests of the registry of one broker: answers follow the log."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class LateBroker:
 
 
 class DoubtTests(SynchronousTestCase):
-    """Writes of which nobody knows whether they will last."""
+    """Writes with an unknown outcome."""
 
     def test_committed_later(self) -> None:
         """What failed and is committed later has taken its id: the next write waits until that is known."""

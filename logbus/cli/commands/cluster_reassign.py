@@ -1,4 +1,4 @@
-"""``logbus cluster reassign``."""
+"""The ``logbus cluster reassign`` command (Kafka: ReassignPartitionsCommand)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,21 @@ plan_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.option("--generate", is_flag=True, help="Print a plan that spreads replicas evenly.")
-@click.option("--topics", help="With --generate: the topics, with commas between. Default: all.")
-@click.option("--to", "brokers", help="With --generate: the brokers to use, such as 1,2,3. Default: all that live.")
-@click.option("--execute", type=plan_file, metavar="FILE", help="Carry a plan out.")
+@click.option("--topics", help="With --generate: the topics, separated by commas. Default: all.")
+@click.option("--to", "brokers", help="With --generate: the brokers to use, such as 1,2,3. Default: all live ones.")
+@click.option("--execute", type=plan_file, metavar="FILE", help="Execute a plan.")
 @click.option("--throttle", type=click.IntRange(min=1), help="With --execute: most bytes a second for each broker.")
-@click.option("--rollback", type=click.Path(path_type=Path), help="With --execute: write how it is now to a new file.")
-@click.option("--verify", type=plan_file, metavar="FILE", help="How far a plan is; lifts the throttle at its end.")
-@click.option("--cancel", type=plan_file, metavar="FILE", help="Go back to how it was before.")
-@click.option("--list", "listed", is_flag=True, help="What is under way.")
+@click.option(
+    "--rollback", type=click.Path(path_type=Path), help="With --execute: write the current assignment to a new file."
+)
+@click.option(
+    "--verify",
+    type=plan_file,
+    metavar="FILE",
+    help="Show the progress of a plan; removes the throttle when it is complete.",
+)
+@click.option("--cancel", type=plan_file, metavar="FILE", help="Cancel a plan: return to the assignment before.")
+@click.option("--list", "listed", is_flag=True, help="List ongoing reassignments.")
 @json_option
 @bootstrap_options
 def reassign(
@@ -45,7 +52,7 @@ def reassign(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Move replicas to other brokers, by a plan in Kafka's JSON. Records stay readable and writable meanwhile.
+    """Move replicas to other brokers, by a plan in Kafka's JSON. Partitions stay available meanwhile.
 
     \b
     Example:
@@ -195,7 +202,7 @@ def _cancel(ask: Ask, file: Path) -> None:
 
 
 async def _current(admin: AdminClient, topics: Any) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas of all partitions of these topics (None: of all)."""
+    """Return the replicas of all partitions of these topics (None: of all topics)."""
     from logbus.errors import ApiError
     from logbus.model import TopicPartition
 

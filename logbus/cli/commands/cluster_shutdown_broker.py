@@ -1,4 +1,4 @@
-"""``logbus cluster shutdown-broker``."""
+"""The ``logbus cluster shutdown-broker`` command: a controlled shutdown over HTTP."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PAUSE_SECONDS = 0.1
     metavar="URL",
     default="http://127.0.0.1:8080",
     show_default=True,
-    help="HTTP address of that very broker's admin listener.",
+    help="HTTP address of this broker's admin listener.",
 )
-@click.option("--force", is_flag=True, help="Even if partitions have no leader then, or refuse acks=all.")
+@click.option("--force", is_flag=True, help="Even if partitions lose their leader, or refuse acks=all.")
 @click.option("--timeout", type=click.FloatRange(min=0.001), default=60.0, show_default=True, help="Seconds to wait.")
 def shutdown_broker(broker: int, admin: str, force: bool, timeout: float) -> None:
-    """Stop a broker in order: others lead what it led before it goes. Returns when it serves no more.
+    """Stop a broker in order: its leaderships move to other brokers first. Returns when the broker has stopped.
 
-    It is refused if partitions would be without a leader then, or have fewer replicas in sync than they need.
+    Refused if partitions would have no leader, or fewer in-sync replicas than min.insync.replicas.
 
     \b
     Example:
@@ -49,7 +49,7 @@ def shutdown_broker(broker: int, admin: str, force: bool, timeout: float) -> Non
     if status != http.client.ACCEPTED:
         why = str(answer.get("detail", status))
         if status == http.client.CONFLICT and "force" in why:
-            # What follows says how to have it in HTTP.
+            # The rest of the message is about the REST interface.
             why = f"{why.partition(';')[0]}; --force stops it all the same"
         raise CommandFailed(f"broker {broker} was not stopped: {why}")
     deadline = time.monotonic() + timeout
@@ -57,7 +57,7 @@ def shutdown_broker(broker: int, admin: str, force: bool, timeout: float) -> Non
         if time.monotonic() > deadline:
             raise CommandFailed(f"broker {broker} is stopping, and had not stopped after {timeout:g} s")
         time.sleep(PAUSE_SECONDS)
-    click.echo(f"broker {broker} serves no more")
+    click.echo(f"broker {broker} has stopped")
 
 
 def _post(host: str, port: int, path: str, body: Any, timeout: float) -> tuple[int, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""``logbus cluster start``."""
+"""The ``logbus cluster start`` command: runs a cluster on this machine."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ RESERVED_KEYS = {
     "log.dirs": "--data-dir says where their logs are",
     "zookeeper.connect": "--zookeeper names another",
 }
-"""What ``--set`` must not say, as each broker is given its own, and what to do instead."""
+"""Keys that ``--set`` must not contain, since each broker has its own value, and what to do instead."""
 
 
 @click.command()
-@click.option("--brokers", "-n", type=click.IntRange(1, 99), default=3, show_default=True, help="How many.")
+@click.option("--brokers", "-n", type=click.IntRange(1, 99), default=3, show_default=True, help="Number of brokers.")
 @click.option(
     "--data-dir",
     "-d",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("logbus-cluster"),
     show_default=True,
-    help="Where everything is kept; started again with the same, the cluster goes on.",
+    help="The directory for all data; a restart with the same directory continues the cluster.",
 )
 @click.option(
     "--zookeeper",
     "-z",
     metavar="CONNECT",
-    help="HOST:PORT/CHROOT of a ZooKeeper that runs. Default: Debian's is started, and keeps its data there, too.",
+    help="HOST:PORT/CHROOT of a running ZooKeeper. Default: start Debian's, with its data in --data-dir.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65000),
     default=9092,
     show_default=True,
-    help="Of the first broker; the others have the next ones. 0: free ones.",
+    help="Port of the first broker; the others use the next ones. 0: any free ports.",
 )
 @click.option(
     "--admin-port",
     type=click.IntRange(0, 65000),
     default=8080,
     show_default=True,
-    help="The same for HTTP (metrics, health, REST).",
+    help="HTTP port of the first broker (metrics, health, REST).",
 )
-@click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of all brokers.")
+@click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all brokers.")
 @click.option(
     "--restart-after",
     type=click.FloatRange(min=-1),
     default=5.0,
     show_default=True,
-    help="Seconds until a broker that crashed is started again; -1: never.",
+    help="Seconds until a crashed broker is restarted; -1: never.",
 )
 def start(
     brokers: int,
@@ -66,10 +66,10 @@ def start(
     settings: tuple[str, ...],
     restart_after: float,
 ) -> None:
-    """Run a cluster on this machine, until Ctrl-C: for trying it out.
+    """Run a cluster on this machine until Ctrl-C, to try it out.
 
-    Topics have three replicas by default, and two must be in sync, where there are that many brokers. On one machine
-    that survives a broker, not the machine; --set changes it.
+    By default, topics have three replicas and min.insync.replicas=2, as far as there are enough brokers. On one machine
+    that protects against the loss of a broker, not of the machine; --set changes it.
 
     \b
     Example:
@@ -93,7 +93,7 @@ def start(
 
 
 def settings_for(brokers: int) -> dict[str, str]:
-    """What a cluster of that size has different from a single broker."""
+    """Return the settings of a cluster of this size that differ from a single broker's."""
     factor = str(min(3, brokers))
     return {
         "default.replication.factor": factor,

@@ -1,4 +1,4 @@
-"""``logbus pipeline audit``."""
+"""The ``logbus pipeline audit`` command: compares published and consumed counts with tables of the lake."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from logbus.cli.pipeline_options import named
     "--table", "tables", multiple=True, metavar="NAME=DIR", help="A table of 'logbus pipeline load'; may be repeated."
 )
 @click.option("--only", "topics", multiple=True, metavar="TOPIC", help="Audit this topic only; may be repeated.")
-@click.option("--schema-registry", metavar="URL", help="Where schemas of events in framed Avro are.")
-@click.option("--registry-auth", metavar="USER:PASSWORD", default="", envvar="LOGBUS_REGISTRY_AUTH", help="For it.")
+@click.option("--schema-registry", metavar="URL", help="The schema registry for events in framed Avro.")
+@click.option(
+    "--registry-auth", metavar="USER:PASSWORD", default="", envvar="LOGBUS_REGISTRY_AUTH", help="Its credentials."
+)
 @new_file_option("--page", "A file for a page with plots, in HTML.")
 @json_option
 @kafka_options
@@ -38,8 +40,8 @@ def audit(
     kafka: Mapping[str, str],
     job: Job,
 ) -> int:
-    """Reconcile what producers say they published with what consumers say they read and with what tables hold, by topic
-    and window. Where records are missing, or it cannot be told, the exit status is 1.
+    """Compare the records that producers published with those that consumers read and tables contain, by topic and
+    window. The exit status is 1 if records are missing, or if that is unknown.
 
     \b
     Example:
@@ -80,7 +82,5 @@ def audit(
     for sentence in done.unknown:
         print_error(sentence)
     if done.unreadable:
-        print_error(
-            f"left out what is no monitoring event ({done.unreadable} of the records); the first: {done.problem}"
-        )
+        print_error(f"ignored {done.unreadable} records that are no monitoring events; the first: {done.problem}")
     return 1 if done.has_loss else 0

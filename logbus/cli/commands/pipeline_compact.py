@@ -1,4 +1,4 @@
-"""``logbus pipeline compact``."""
+"""The ``logbus pipeline compact`` command: merges small files of a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     "--table", required=True, metavar="DIR", help="The directory or URL that 'logbus pipeline load' loads into."
 )
 @click.option(
-    "--min-files", type=click.IntRange(min=2), default=4, show_default=True, help="Small files worth the work."
+    "--min-files",
+    type=click.IntRange(min=2),
+    default=4,
+    show_default=True,
+    help="Merge if there are this many small files.",
 )
 @click.option("--target-mb", type=click.IntRange(min=1), default=128, show_default=True, help="Size of the new files.")
 @job_options
@@ -31,8 +35,8 @@ def compact(
     target_mb: int,
     job: Job,
 ) -> None:
-    """Make few large files of many small ones in a table. A load that runs into the same table is ended by it: use
-    'load --compact' there.
+    """Merge small files of a table into large ones. This makes a running load of the same table fail: use
+    'load --compact' instead.
 
     \b
     Example:

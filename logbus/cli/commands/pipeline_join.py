@@ -1,4 +1,4 @@
-"""``logbus pipeline join``."""
+"""The ``logbus pipeline join`` command: joins two topics, or a topic with a table."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 @click.argument("left")
 @click.argument("right")
 @click.option(
-    "--left-schema", metavar="SCHEMA", help="Of LEFT's JSON: 'user STRING, at TIMESTAMP', or @FILE; else bytes."
+    "--left-schema",
+    metavar="SCHEMA",
+    help="The schema of LEFT's JSON: 'user STRING, at TIMESTAMP', or @FILE; default: bytes.",
 )
-@click.option("--right-schema", metavar="SCHEMA", help="The same of RIGHT.")
-@click.option("--left-time", metavar="FIELD", default="", help="LEFT's event time; else the record's is taken.")
-@click.option("--right-time", metavar="FIELD", default="", help="The same of RIGHT.")
+@click.option("--right-schema", metavar="SCHEMA", help="The same for RIGHT.")
+@click.option("--left-time", metavar="FIELD", default="", help="LEFT's event time; default: the record's time.")
+@click.option("--right-time", metavar="FIELD", default="", help="The same for RIGHT.")
 @click.option("--left-into", metavar="COLUMN", default="", help="One column for all of LEFT's JSON: l.COLUMN.FIELD.")
-@click.option("--right-into", metavar="COLUMN", default="", help="The same of RIGHT.")
-@click.option("--table", "is_table", is_flag=True, help="RIGHT is a table: its newest record of each key counts.")
+@click.option("--right-into", metavar="COLUMN", default="", help="The same for RIGHT.")
+@click.option("--table", "is_table", is_flag=True, help="Treat RIGHT as a table: the newest record of each key.")
 @click.option(
-    "--on", "on", multiple=True, required=True, metavar="LEFT=RIGHT", help="What must be equal; may be repeated."
+    "--on", "on", multiple=True, required=True, metavar="LEFT=RIGHT", help="Fields that must be equal; may be repeated."
 )
 @click.option(
     "--select",
@@ -36,14 +38,18 @@ if TYPE_CHECKING:
     multiple=True,
     required=True,
     metavar="NAME=EXPRESSION",
-    help="A column, of l.FIELD and r.FIELD; may be repeated.",
+    help="A column, computed from l.FIELD and r.FIELD; may be repeated.",
 )
 @click.option(
     "--before", metavar="DURATION", default="0 seconds", show_default=True, help="How much earlier RIGHT may be."
 )
 @click.option("--after", metavar="DURATION", default="1 hour", show_default=True, help="How much later RIGHT may be.")
 @click.option(
-    "--kind", type=click.Choice(["inner", "left"]), default="inner", show_default=True, help="left: LEFT alone, too."
+    "--kind",
+    type=click.Choice(["inner", "left"]),
+    default="inner",
+    show_default=True,
+    help="left: also LEFT without a match.",
 )
 @click.option(
     "--watermark", metavar="DURATION", default="10 minutes", show_default=True, help="How late events may be."
@@ -79,8 +85,8 @@ def join(
     job: Job,
     **given: Any,
 ) -> None:
-    """Join the events of one topic with those of another, by what they have in common and by time; or with a compacted
-    topic as a table.
+    """Join the events of one topic with those of another, by equal fields and by time; or with a compacted topic as a
+    table.
 
     \b
     Example:

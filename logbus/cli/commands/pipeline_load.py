@@ -1,4 +1,4 @@
-"""``logbus pipeline load``."""
+"""The ``logbus pipeline load`` command: loads topics into a table of Parquet files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from logbus.cli.pipeline_options import payload_of, payload_options
 @click.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option("--pattern", metavar="REGEX", help="Topics whose names it matches, instead of TOPIC.")
-@click.option(
-    "--table", required=True, metavar="DIR", help="Where the files go: a directory, or a URL that Spark knows."
-)
+@click.option("--table", required=True, metavar="DIR", help="The table's directory, or a URL that Spark supports.")
 @click.option("--since", metavar="WHEN", help="Records from this time on: as for 'logbus consume --timestamp'.")
 @click.option("--until", metavar="WHEN", help="Records before this time.")
 @click.option(
@@ -26,26 +24,29 @@ from logbus.cli.pipeline_options import payload_of, payload_options
     metavar="JSON",
     help='Begin at these offsets of all partitions: {"orders": {"0": 23, "1": -2}}; -2 is the first.',
 )
-@click.option("--end-offsets", metavar="JSON", help="End before these offsets; -1 is behind the last.")
-@click.option("--headers", is_flag=True, help="Keep the records' headers, in a column of their own.")
+@click.option("--end-offsets", metavar="JSON", help="Stop before these offsets; -1 means the end.")
+@click.option("--headers", is_flag=True, help="Keep the records' headers, in a separate column.")
 @click.option(
-    "--batch-offsets", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Of one commit."
+    "--batch-offsets", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Offsets per commit."
 )
 @click.option(
-    "--min-partitions", type=click.IntRange(min=1), metavar="TASKS", help="Read in about so many; else one a partition."
+    "--min-partitions",
+    type=click.IntRange(min=1),
+    metavar="TASKS",
+    help="Read in about this many tasks; default: one per partition.",
 )
 @click.option(
     "--follow",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="When all is loaded, wait so long and look for more.",
+    help="Keep running: look for new records at this interval.",
 )
 @click.option(
     "--compact",
     type=click.IntRange(min=0),
     default=0,
     metavar="BATCHES",
-    help="Make few large files of many small ones after so many batches, and at the end; 0: never.",
+    help="Merge small files after this many batches, and at the end; 0: never.",
 )
 @click.option(
     "--late-after",
@@ -53,12 +54,12 @@ from logbus.cli.pipeline_options import payload_of, payload_options
     default=3600.0,
     show_default=True,
     metavar="SECONDS",
-    help="Count events that are older than their records by more.",
+    help="Count events that are older than their records by more than this.",
 )
 @click.option(
-    "--allow-data-loss", is_flag=True, help="Go on where records are gone before they were loaded, and say so."
+    "--allow-data-loss", is_flag=True, help="Continue, with a warning, if records were deleted before they were loaded."
 )
-@click.option("--dry-run", is_flag=True, help="Say how many offsets would be loaded, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only print how many offsets would be loaded.")
 @payload_options
 @kafka_options
 @job_options
@@ -82,10 +83,10 @@ def load(
     job: Job,
     **given: Any,
 ) -> None:
-    """Load topics into a table of Parquet files, each record exactly once, however often the job is killed.
+    """Load topics into a table of Parquet files, each record exactly once, even if the job is killed.
 
-    What the table has already is not loaded again, so the same command continues, and one with other times or offsets
-    fills in. At the end the report is printed.
+    Records that the table contains are not loaded again: the same command continues a load, and other times or offsets
+    fill gaps. Prints a report at the end.
 
     \b
     Example:

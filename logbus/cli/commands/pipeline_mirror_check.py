@@ -1,4 +1,4 @@
-"""``logbus pipeline mirror-check``."""
+"""The ``logbus pipeline mirror-check`` command: compares topics of two clusters."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from logbus.cli.pipeline_options import named
 @click.option("--pattern", metavar="REGEX", help="Topics whose names it matches, instead of TOPIC.")
 @click.option("--mirror", required=True, metavar="HOST:PORT", help="A broker of the cluster with the copies.")
 @click.option(
-    "--mirror-kafka", "mirror_settings", multiple=True, metavar="KEY=VALUE", help="As --kafka, for that cluster."
+    "--mirror-kafka", "mirror_settings", multiple=True, metavar="KEY=VALUE", help="As --kafka, for the mirror."
 )
 @click.option(
     "--rename", "rename", multiple=True, metavar="TOPIC=COPY", help="The copy has this name; may be repeated."
 )
 @click.option("--since", metavar="WHEN", help="Records from this time on: as for 'logbus consume --timestamp'.")
-@click.option("--until", metavar="WHEN", help="Records before this time: where records still come in.")
+@click.option("--until", metavar="WHEN", help="Records before this time; needed while records arrive.")
 @click.option(
     "--late",
     type=click.FloatRange(min=0),
     default=3600.0,
     show_default=True,
-    help="Seconds by which a record before --until may lie behind later ones.",
+    help="Seconds by which a record before --until may follow later ones.",
 )
-@click.option("--compacted", is_flag=True, help="Compare the last record of each key: sides are compacted unequally.")
-@click.option("--any-partition", is_flag=True, help="A copy may be in another partition.")
-@click.option("--any-time", is_flag=True, help="A copy may have another time.")
+@click.option(
+    "--compacted", is_flag=True, help="Compare the last record of each key: clusters compact at different times."
+)
+@click.option("--any-partition", is_flag=True, help="Accept copies in another partition.")
+@click.option("--any-time", is_flag=True, help="Accept copies with another time.")
 @click.option("--examples", type=click.IntRange(min=0), default=10, show_default=True, help="Differences to show.")
 @json_option
 @kafka_options
@@ -55,8 +57,8 @@ def mirror_check(
     kafka: Mapping[str, str],
     job: Job,
 ) -> int:
-    """Check that topics of two clusters hold the same records: keys, values, headers and times, in the same partitions,
-    as often. Where they do not the exit status is 1.
+    """Check that topics of two clusters contain the same records the same number of times: keys, values, headers, times
+    and partitions. The exit status is 1 if they do not.
 
     \b
     Example:

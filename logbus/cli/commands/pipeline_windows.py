@@ -1,4 +1,4 @@
-"""``logbus pipeline windows``."""
+"""The ``logbus pipeline windows`` command: aggregates topics by time windows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from logbus.cli.pipeline_options import named, outputs_of, payload_of, payload_o
 
 @click.command()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("--size", metavar="DURATION", help="Of the windows: '1 hour'.")
-@click.option("--slide", metavar="DURATION", help="Begin one so often, so that they overlap; else one after the other.")
-@click.option("--session", metavar="DURATION", help="Instead of --size: windows end when for so long nothing comes.")
-@click.option("--by", "by", multiple=True, metavar="COLUMN|NAME=EXPRESSION", help="Group by it, too; may be repeated.")
+@click.option("--size", metavar="DURATION", help="Size of the windows, such as '1 hour'.")
+@click.option(
+    "--slide", metavar="DURATION", help="Start a window at this interval, so that they overlap; default: the size."
+)
+@click.option("--session", metavar="DURATION", help="Instead of --size: a window ends after this time without events.")
+@click.option(
+    "--by", "by", multiple=True, metavar="COLUMN|NAME=EXPRESSION", help="Also group by this; may be repeated."
+)
 @click.option(
     "--aggregate",
     "aggregates",
@@ -50,9 +54,10 @@ def windows(
     job: Job,
     **given: Any,
 ) -> None:
-    """Count or sum up the events of topics by windows of time, each window once, when no more events of it may come.
+    """Count or aggregate the events of topics by time windows; writes each window once, when the watermark has passed
+    it.
 
-    Expressions are Spark's SQL, over the columns of the events and the column event_time.
+    Expressions are Spark SQL over the columns of the events and the column event_time.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``logbus produce``."""
+"""The ``logbus produce`` command: sends lines from standard input as records."""
 
 from __future__ import annotations
 
@@ -23,16 +23,24 @@ _READ = 1 << 18
 
 @click.command()
 @click.argument("topic")
-@click.option("--key-separator", "-K", metavar="TEXT", help="Lines are KEY, this, VALUE. Without it there are no keys.")
-@click.option("--partition", "-p", type=click.IntRange(min=0), help="Default: by the key, or any.")
-@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="Who must have a record.")
+@click.option(
+    "--key-separator", "-K", metavar="TEXT", help="Split lines into key and value at this text. Default: no keys."
+)
+@click.option("--partition", "-p", type=click.IntRange(min=0), help="Default: chosen by the key, or any.")
+@click.option(
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    show_default=True,
+    help="Replicas that must acknowledge a record.",
+)
 @click.option(
     "--codec",
     "-z",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
     show_default=True,
-    help="How batches are compressed.",
+    help="Compression of batches.",
 )
 @click.option(
     "--header",
@@ -41,14 +49,14 @@ _READ = 1 << 18
     "headers",
     multiple=True,
     metavar="NAME=VALUE",
-    help="For each record; may be repeated.",
+    help="A header for each record; may be repeated.",
 )
-@click.option("--null", "null", metavar="TEXT", help="A value that reads so is null: a tombstone.")
+@click.option("--null", "null", metavar="TEXT", help="Send a line with this value as null: a tombstone.")
 @click.option("--batch-bytes", type=click.IntRange(min=1), default=512 * 1024, show_default=True)
 @click.option(
     "--linger-ms", type=click.IntRange(min=0), default=20, show_default=True, help="Wait for a batch to fill."
 )
-@click.option("--create", "create", is_flag=True, help="Let the broker create the topic, if it is set to.")
+@click.option("--create", "create", is_flag=True, help="Let the broker create the topic, if it is configured to.")
 @json_option
 @bootstrap_options
 def produce(
@@ -142,7 +150,7 @@ def produce(
                     try:
                         batch = send(line, now)
                     except LogbusError as problem:
-                        # The lines before it are sent nevertheless.
+                        # The lines before it are still sent.
                         refused = problem
                         break
                     count += 1
@@ -158,7 +166,7 @@ def produce(
                     await room
             await producer.flush()
         except CancelledError:
-            # What was read is sent: it is gone from where it came from.
+            # Lines that were read are sent, since they are gone from the input.
             await producer.flush().addTimeout(5.0, cluster.reactor, lambda result, _: result)
             raise
         finally:
@@ -185,7 +193,7 @@ def _header(text: str) -> tuple[str, bytes]:
 
 
 class _Lines:
-    """Lines from standard input, as they come; a file, a pipe or a terminal."""
+    """Reads lines from standard input without blocking: a file, a pipe or a terminal."""
 
     def __init__(self, reactor: Any, fd: int | None = None) -> None:
         self._reactor = reactor
@@ -194,7 +202,7 @@ class _Lines:
         self._ended = False
         self._waiting: Any = None
 
-    # What the reactor asks for.
+    # IReadDescriptor.
 
     def fileno(self) -> int:
         return self._fd
@@ -214,10 +222,10 @@ class _Lines:
     def connectionLost(self, reason: object) -> None:
         self.stop()
 
-    # What we ask for.
+    # For the command.
 
     async def more(self) -> list[bytes] | None:
-        """The lines that are there, at least one if there are any more; None at the end."""
+        """Wait for at least one line, and return all that are available; None at the end."""
         from twisted.internet.defer import Deferred
 
         while not self._ended:
@@ -243,7 +251,7 @@ class _Lines:
         self._reactor.removeReader(self)
 
     def stop(self) -> None:
-        """Read no more; who waits is told that this is the end."""
+        """Stop reading; a waiting :meth:`more` returns None."""
         self._ended = True
         self._reactor.removeReader(self)
         waiting, self._waiting = self._waiting, None

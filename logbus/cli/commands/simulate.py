@@ -1,4 +1,4 @@
-"""``logbus simulate``."""
+"""The ``logbus simulate`` command: runs simulated clusters with faults and checks invariants."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
-@click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="How many seeds.")
-@click.option("--hours", type=click.FloatRange(min=0), default=0.0, help="Go on for so many simulated hours instead.")
+@click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="Number of seeds.")
+@click.option("--hours", type=click.FloatRange(min=0), default=0.0, help="Instead, run for this many simulated hours.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1, max=86_400),
     default=60.0,
     show_default=True,
-    help="Simulated seconds of trouble for each seed.",
+    help="Simulated seconds with faults per seed.",
 )
 @click.option("--brokers", type=click.IntRange(1, 25), default=3, show_default=True, help="Brokers.")
 @click.option("--partitions", type=click.IntRange(1, 1000), default=2, show_default=True, help="Partitions.")
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Batches a second, over all producers.",
 )
-@click.option("--faults", default="all", show_default=True, help="Kinds of faults, with commas between; or all, none.")
+@click.option("--faults", default="all", show_default=True, help="Kinds of faults, separated by commas; or all, none.")
 @click.option(
     "--between", type=click.FloatRange(min=0.1), default=8.0, show_default=True, help="Seconds from fault to fault."
 )
@@ -47,19 +47,21 @@ if TYPE_CHECKING:
     type=click.Choice(["both", "records", "transactions"]),
     default="both",
     show_default=True,
-    help="What clients do.",
+    help="The workload of clients.",
 )
 @click.option("--flush/--no-flush", default=True, show_default=True, help="log.flush.before.ack of the topic.")
-@click.option("--schedule", "schedule_text", metavar="JSON", default=None, help="Just these faults, or @FILE.")
-@click.option("--shrink/--no-shrink", default=True, show_default=True, help="Look for the faults that it takes.")
+@click.option("--schedule", "schedule_text", metavar="JSON", default=None, help="Exactly these faults, or @FILE.")
+@click.option("--shrink/--no-shrink", default=True, show_default=True, help="Shrink the schedule of a failing seed.")
 @click.option(
     "--expect-acked",
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="Batches and transactions, or it fails.",
+    help="Fail with fewer batches or transactions.",
 )
-@click.option("--expect-faults", type=click.IntRange(min=0), default=0, show_default=True, help="Faults, or it fails.")
+@click.option(
+    "--expect-faults", type=click.IntRange(min=0), default=0, show_default=True, help="Fail with fewer faults."
+)
 @json_option
 def simulate(
     seed: int,
@@ -81,17 +83,17 @@ def simulate(
     expect_faults: int,
     as_json: bool,
 ) -> None:
-    """Run clusters on a virtual clock, let things go wrong, and look for broken promises.
+    """Run clusters on a virtual clock, inject faults, and check invariants.
 
-    The same seed gives the same run. A seed that fails is told with the shortest schedule of faults that makes it
-    fail, and with the command that runs it again.
+    The same seed gives the same run. A failing seed is printed with the shortest schedule of faults that makes it fail,
+    and with the command to run it again.
 
     \b
     Example:
       logbus simulate --seeds 100
       logbus simulate --hours 1000 --faults kill,power-cut,isolate --json
 
-    Exit status: 0 nothing was broken, 1 something was, or too little happened; 2 wrong usage.
+    Exit status: 0 no invariant was broken, 1 one was, or too little happened; 2 wrong usage.
     """
     from twisted.logger import globalLogBeginner
 

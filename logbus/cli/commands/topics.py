@@ -1,4 +1,4 @@
-"""``logbus topics``."""
+"""The ``logbus topics`` commands (Kafka: TopicCommand)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe and delete topics, and give them more partitions.
+    """Create, list, describe and delete topics, and add partitions.
 
     \b
     Example:
@@ -34,11 +34,11 @@ def topics() -> None:
     "--replica-assignment",
     "-a",
     metavar="0:1,1:2,…",
-    help="The brokers of each partition, the preferred leader first, instead of the two numbers.",
+    help="The brokers of each partition, the preferred leader first; instead of the two numbers.",
 )
 @click.option("--config", "-c", "configs", multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated.")
-@click.option("--if-not-exists", is_flag=True, help="Be content if the topic is there already.")
-@click.option("--validate-only", is_flag=True, help="Only say whether it would work.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists.")
+@click.option("--validate-only", is_flag=True, help="Only check whether the topics can be created.")
 @bootstrap_options
 def create(
     names: tuple[str, ...],
@@ -85,7 +85,7 @@ def create(
 
 
 @topics.command("list")
-@click.option("--internal", is_flag=True, help="Also those that the brokers keep for themselves.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 @json_option
 @bootstrap_options
 def list_topics(internal: bool, as_json: bool, bootstrap: str, timeout: float) -> None:
@@ -114,7 +114,7 @@ def list_topics(internal: bool, as_json: bool, bootstrap: str, timeout: float) -
 @topics.command()
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @click.option("--under-replicated", is_flag=True, help="Only partitions with replicas that are not in sync.")
-@click.option("--unavailable", is_flag=True, help="Only partitions without a leader that is there.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a live leader.")
 @click.option("--under-min-isr", is_flag=True, help="Only partitions with fewer in sync than min.insync.replicas.")
 @json_option
 @bootstrap_options
@@ -127,9 +127,9 @@ def describe(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Show the partitions of topics (of all, if none is named): leader, replicas, and the offsets they keep.
+    """Show the partitions of topics (of all, if none is named): leader, replicas, first and last offsets.
 
-    With several of the three filters: partitions that have one of these faults, those of internal topics among them.
+    Several filters show partitions that match any of them, including those of internal topics.
 
     \b
     Example:
@@ -149,7 +149,7 @@ def describe(
     faults = [name for name, given in wanted.items() if given]
 
     async def matching(admin: AdminClient, topics: list[TopicMetadata]) -> list[TopicMetadata]:
-        """Without the partitions that nobody asked for."""
+        """Return the topics with only the matching partitions."""
         if not faults:
             return topics
         alive = {node.node_id for node in (await admin.describe_cluster()).nodes}
@@ -174,7 +174,7 @@ def describe(
         except Unreachable:
             if not faults:
                 raise
-            return {}  # What is looked for is what does not work.
+            return {}  # partitions without a leader are what the filters look for
 
     async def work(cluster: Cluster) -> list[dict[str, Any]]:
         admin = AdminClient(cluster, timeout=timeout)
@@ -241,10 +241,10 @@ def describe(
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("--if-exists", is_flag=True, help="Be content if the topic is not there.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the topic does not exist.")
 @bootstrap_options
 def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, timeout: float) -> None:
-    """Delete topics with all their records.
+    """Delete topics and all their records.
 
     \b
     Example:
@@ -266,11 +266,11 @@ def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, timeout: flo
 
 @topics.command("add-partitions")
 @click.argument("name", metavar="TOPIC")
-@click.option("--total", "-t", type=click.IntRange(min=1), required=True, help="How many it is to have in all.")
-@click.option("--replica-assignment", "-a", metavar="0:1,1:2,…", help="The brokers of each of the new ones.")
+@click.option("--total", "-t", type=click.IntRange(min=1), required=True, help="The total number of partitions.")
+@click.option("--replica-assignment", "-a", metavar="0:1,1:2,…", help="The brokers of each new partition.")
 @bootstrap_options
 def add_partitions(name: str, total: int, replica_assignment: str | None, bootstrap: str, timeout: float) -> None:
-    """Give a topic more partitions. Records stay where they are; keys go elsewhere from then on.
+    """Add partitions to a topic. Existing records do not move; keys may map to other partitions afterwards.
 
     \b
     Example:
@@ -290,9 +290,9 @@ def add_partitions(name: str, total: int, replica_assignment: str | None, bootst
 
 def replicas_of(text: str) -> list[list[int]]:
     """
-    Read ``0:1,1:2``: broker ids of the replicas of each partition.
+    Parse ``0:1,1:2`` into the broker ids of each partition's replicas.
 
-    :raises click.BadParameter: it is not of that form.
+    :raises click.BadParameter: it does not have this form.
     """
     try:
         found = [[int(number) for number in one.split(":")] for one in text.split(",")]
@@ -308,9 +308,9 @@ def replicas_of(text: str) -> list[list[int]]:
 
 def raise_errors(answers: Mapping[Any, ApiError | None]) -> None:
     """
-    The end of a command that did something for each of several things.
+    Report the errors among a command's results.
 
-    :raises CommandFailed: it was refused for some.
+    :raises CommandFailed: there are errors.
     """
     from logbus.cli.runner import CommandFailed
 

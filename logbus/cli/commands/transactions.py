@@ -1,6 +1,6 @@
 """
-``logbus transactions``: list, describe, find what hangs; what ends one is in
-:mod:`logbus.cli.commands.transactions_abort`.
+The ``logbus transactions`` commands (Kafka: TransactionsCommand); :mod:`logbus.cli.commands.transactions_abort` has
+those that abort.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from logbus.client.cluster.cluster import Cluster
     from logbus.model import TopicPartition
 
-# As logbus.client.admin.transaction_admin has them, which is not imported for --help.
+# As in logbus.client.admin.transaction_admin, which is not imported for --help.
 _STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
 _MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 
 @click.group()
 def transactions() -> None:
-    """Show transactions and the producers of partitions; find transactions that hang, and end them.
+    """Show transactions and the producers of partitions; find and abort hanging transactions.
 
     \b
     Example:
@@ -39,20 +39,27 @@ def transactions() -> None:
     """
 
 
-@transactions.command("list", short_help="Print all transactional ids, or some.")
+@transactions.command("list", short_help="Print transactional ids.")
 @click.option(
-    "--state", "-s", "states", multiple=True, type=click.Choice(_STATES, case_sensitive=False), help="Only in this one."
+    "--state",
+    "-s",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only transactions in this state.",
 )
-@click.option("--producer-id", "producer_ids", multiple=True, type=click.IntRange(0, _MAX_INT64), help="Only with it.")
+@click.option(
+    "--producer-id", "producer_ids", multiple=True, type=click.IntRange(0, _MAX_INT64), help="Only this producer's."
+)
 @click.option(
     "--duration-filter",
     "longer_than_ms",
     type=click.IntRange(0, _MAX_INT64),
     metavar="MS",
-    help="Only those whose transaction is under way for longer than so many milliseconds.",
+    help="Only transactions that have been running for more than this many milliseconds.",
 )
 @click.option(
-    "--transactional-id-pattern", "pattern", metavar="REGEX", help="Only ids that this expression (RE2) matches wholly."
+    "--transactional-id-pattern", "pattern", metavar="REGEX", help="Only ids that fully match this expression (RE2)."
 )
 @json_option
 @bootstrap_options
@@ -65,8 +72,8 @@ def list_transactions(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Print all transactional ids with their coordinators, and what their transactions are in the midst of. With
-    filters only some; --state and --producer-id may be repeated.
+    """Print transactional ids with their coordinators, producers and states. --state and --producer-id may be
+    repeated.
 
     \b
     Example:
@@ -105,13 +112,17 @@ def list_transactions(
 @transactions.command(short_help="Show transactional ids and their transactions.")
 @click.argument("names", nargs=-1, type=transactional_id, metavar="[TRANSACTIONAL_ID]...")
 @click.option(
-    "--transactional-id", "more", multiple=True, type=transactional_id, help="The same, as Kafka's tool is given it."
+    "--transactional-id",
+    "more",
+    multiple=True,
+    type=transactional_id,
+    help="The same as an option, as in Kafka's tool.",
 )
 @json_option
 @bootstrap_options
 def describe(names: tuple[str, ...], more: tuple[str, ...], as_json: bool, bootstrap: str, timeout: float) -> None:
-    """Show transactional ids: which producer acts for each, and of its transaction the state, since when it is under
-    way, and the partitions that take part. Once it ends, these are the ones that have no marker yet.
+    """Show transactional ids: the producer, and the transaction's state, start time and partitions. While a transaction
+    ends, its partitions are those without a marker yet.
 
     \b
     Example:
@@ -175,17 +186,17 @@ def describe(names: tuple[str, ...], more: tuple[str, ...], as_json: bool, boots
     )
 
 
-@transactions.command("describe-producers", short_help="Show what a partition remembers of producers.")
+@transactions.command("describe-producers", short_help="Show the producer state of a partition.")
 @click.option("--topic", required=True, help="The topic.")
 @click.option("--partition", required=True, type=click.IntRange(0, _MAX_INT32), help="The partition's number.")
-@click.option("--broker-id", type=click.IntRange(0, _MAX_INT32), help="Ask this replica, not the leader.")
+@click.option("--broker-id", type=click.IntRange(0, _MAX_INT32), help="Ask this replica instead of the leader.")
 @json_option
 @bootstrap_options
 def describe_producers(
     topic: str, partition: int, broker_id: int | None, as_json: bool, bootstrap: str, timeout: float
 ) -> None:
-    """Show what a partition remembers of producers that are idempotent or transactional: epochs, the last sequence
-    number, when they last wrote, and since which offset a transaction is open.
+    """Show a partition's state of idempotent and transactional producers: epochs, the last sequence number and
+    timestamp, and the first offset of an open transaction.
 
     \b
     Example:
@@ -224,8 +235,10 @@ def describe_producers(
         )
 
 
-@transactions.command("find-hanging", short_help="Find transactions that no coordinator is going to end.")
-@click.option("--broker-id", type=click.IntRange(0, _MAX_INT32), help="Search what this broker has replicas of.")
+@transactions.command("find-hanging", short_help="Find hanging transactions.")
+@click.option(
+    "--broker-id", type=click.IntRange(0, _MAX_INT32), help="Search the partitions with a replica on this broker."
+)
 @click.option("--topic", help="Search this topic.")
 @click.option("--partition", type=click.IntRange(0, _MAX_INT32), help="Only this partition of the topic.")
 @click.option(
@@ -235,7 +248,7 @@ def describe_producers(
     default=15,
     show_default=True,
     metavar="MINUTES",
-    help="Leave out those whose producer wrote within so many minutes.",
+    help="Ignore transactions whose producer wrote within this many minutes.",
 )
 @json_option
 @bootstrap_options
@@ -248,8 +261,8 @@ def find_hanging(
     bootstrap: str,
     timeout: float,
 ) -> None:
-    """Find transactions that are open in a partition although no coordinator has to end them there. Readers of
-    committed records wait for them in vain; 'logbus transactions abort' ends one.
+    """Find transactions that are open in a partition although no coordinator will end them. They block readers of
+    committed records; 'logbus transactions abort' ends one.
 
     \b
     Example:
@@ -312,9 +325,9 @@ async def to_search(
     admin: AdminClient, topic: str | None, partition: int | None, broker_id: int | None
 ) -> list[TopicPartition]:
     """
-    The partitions to look for hanging transactions in.
+    Return the partitions to search for hanging transactions.
 
-    :param broker_id: only those that the broker has replicas of; None: all.
+    :param broker_id: only partitions with a replica on this broker; None: all.
     :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
     :raise CommandFailed: there is no such broker.
     """
@@ -344,7 +357,7 @@ async def to_search(
 
 
 def producer_json(producer: ActiveProducer) -> dict[str, int | None]:
-    """A producer, for scripts."""
+    """Return a producer as JSON values."""
     return {
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
@@ -356,12 +369,12 @@ def producer_json(producer: ActiveProducer) -> dict[str, int | None]:
 
 
 def known(number: int) -> int | None:
-    """Brokers say −1 of what they do not know."""
+    """Return None for −1, which means unknown."""
     return None if number < 0 else number
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions as lists of numbers."""
+    """Group partition numbers by topic."""
     found: dict[str, list[int]] = {}
     for topic, number in partitions:
         found.setdefault(topic, []).append(number)
@@ -369,7 +382,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def date(at_ms: int | None) -> str | None:
-    """A point in time, for people; None if there is none, or none that a calendar has."""
+    """Format a time; None if there is none, or one out of range."""
     if at_ms is None or at_ms < 0:
         return None
     try:

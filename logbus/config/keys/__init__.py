@@ -1,9 +1,20 @@
 """
-Every configuration key, declared once, by subject.
+The declarations of all configuration keys; their constants are also attributes of this package:
+``keys.NUM_PARTITIONS``.
 
-``broker`` (identity, metadata store), ``network``, ``topics``, ``storage``, ``cleaner``, ``groups``, ``transactions``,
-``replication``, ``quotas``, ``security``, ``admin``; ``foreign`` has Kafka's keys that mean nothing here. All constants
-are also attributes of this package: ``keys.NUM_PARTITIONS``.
+* ``broker``: identity, metadata store, shutdown
+* ``network``: listeners, connections, limits of requests
+* ``topics``: topic creation and defaults
+* ``storage``: segments, flushing, retention
+* ``cleaner``: cleanup policy, compaction
+* ``replication``: followers
+* ``groups``: consumer groups
+* ``transactions``: idempotent producers, transactions
+* ``quotas``: quotas
+* ``security``: TLS, SASL, ACLs
+* ``admin``: the admin listener
+* ``ignored``: keys of Kafka that are accepted and ignored
+* ``declare``: functions that declare keys
 """
 
 from logbus.config.keys.admin import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""The admin listener: HTTP."""
+"""Keys of the admin listener (HTTP)."""
 
 from __future__ import annotations
 

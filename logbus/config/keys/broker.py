@@ -1,4 +1,4 @@
-"""Who a broker is, where its metadata lives, and how it goes away."""
+"""Keys of a broker's identity, its metadata store, and its controlled shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to old records: deletion, compaction, and the cleaner that compacts."""
+"""Keys of the cleanup policy and the log cleaner."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""
-Short ways to declare keys of the common types; see :class:`logbus.config.config_key.ConfigKey` for what the fields
-mean.
-"""
+"""Functions that declare keys of the common types; see :class:`logbus.config.config_key.ConfigKey` for the fields."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ T = TypeVar("T")
 
 
 def key(kind: Kind[T], name: str, default: T, doc: str, *, topic: str | None = None, **more: Any) -> ConfigKey[T]:
-    """A key of any kind; one with a topic name is carried by brokers and topics unless ``scope`` says otherwise."""
+    """A key of any kind; with a topic name, it belongs to brokers and topics unless ``scope`` is given."""
     more.setdefault("scope", Scope.BROKER if topic is None else Scope.BOTH)
     return ConfigKey(name, kind, default, doc, topic=topic, **more)
 
@@ -58,17 +55,17 @@ def text(name: str, default: str, doc: str, **more: Any) -> ConfigKey[str]:
 
 
 def optional_text(name: str, doc: str, **more: Any) -> ConfigKey[str | None]:
-    """A text that may be absent."""
+    """An optional text."""
     return key(kinds.optional(kinds.string()), name, None, doc, **more)
 
 
 def secret(name: str, doc: str, **more: Any) -> ConfigKey[str | None]:
-    """A text that may be absent and is never shown."""
+    """An optional text that is never shown."""
     return key(kinds.optional(kinds.password()), name, None, doc, sensitive=True, **more)
 
 
 def choice(name: str, default: str, choices: tuple[str, ...], doc: str, **more: Any) -> ConfigKey[str]:
-    """One of a few words."""
+    """One of several words."""
     return key(kinds.one_of(*choices), name, default, doc, **more)
 
 
@@ -87,12 +84,12 @@ def texts(
 
 
 def times(coarse: ConfigKey[Any], factor: int) -> Fallback[int]:
-    """Fall back on a key in a coarser unit; negative values ("no limit") keep their meaning, absent ones have none."""
+    """Fall back to a key in a coarser unit; negative values ("no limit") keep their meaning, None means unset."""
     return Fallback(coarse, lambda value: value * factor if value >= 0 else -1)
 
 
 def same(other: ConfigKey[Any]) -> Fallback[Any]:
-    """Fall back on a key of the same unit."""
+    """Fall back to a key of the same unit."""
     return Fallback(other, lambda value: value)
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups and their committed offsets."""
+"""Keys of consumer groups and committed offsets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """
-Keys that Kafka has and that mean nothing here: accepted with a warning, so that a file written for Kafka starts a
-broker.
+Keys of Kafka that logbus ignores with a warning, so that a broker starts with a file written for Kafka.
 
-A value that would promise something logbus does not do is refused, as ``remote.storage.enable=true`` is.
+A value that asks for a feature that logbus does not have is refused, such as ``remote.storage.enable=true``.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "sasl.mechanism.controller.protocol": _KRAFT,
     "eligible.leader.replicas.enable": "replicas fit to lead are always kept beside the in-sync set",
 }
-"""Name to why it means nothing here, as it reads after "ignored:"."""
+"""The reason for ignoring each key, to follow "ignored:"."""
 
 IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "broker.heartbeat.": _KRAFT,
@@ -106,7 +105,7 @@ IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "sasl.kerberos.": "GSSAPI is not offered",
     "sasl.login.": "brokers authenticate to each other with sasl.jaas.config",
 }
-"""The same for whole families of keys."""
+"""The reasons for families of keys, by prefix."""
 
 FOREIGN_TOPIC_KEYS: Mapping[str, str] = {
     "local.retention.bytes": _TIERED,
@@ -120,7 +119,7 @@ FOREIGN_TOPIC_KEYS: Mapping[str, str] = {
     "remote.log.delete.on.disable": _TIERED,
     "remote.storage.enable": _TIERED,
 }
-"""Topic keys of that sort."""
+"""The reasons for keys of topics."""
 
 ONLY_VALUES: Mapping[str, frozenset[str]] = {
     "message.timestamp.difference.max.ms": frozenset({str(LONG_MAX)}),
@@ -128,4 +127,4 @@ ONLY_VALUES: Mapping[str, frozenset[str]] = {
     "remote.storage.enable": frozenset({"false"}),
     "zookeeper.metadata.migration.enable": frozenset({"false"}),
 }
-"""Keys of that sort whose other values would promise what logbus does not do."""
+"""The accepted values of ignored keys whose other values are refused."""

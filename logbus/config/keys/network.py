@@ -1,4 +1,4 @@
-"""Listeners, connections and the limits that keep one client from starving the others."""
+"""Keys of listeners, connections, and the limits of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a broker each client, and replication, may use."""
+"""Keys of quotas of clients and of replication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How followers keep up with leaders."""
+"""Keys of replication: how followers fetch from leaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may connect (TLS, SASL) and what they may do (ACLs)."""
+"""Keys of authentication (TLS, SASL) and authorization (ACLs)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments, indexes, flushing and retention."""
+"""Keys of segments, indexes, flushing and retention."""
 
 from __future__ import annotations
 

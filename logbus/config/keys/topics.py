@@ -1,4 +1,4 @@
-"""How topics come to be, and what they inherit from the broker other than storage."""
+"""Keys of topic creation, and of topics' defaults other than storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotent producers and transactions."""
+"""Keys of idempotent producers and transactions."""
 
 from __future__ import annotations
 

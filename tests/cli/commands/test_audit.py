@@ -23,7 +23,7 @@ FIRST = 1_700_000_000_000 // WINDOW * WINDOW
 
 
 def event(role: str, number: int, **fields: Any) -> bytes:
-    """What somebody counted of the topic orders."""
+    """Return a monitoring event for the topic orders."""
     common = {"application": "shop", "host": "h", "window_start": FIRST, "window_ms": WINDOW}
     fields = {"id": f"{role}{number}{fields}", "counts": {"orders": number}, **common, **fields}
     return encode_event(MonitoringEvent(role=role, **fields)) + b"\n"

@@ -1,4 +1,4 @@
-"""What the command says and does of a cluster of several brokers."""
+"""Tests of ``logbus cluster`` and of other commands, against a cluster of three brokers."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tests.cli.test_commands import run
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Three brokers in three racks; tests leave it as they found it."""
+    """Three brokers in three racks; tests must restore its state."""
     with Cluster(racks=("a", "b", "c")) as running:
         yield running
 
 
 def done(cluster: Cluster, *arguments: str) -> str:
-    """What a command prints that goes well."""
+    """Return the output of a successful command."""
     result = run(*arguments, "--bootstrap", cluster.bootstrap)
     assert result.status == 0, result.err
     return result.out
 
 
 def told(cluster: Cluster, *arguments: str) -> Any:
-    """The same as JSON."""
+    """Return the JSON output of a successful command."""
     return json.loads(done(cluster, *arguments, "--json"))
 
 
 def refused(cluster: Cluster, *arguments: str) -> str:
-    """Why a command was refused."""
+    """Return the error of a failed command."""
     result = run(*arguments, "--bootstrap", cluster.bootstrap)
     assert (result.status, result.err.count("\n")) == (1, 1), result.err
     return result.err
@@ -199,7 +199,7 @@ def test_shutdown_broker(cluster: Cluster) -> None:
     result = run("cluster", "shutdown-broker", "2", "--admin", stays.admin_url)
     assert (result.status, "This is broker 1" in result.err) == (1, True), result.err
     result = run("cluster", "shutdown-broker", "1", "--admin", stays.admin_url)
-    assert (result.status, result.out) == (0, "broker 1 serves no more\n"), result.err
+    assert (result.status, result.out) == (0, "broker 1 has stopped\n"), result.err
     assert cluster.leader("goes", 0).id == 0
     assert cluster.leader("goes", 1).id == 2
     cluster.wait_gone(stays)

@@ -1,4 +1,4 @@
-"""A cluster started by one command: it runs, loses a broker and gets it back, and ends in order."""
+"""Tests of ``logbus cluster start``: the cluster starts, restarts a killed broker, and stops in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 60
 
 
 class Started:
-    """The command, while it runs."""
+    """The running command."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -37,7 +37,7 @@ class Started:
 
 @contextmanager
 def started(data_dir: Path, *options: str) -> Iterator[Started]:
-    """Started, and told to stop at the end."""
+    """Start the command, and stop it at the end."""
     command = [*COMMAND, "cluster", "start", "--port", "0", "--admin-port", "0", "--data-dir", str(data_dir), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:

@@ -1,4 +1,4 @@
-"""What the commands print, without running them."""
+"""Tests of the output of ``logbus consume`` and of errors, without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``logbus groups``, in processes of its own, against a real broker."""
+"""Tests of ``logbus groups`` as subprocesses, against a real broker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WrongUsageTests(SynchronousTestCase):
 
 
 class GroupCommandTests(SynchronousTestCase):
-    """The broker has a topic t with two partitions, of which the first has ten records."""
+    """The broker has a topic t with two partitions, the first with ten records."""
 
     broker: ClassVar[Broker]
 

@@ -1,4 +1,4 @@
-"""``logbus log-dirs``, and the client behind it."""
+"""Tests of ``logbus log-dirs``, and of the client behind it."""
 
 from __future__ import annotations
 

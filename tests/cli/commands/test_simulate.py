@@ -1,4 +1,4 @@
-"""``logbus simulate``."""
+"""Tests of ``logbus simulate``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALL = ("simulate", "--brokers", "1", "--seconds", "20", "--seeds", "1")
 
 
 class SimulateTests(SynchronousTestCase):
-    """In processes of their own, but for what a defect has to be planted for."""
+    """As subprocesses, except for tests that plant a defect."""
 
     def test_nothing_is_broken(self) -> None:
         """It says what happened, for people and for scripts."""

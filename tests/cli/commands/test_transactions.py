@@ -1,4 +1,4 @@
-"""``logbus transactions``."""
+"""Tests of ``logbus transactions``."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Transactor:
 
 
 class TransactionCommandTests(SynchronousTestCase):
-    """The broker has a topic t, and takes records of transactions that no coordinator knows of."""
+    """The broker has a topic t, and accepts records of transactions unknown to coordinators."""
 
     broker: ClassVar[Broker]
 
