@@ -82,7 +82,7 @@ app = LazyGroup(
         "log-dirs": ("logbus.cli.commands.log_dirs:log_dirs", "Show log directories; move partitions between them."),
         "metadata": ("logbus.cli.commands.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),
         "audit": ("logbus.cli.commands.audit:audit", "Compare what was consumed with what was published."),
-        "pipeline": ("logbus.cli.pipeline_job:pipeline", "Load, count, join and check topics with Spark."),
+        "pipeline": ("logbus.cli.commands.pipeline:pipeline", "Load, count, join and check topics with Spark."),
         "dump-log": (
             "logbus.cli.commands.dump_log:dump_log",
             "Show what is in the files of a log, and what is damaged.",

@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import frozen
 
-from logbus.cli.commands.topics import raise_errors
 from logbus.cli.output import printable
+from logbus.cli.runner import raise_errors
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.group_description import GroupDescription, GroupMember
 from logbus.client.group_metadata import CommittedOffset

@@ -9,11 +9,10 @@ from typing import Any
 
 from attrs import frozen
 
-from logbus.cli.commands.topics import raise_errors
 from logbus.cli.group_lag import member_count, offsets_at
 from logbus.cli.offset_target import OffsetChange, OffsetTarget, PartitionBounds, TargetKind, resolve_target
 from logbus.cli.output import print_json, print_table
-from logbus.cli.runner import CommandFailed
+from logbus.cli.runner import CommandFailed, raise_errors
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.list_offsets import EARLIEST, LATEST

@@ -1,4 +1,4 @@
-"""Jobs on Spark: the ``logbus pipeline`` group, and the options and session that its commands share."""
+"""Runs a job on Spark for a ``logbus pipeline`` command: the options of all jobs, the session, the report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import click
 from attrs import field, frozen
 
-from logbus.cli.app import LazyGroup, exit_by_signal
+from logbus.cli.app import exit_by_signal
 from logbus.cli.options import DEFAULT_BOOTSTRAP, parse_pairs
 
 if TYPE_CHECKING:
@@ -32,40 +31,6 @@ _NOISY_LOGGERS = (
     "scheduler.TaskSetManager",
 )
 """Loggers of Spark that repeat a job's error."""
-
-pipeline = LazyGroup(
-    name="pipeline",
-    help="""Run jobs on Spark: load topics into a lake of Parquet files, count, join, and check that nothing was lost.
-
-    \b
-    Example:
-      logbus pipeline load events --table lake/events
-      spark-submit --master spark://host:7077 "$(logbus pipeline script)" load events --table hdfs:///lake/events
-
-    They need Java 17 or newer, and, in the source directory of logbus: pip install '.[spark]'
-    """,
-    lazy={
-        "load": (
-            "logbus.cli.commands.pipeline_load:load",
-            "Load topics into a table of Parquet files, each record once.",
-        ),
-        "compact": (
-            "logbus.cli.commands.pipeline_compact:compact",
-            "Make few large files of many small ones in such a table.",
-        ),
-        "windows": ("logbus.cli.commands.pipeline_windows:windows", "Count and sum up topics by windows of time."),
-        "join": ("logbus.cli.commands.pipeline_join:join", "Join a topic with another, or with a table."),
-        "audit": (
-            "logbus.cli.commands.pipeline_audit:audit",
-            "Reconcile what was published, what was read, and the lake.",
-        ),
-        "mirror-check": (
-            "logbus.cli.commands.pipeline_mirror_check:mirror_check",
-            "Check that two clusters hold the same records.",
-        ),
-        "script": ("logbus.cli.pipeline_job:script", "Print the file to give to spark-submit."),
-    },
-)
 
 
 class JobReport(Protocol):
@@ -261,16 +226,3 @@ def _silence_spark(spark: SparkSession) -> None:
     log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     for name in _NOISY_LOGGERS:
         log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
-
-
-@click.command()
-def script() -> None:
-    """Print the file to give to spark-submit; it takes the arguments of 'logbus pipeline'.
-
-    \b
-    Example:
-      spark-submit --master spark://host:7077 "$(logbus pipeline script)" load events --table hdfs:///lake/events
-    """
-    from logbus.cli import spark_submit
-
-    sys.stdout.write(f"{spark_submit.__file__}\n")

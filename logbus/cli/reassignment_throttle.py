@@ -19,8 +19,8 @@ async def set_throttle(admin: AdminClient, current: Plan, target: Plan, rate: in
 
     :param rate: bytes a second, for each broker, in each direction.
     """
-    from logbus.cli.commands.topics import raise_errors
     from logbus.cli.reassignment_plan import throttled_replicas
+    from logbus.cli.runner import raise_errors
     from logbus.client.admin.admin_client import Resource, ResourceType
 
     changes: dict[Resource, dict[str, str | None]] = {
@@ -34,7 +34,7 @@ async def set_throttle(admin: AdminClient, current: Plan, target: Plan, rate: in
 
 async def lift_throttle(admin: AdminClient, topics: Collection[str]) -> None:
     """Remove the throttle from topics and all brokers."""
-    from logbus.cli.commands.topics import raise_errors
+    from logbus.cli.runner import raise_errors
     from logbus.client.admin.admin_client import ConfigSource, Resource, ResourceType
     from logbus.errors import ApiError
 

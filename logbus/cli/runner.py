@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from logbus.cli.app import exit_by_signal
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import Unreachable
-from logbus.errors import LogbusError
+from logbus.errors import ApiError, LogbusError
 
 T = TypeVar("T")
 
@@ -97,3 +97,14 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
             await cluster.close()
 
     return run(session)
+
+
+def raise_errors(answers: Mapping[Any, ApiError | None]) -> None:
+    """
+    Report the errors among a command's results.
+
+    :raises CommandFailed: there are errors.
+    """
+    errors = [error.message for error in answers.values() if error is not None]
+    if errors:
+        raise CommandFailed("; ".join(errors))

@@ -125,10 +125,9 @@ async def _under_way(admin: AdminClient) -> Any:
 
 
 def _execute(ask: Ask, file: Path, throttle: int | None, rollback: Path | None) -> None:
-    from logbus.cli.commands.topics import raise_errors
     from logbus.cli.reassignment_plan import changed_replicas, write_plan
     from logbus.cli.reassignment_throttle import set_throttle
-    from logbus.cli.runner import CommandFailed
+    from logbus.cli.runner import CommandFailed, raise_errors
 
     if rollback is not None and rollback.exists():
         raise CommandFailed(f"{rollback} exists already; choose another name")
@@ -187,8 +186,8 @@ def _verify(ask: Ask, file: Path, as_json: bool) -> None:
 
 
 def _cancel(ask: Ask, file: Path) -> None:
-    from logbus.cli.commands.topics import raise_errors
     from logbus.cli.reassignment_throttle import lift_throttle
+    from logbus.cli.runner import raise_errors
 
     target = _read(file)
 

@@ -137,8 +137,7 @@ def delete_configs(kind: str, name: str, keys: tuple[str, ...], bootstrap: str, 
 def _alter(
     kind: str, name: str, changes: Mapping[str, str | None], validate_only: bool, bootstrap: str, timeout: float
 ) -> None:
-    from logbus.cli.commands.topics import raise_errors
-    from logbus.cli.runner import with_cluster
+    from logbus.cli.runner import raise_errors, with_cluster
     from logbus.client.admin.admin_client import AdminClient
 
     async def work(cluster: Cluster) -> None:

@@ -146,8 +146,7 @@ def delete(names: tuple[str, ...], bootstrap: str, timeout: float) -> None:
     Example:
       logbus groups delete billing
     """
-    from logbus.cli.commands.topics import raise_errors
-    from logbus.cli.runner import with_cluster
+    from logbus.cli.runner import raise_errors, with_cluster
     from logbus.client.admin.admin_client import AdminClient
 
     async def work(cluster: Cluster) -> None:

@@ -169,8 +169,7 @@ def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: flo
       logbus groups delete-offsets billing --topic orders
       logbus groups delete-offsets billing --topic orders:0,1 --topic payments
     """
-    from logbus.cli.commands.topics import raise_errors
-    from logbus.cli.runner import CommandFailed, with_cluster
+    from logbus.cli.runner import CommandFailed, raise_errors, with_cluster
     from logbus.client.admin.admin_client import AdminClient
 
     if not scopes:

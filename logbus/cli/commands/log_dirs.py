@@ -98,8 +98,7 @@ def move(path: str, partitions: tuple[str, ...], broker_id: int, bootstrap: str,
     Example:
       logbus log-dirs move /disk2/logbus orders:0 --broker 1
     """
-    from logbus.cli.commands.topics import raise_errors
-    from logbus.cli.runner import with_cluster
+    from logbus.cli.runner import raise_errors, with_cluster
     from logbus.client.admin.admin_client import AdminClient
 
     moves = {_partition(each): path for each in partitions}

@@ -59,7 +59,7 @@ def create(
       logbus topics create orders --partitions 12 --replication-factor 3
       logbus topics create orders --replica-assignment 0:1,1:2,2:0
     """
-    from logbus.cli.runner import with_cluster
+    from logbus.cli.runner import raise_errors, with_cluster
     from logbus.client.admin.admin_client import AdminClient, NewTopic
     from logbus.errors import ErrorCode
 
@@ -139,7 +139,7 @@ def describe(
     from attrs import evolve
 
     from logbus.cli.partition_health import HealthFilter
-    from logbus.cli.runner import with_cluster
+    from logbus.cli.runner import raise_errors, with_cluster
     from logbus.client.admin.admin_client import AdminClient
     from logbus.client.list_offsets import EARLIEST, LATEST
     from logbus.client.retry import Unreachable
@@ -250,7 +250,7 @@ def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, timeout: flo
     Example:
       logbus topics delete orders
     """
-    from logbus.cli.runner import with_cluster
+    from logbus.cli.runner import raise_errors, with_cluster
     from logbus.client.admin.admin_client import AdminClient
     from logbus.errors import ErrorCode
 
@@ -276,7 +276,7 @@ def add_partitions(name: str, total: int, replica_assignment: str | None, bootst
     Example:
       logbus topics add-partitions orders --total 24
     """
-    from logbus.cli.runner import with_cluster
+    from logbus.cli.runner import raise_errors, with_cluster
     from logbus.client.admin.admin_client import AdminClient
 
     assignments = {} if replica_assignment is None else {name: replicas_of(replica_assignment)}
@@ -304,16 +304,3 @@ def replicas_of(text: str) -> list[list[int]]:
             param_hint="--replica-assignment",
         )
     return found
-
-
-def raise_errors(answers: Mapping[Any, ApiError | None]) -> None:
-    """
-    Report the errors among a command's results.
-
-    :raises CommandFailed: there are errors.
-    """
-    from logbus.cli.runner import CommandFailed
-
-    errors = [error.message for error in answers.values() if error is not None]
-    if errors:
-        raise CommandFailed("; ".join(errors))

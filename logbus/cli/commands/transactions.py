@@ -129,8 +129,7 @@ def describe(names: tuple[str, ...], more: tuple[str, ...], as_json: bool, boots
       logbus transactions describe billing-1
       logbus transactions describe billing-1 --json | jq .[0].partitions
     """
-    from logbus.cli.commands.topics import raise_errors
-    from logbus.cli.runner import with_cluster
+    from logbus.cli.runner import raise_errors, with_cluster
     from logbus.client.admin.admin_client import AdminClient
     from logbus.errors import ApiError
 

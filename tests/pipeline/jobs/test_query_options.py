@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import StreamingQueryException
 
-from logbus.cli.pipeline_job import pipeline
+from logbus.cli.commands.pipeline import pipeline
 from logbus.model import TopicPartition
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
