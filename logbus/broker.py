@@ -285,7 +285,7 @@ class Broker(OrderedService):
             lambda: self.membership.epoch,
             reactor,
             config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
-            lambda: self._listening.hang_up(),  # noqa: PLW0108 - not made yet
+            lambda: self._socket_server.hang_up(),  # noqa: PLW0108 - not made yet
         )
         self.replication = ReplicationMetrics(
             self.broker_id, self.metadata, self.replicas, self.isr, self.fetcher, self.controller
@@ -354,7 +354,7 @@ class Broker(OrderedService):
         self.internal_topics = InternalTopics(self.metadata, self.topics_anywhere, config)
         self.opening = StartupGate()
         self.router, self.produce_handlers, self.fetch_handlers = routes(self, release)
-        self._listening = SocketServer(
+        self._socket_server = SocketServer(
             reactor,
             self,
             protocol_plugins() if plugins is None else plugins,
@@ -379,7 +379,7 @@ class Broker(OrderedService):
             _Part("isolation", self.isolation.start, self.isolation.stop),
             _Part("fetcher", self.fetcher.startService, self.fetcher.stopService),
             _Part("repairs", self.repairs.start, self.repairs.stop),
-            _Part("listeners", self._bind, self._listening.close),
+            _Part("listeners", self._bind, self._socket_server.close),
             _Part("membership", self._join, self.membership.unregister),
             _Part("groups", self.upkeep.start, self.upkeep.stop),
             _Part("transactions", self.transaction_expiry.start, self.transaction_expiry.stop),
@@ -468,14 +468,14 @@ class Broker(OrderedService):
             )
             self._show_listeners(clients.values())
 
-        return self._listening.bind().addCallback(bound)
+        return self._socket_server.bind().addCallback(bound)
 
     def _show_listeners(self, advertised: Iterable[Endpoint]) -> None:
         """Make DescribeConfigs show the bound listeners."""
         shown = {
-            keys.LISTENERS: self._listening.addresses("kafka"),
+            keys.LISTENERS: self._socket_server.addresses("kafka"),
             keys.ADVERTISED_LISTENERS: [ListenerAddress(at.listener, at.host, at.port) for at in advertised],
-            keys.ADMIN_LISTENERS: [at._replace(name=HTTP) for at in self._listening.addresses("admin")],
+            keys.ADMIN_LISTENERS: [at._replace(name=HTTP) for at in self._socket_server.addresses("admin")],
         }
         self.config.in_use.update({key: ",".join(map(str, found)) for key, found in shown.items()})
 
@@ -485,7 +485,7 @@ class Broker(OrderedService):
             try:
                 if self.controller.tenure is None:
                     # Another broker is the controller, and will connect.
-                    self._listening.open(self._inter_broker_listener())
+                    self._socket_server.open(self._inter_broker_listener())
                 await self.metadata.wait_for(lambda metadata: self.broker_id in metadata.brokers)
             except Exception:
                 await self._drain()
@@ -501,7 +501,7 @@ class Broker(OrderedService):
 
     def _serve(self) -> None:
         self.logs.start_housekeeping()
-        self._listening.open()
+        self._socket_server.open()
         self._ready = True
         self._log.info(
             "logbus broker {broker} ready: {listeners}",
@@ -518,8 +518,8 @@ class Broker(OrderedService):
     def _drain(self) -> Deferred[None]:
         async def drained() -> None:
             self._ready = False
-            await self._listening.close()
-            await self._listening.drain(self._release)
+            await self._socket_server.close()
+            await self._socket_server.drain(self._release)
 
         return Deferred.fromCoroutine(drained())
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.instruments`."""
+"""Tests of :mod:`logbus.broker_metrics`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.listeners`."""
+"""Tests of :mod:`logbus.listener_config`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.listening`: binding, opening, closing."""
+"""Tests of :mod:`logbus.socket_server`: binding, opening, closing."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ class AdminHTTPFactory(Site):
         self,
         *,
         router: Router,
-        gate: RequestGuard,
+        guard: RequestGuard,
         mounted: Mapping[bytes, IResource],
         body_bytes: Mapping[bytes, int] = MappingProxyType({}),
         clock: IReactorTime,
@@ -253,7 +253,7 @@ class AdminHTTPFactory(Site):
     ) -> None:
         super().__init__(Resource(), AdminRequest, timeout=limits.idle_seconds, reactor=clock)
         self.router = router
-        self.gate = gate
+        self.guard = guard
         self.mounted = mounted
         self.body_bytes = body_bytes
         self.clock = clock

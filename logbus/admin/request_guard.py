@@ -57,7 +57,7 @@ class RequestGuard:
         :param version: ``HTTP/1.1`` or ``HTTP/1.0``.
         :param headers: values by lower-case name.
         :param any_name: whether any ``Host`` is accepted, since the answer is of no use to a foreign page.
-        :raise Refused: the request is refused.
+        :raise HttpProblem: the request is refused.
         """
         host = self._check_host(version, headers.get("host", ()), any_name)
         if method in SAFE_METHODS:

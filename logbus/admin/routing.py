@@ -154,7 +154,7 @@ class Router:
         """
         Return the routes of a path by method, and the values of its variable parts.
 
-        :raise Refused: the path does not exist.
+        :raise HttpProblem: the path does not exist.
         """
         node, values = self._root, list[str]()
         for part in path.removeprefix("/").split("/"):

@@ -168,7 +168,7 @@ class AdminSite(ServerFactory):
 
         return AdminHTTPFactory(
             router=self._router,
-            gate=RequestGuard(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS), self._own_names),
+            guard=RequestGuard(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS), self._own_names),
             mounted=self._mounted,
             body_bytes=self._body_bytes,
             clock=self.clock,

@@ -39,7 +39,7 @@ class AuditQuery:
 
 
 def audit_options(command: F) -> F:
-    """Add the options of an audit; passes the command a :class:`AuditQuery` as ``asked``."""
+    """Add the options of an audit; passes the command a :class:`AuditQuery` as ``query``."""
 
     @wraps(command)
     def bound(
@@ -51,7 +51,7 @@ def audit_options(command: F) -> F:
         expected: tuple[str, ...],
         **given: Any,
     ) -> Any:
-        asked = AuditQuery(
+        query = AuditQuery(
             topic=topic,
             since_ms=None if since is None else timestamp_ms(since, "--since"),
             until_ms=None if until is None else timestamp_ms(until, "--until"),
@@ -61,7 +61,7 @@ def audit_options(command: F) -> F:
                 pair for each in expected for pair in parse_pairs([each], "--expect", "warehouse=orders").items()
             ),
         )
-        return command(asked=asked, **given)
+        return command(query=query, **given)
 
     for option in (
         click.option(

@@ -51,7 +51,7 @@ class JsonDocument:
         """
         Resolve a ``$ref`` of this document.
 
-        :raise Unfollowed: it has no target.
+        :raise UnresolvedReference: it has no target.
         """
         base, _, place = ref.partition("#")
         other = self._document(base)

@@ -185,7 +185,7 @@ class RequestTests(ChannelCase):
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
 
     def test_wrong_host(self) -> None:
-        """The gate is asked: a rebound name is refused."""
+        """A rebound name is refused."""
         answered = self.world.ask("GET", "/metrics", headers={"Host": "evil.example"}, local="10.0.0.1")
         self.assertEqual(answered.status, 421)
         self.assertIn("admin.allowed.hosts", answered.json["detail"])
@@ -193,7 +193,7 @@ class RequestTests(ChannelCase):
         self.assertEqual(self.world.ask("GET", "/metrics", headers={"Host": "node1:8080"}).status, 200)
 
     def test_cross_site_change(self) -> None:
-        """The gate is asked before anything is done."""
+        """The headers are checked before anything is done."""
         answered = self.world.ask("POST", "/api/v1/topics", {"name": "x"}, headers={"Content-Type": "text/plain"})
         self.assertEqual(answered.status, 415)
         answered = self.world.ask("POST", "/api/v1/topics", {"name": "x"}, headers={"Origin": "http://evil.example"})

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.admin.shapes`."""
+"""Tests of :mod:`logbus.admin.json_schema`."""
 
 from __future__ import annotations
 

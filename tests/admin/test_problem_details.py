@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.admin.problems`."""
+"""Tests of :mod:`logbus.admin.problem_details`."""
 
 from __future__ import annotations
 

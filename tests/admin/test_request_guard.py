@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.admin.gate`."""
+"""Tests of :mod:`logbus.admin.request_guard`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from logbus.admin.request_guard import RequestGuard
 JSON_TYPE = {"content-type": ["application/json"]}
 
 
-class GateTests(SynchronousTestCase):
+class RequestGuardTests(SynchronousTestCase):
     """Hosts, origins and kinds of bodies."""
 
     def check(

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.admin.strictjson`."""
+"""Tests of :mod:`logbus.admin.strict_json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.dumping`: intact and damaged files."""
+"""Tests of :mod:`logbus.cli.file_dump`: intact and damaged files."""
 
 from __future__ import annotations
 

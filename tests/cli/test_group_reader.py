@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.consuming`, and of ``logbus consume --group``."""
+"""Tests of :mod:`logbus.cli.group_reader`, and of ``logbus consume --group``."""
 
 from __future__ import annotations
 

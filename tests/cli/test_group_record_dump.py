@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.group_dumping`."""
+"""Tests of :mod:`logbus.cli.group_record_dump`."""
 
 from __future__ import annotations
 

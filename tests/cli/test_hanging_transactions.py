@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.hanging`."""
+"""Tests of :mod:`logbus.cli.hanging_transactions`."""
 
 from __future__ import annotations
 

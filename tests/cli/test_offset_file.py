@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.offset_files`."""
+"""Tests of :mod:`logbus.cli.offset_file`."""
 
 from __future__ import annotations
 

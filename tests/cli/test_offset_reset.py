@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.resetting` and :mod:`logbus.cli.lags`, against brokers in memory."""
+"""Tests of :mod:`logbus.cli.offset_reset` and :mod:`logbus.cli.group_lag`, against brokers in memory."""
 
 from __future__ import annotations
 

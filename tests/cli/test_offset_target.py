@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.goals`."""
+"""Tests of :mod:`logbus.cli.offset_target`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.reassigning`."""
+"""Tests of :mod:`logbus.cli.reassignment_plan`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.transaction_dumping`."""
+"""Tests of :mod:`logbus.cli.transaction_record_dump`."""
 
 from __future__ import annotations
 

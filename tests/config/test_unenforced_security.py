@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.config.unenforced`."""
+"""Tests of :mod:`logbus.config.unenforced_security`."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _CLOCKS_MS = 3_600_000
 @json_option
 @bootstrap_options
 def audit(
-    asked: AuditQuery,
+    query: AuditQuery,
     registries: tuple[str, ...],
     as_json: bool,
     bootstrap: str,
@@ -57,13 +57,13 @@ def audit(
     from logbus.client.schema.schema_registry import SchemaRegistry
 
     async def work(cluster: Cluster) -> AuditRead:
-        read_from = None if asked.since_ms is None else max(asked.since_ms - _CLOCKS_MS, 0)
+        read_from = None if query.since_ms is None else max(query.since_ms - _CLOCKS_MS, 0)
         if not registries:
-            return await read_audit(cluster, AuditTotals(asked.measure), asked.topic, since_ms=read_from)
+            return await read_audit(cluster, AuditTotals(query.measure), query.topic, since_ms=read_from)
         registry = SchemaRegistry(cluster.reactor, registries, timeout=timeout)
         try:
             return await read_audit(
-                cluster, AuditTotals(asked.measure), asked.topic, since_ms=read_from, decode=EventDecoder(registry)
+                cluster, AuditTotals(query.measure), query.topic, since_ms=read_from, decode=EventDecoder(registry)
             )
         finally:
             await registry.close()
@@ -72,13 +72,13 @@ def audit(
     if read.unreadable:
         print_error(f"ignored {read.unreadable} records that are no monitoring events; the first: {read.problem}")
     try:
-        compared = read.ledger.compare(settled_ms=int((time.time() - asked.grace) * 1000), expected=asked.expected)
+        compared = read.ledger.compare(settled_ms=int((time.time() - query.grace) * 1000), expected=query.expected)
     except ValueError as e:
         raise CommandFailed(str(e)) from None
     found = [
         each
         for each in compared
-        if each.window_start >= (asked.since_ms or 0) and (asked.until_ms is None or each.window_start < asked.until_ms)
+        if each.window_start >= (query.since_ms or 0) and (query.until_ms is None or each.window_start < query.until_ms)
     ]
     if as_json:
         print_json([_as_json(each) for each in found])

@@ -30,7 +30,7 @@ from logbus.cli.pipeline_options import named
 @kafka_options
 @job_options
 def audit(
-    asked: AuditQuery,
+    query: AuditQuery,
     tables: tuple[str, ...],
     topics: tuple[str, ...],
     schema_registry: str | None,
@@ -54,14 +54,14 @@ def audit(
     from logbus.pipeline.jobs.audit_page import page as page_of
 
     options = AuditOptions(
-        source={"subscribe": asked.topic, **kafka},
+        source={"subscribe": query.topic, **kafka},
         tables=named(tables, "--table", "lake=lake/orders"),
         topics=topics,
-        since_ms=asked.since_ms or 0,
-        until_ms=asked.until_ms,
-        grace=asked.grace,
-        measure=asked.measure,
-        expected=asked.expected,
+        since_ms=query.since_ms or 0,
+        until_ms=query.until_ms,
+        grace=query.grace,
+        measure=query.measure,
+        expected=query.expected,
         registry=None if schema_registry is None else RegistryClient(schema_registry, registry_auth),
     )
     done = job.run(lambda spark, watch: run(spark, options, watch))
