@@ -28,7 +28,8 @@ Views:
 * ``cluster_health``: faulty partitions, shutdown of the broker
 * ``topics``: topics and partitions
 * ``configs``: configuration of topics and brokers
-* ``groups``: groups; ``group_members``: their members as JSON
+* ``groups``: groups
+* ``group_members``: members of groups as JSON
 * ``transactions``: transactional ids
 
 Metrics:

@@ -7,6 +7,7 @@ command needs them.
 
 From the shell to the cluster and back:
 
+* ``commands``: the commands, a module each
 * ``app``: the table of commands, the exit status and its line of error
 * ``runner``: runs a command's coroutine on the reactor, with a client's connections
 * ``options``: options and argument types that commands share

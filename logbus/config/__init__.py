@@ -5,7 +5,9 @@ A file's text goes through properties into a view, which resolves layers by the 
 view by key, or get records such as a topic's configuration from it.
 
 * ``keys``: the declarations by subject
-* ``config_key``: what a declaration has; ``kinds``: kinds of values; ``listener_address``: listeners as values
+* ``config_key``: a declaration
+* ``kinds``: kinds of values
+* ``listener_address``: listeners as values
 * ``key_table``: keys by name
 * ``properties``: the syntax of ``server.properties``
 * ``config_view``: default < file < ``--set`` < cluster < broker < topic, and subscriptions to changes

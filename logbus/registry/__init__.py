@@ -27,6 +27,8 @@ Schemas:
 * ``parsed_schema``: parses and validates a schema with its references
 * ``json_text``: parses and normalizes JSON
 * ``compatibility``: compares a schema with earlier versions
-* ``avro_schema``: Avro schemas; ``avro_compatibility``: their compatibility
-* ``json_schema``: JSON Schemas; ``json_compatibility``, ``json_bounds``: their compatibility
+* ``avro_schema``: Avro schemas
+* ``avro_compatibility``: compatibility of Avro schemas
+* ``json_schema``: JSON Schemas
+* ``json_compatibility``, ``json_bounds``: compatibility of JSON Schemas
 """

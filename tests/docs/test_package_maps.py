@@ -19,9 +19,6 @@ _NAME = re.compile(r"\w+")
 
 WITHOUT_MAP = {
     "logbus",
-    "logbus.admin",
-    "logbus.cli",
-    "logbus.cli.commands",
     "logbus.client",
     "logbus.client.admin",
     "logbus.client.audit",
@@ -35,8 +32,6 @@ WITHOUT_MAP = {
     "logbus.cluster.controller",
     "logbus.cluster.follower",
     "logbus.cluster.replication",
-    "logbus.config",
-    "logbus.config.keys",
     "logbus.coordination",
     "logbus.coordination.classic",
     "logbus.coordination.consumer",
@@ -44,7 +39,6 @@ WITHOUT_MAP = {
     "logbus.handlers",
     "logbus.metastore",
     "logbus.records",
-    "logbus.registry",
     "logbus.testing",
     "logbus.testing.simulation",
     "logbus.testing.simulation.checks",

@@ -2,16 +2,22 @@
 The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a module when its command runs.
 
 * ``topics``, ``produce``, ``consume``, ``configs``, ``log_dirs``: the commands of these names
-* ``groups``: list, describe, delete groups; ``groups_offsets``: reset, delete, export, import their offsets
-* ``transactions``: list, describe, find hanging ones; ``transactions_abort``: abort and force-terminate
-* ``cluster``: the group ``cluster``, and describe
-* ``cluster_start``, ``cluster_reassign``, ``cluster_elect_leaders``, ``cluster_shutdown_broker``: its other commands
+* ``groups``: the group ``groups``; list, describe, delete
+* ``groups_offsets``: reset, delete, export and import offsets of groups
+* ``transactions``: the group ``transactions``; list, describe, find hanging ones
+* ``transactions_abort``: abort and force-terminate transactions
+* ``cluster``: the group ``cluster``; describe
+* ``cluster_start``: run a cluster on this machine
+* ``cluster_reassign``: move replicas
+* ``cluster_elect_leaders``: elect preferred or unclean leaders
+* ``cluster_shutdown_broker``: stop a broker in order
 * ``metadata``: export and import metadata
 * ``dump_log``: print the files of a log
 * ``audit``: compare published with consumed counts
 * ``bench``: measure a broker
 * ``simulate``: run simulated clusters
-* ``pipeline``: the group ``pipeline``, and script
-* ``pipeline_load``, ``pipeline_compact``, ``pipeline_windows``, ``pipeline_join``, ``pipeline_audit``,
-  ``pipeline_mirror_check``: jobs on Spark
+* ``pipeline``: the group ``pipeline``; script
+* ``pipeline_load``, ``pipeline_compact``: load topics into a table, merge its files
+* ``pipeline_windows``, ``pipeline_join``: aggregate by time windows, join
+* ``pipeline_audit``, ``pipeline_mirror_check``: compare counts with tables, topics of two clusters
 """
