@@ -40,7 +40,8 @@ class LoadingTests(GroupCase):
         self.shard(group).log.append(records, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def test_while_it_loads(self) -> None:
-        """Requests for groups of the partition are to be tried again; other partitions are served."""
+        """Requests for groups of the partition must be retried; other partitions are served."""
+        self.patch(state_log_reader, "RECORDS_A_TURN", 20)
         member = self.member(group="g")
         self.group_of(member)
         # With so few partitions, the broker starts in one turn of the reactor.
@@ -55,7 +56,7 @@ class LoadingTests(GroupCase):
         asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name) for name in ("hhh", "g")])
         codes = [group.error_code for group in self.client.ask(asked, 9).groups]
         self.assertEqual(codes, [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0])
-        for _ in range(10):
+        for _ in range(200):
             self.client.turn()
         self.assertEqual(len(fetch_committed(self.client, "hhh")), 30)
         self.assertEqual(fetch_committed(self.client, "g"), {("t", 0): 5})
