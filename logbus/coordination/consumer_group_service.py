@@ -33,7 +33,7 @@ class ConsumerGroupService:
     _coordinator: GroupCoordinator
     _log = Logger()
 
-    def heartbeat(self, group_id: str, beat: ConsumerHeartbeat) -> Deferred[ConsumerHeartbeatResult]:
+    def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> Deferred[ConsumerHeartbeatResult]:
         """
         Let a member join, stay or leave; the first to join creates the group.
 
@@ -47,12 +47,12 @@ class ConsumerGroupService:
                 ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols has no consumer protocol here"
             )
         shard = coordinator.shard_of(group_id)
-        group, first = self._group(shard, group_id, joins=beat.epoch == JOINING)
+        group, first = self._group(shard, group_id, joins=request.epoch == JOINING)
         former = shard.groups.get(group_id)
-        result, changes = group.heartbeat(coordinator.clock.seconds(), beat)
+        result, changes = group.heartbeat(coordinator.clock.seconds(), request)
         try:
             durable = shard.save([*first, *changes])
-            if not changes and (result.assignment is not None or result.epoch != beat.epoch):
+            if not changes and (result.assignment is not None or result.epoch != request.epoch):
                 # A retry: the response repeats a change from the lost response, which may not be durable yet.
                 durable = shard.log.durable()
         except ApiError:

@@ -43,7 +43,7 @@ class ConsumerGroupHandlers:
     @task
     async def heartbeat(self, context: RequestContext, request: Request) -> ConsumerGroupHeartbeatResponse:
         message: ConsumerGroupHeartbeatRequest = request.message
-        beat = ConsumerHeartbeat(
+        heartbeat = ConsumerHeartbeat(
             member_id=message.member_id,
             epoch=message.member_epoch,
             instance_id=message.instance_id,
@@ -60,7 +60,7 @@ class ConsumerGroupHandlers:
         try:
             if not message.group_id.strip():
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the group id is empty")
-            return answered(await self._consumers.heartbeat(message.group_id, beat))
+            return answered(await self._consumers.heartbeat(message.group_id, heartbeat))
         except ApiError as e:
             return ConsumerGroupHeartbeatResponse(error_code=e.code, error_message=e.message)
 

@@ -59,10 +59,10 @@ class WriteTxnMarkersHandlers:
         outcomes: list[dict[TopicPartition, ErrorCode]] = []
         jobs: list[Job] = []
         async for marker in time_slice.over(message.markers, 3):
-            ending, partitions = _ending(marker), _partitions(marker)
-            refused = _of_no_producer(ending, partitions)
+            end_marker, partitions = _end_marker(marker), _partitions(marker)
+            refused = _of_no_producer(end_marker, partitions)
             if not refused:
-                jobs += [(len(outcomes), ending, some) for some in _chunks(partitions)]
+                jobs += [(len(outcomes), end_marker, some) for some in _chunks(partitions)]
             outcomes.append(refused)
         by_client = context.broker is None
         if by_client and sum(len(partitions) for _, _, partitions in jobs) > MAX_PARTITIONS:
@@ -91,11 +91,11 @@ class WriteTxnMarkersHandlers:
         """
         refused: Sequence[Verdicts] = [{}] * len(jobs)
         if by_client:
-            refused = await self._hanging.verdicts([(ending, partitions) for _, ending, partitions in jobs])
+            refused = await self._hanging.verdicts([(end_marker, partitions) for _, end_marker, partitions in jobs])
         # The verdicts about hanging transactions are valid in this turn of the reactor only.
         writing = [
-            self._writer.write(ending, [each for each in partitions if each not in some])
-            for (_, ending, partitions), some in zip(jobs, refused, strict=True)
+            self._writer.write(end_marker, [each for each in partitions if each not in some])
+            for (_, end_marker, partitions), some in zip(jobs, refused, strict=True)
         ]
         # The client may disconnect, but appended markers must be completed all the same.
         written = await shield_from_cancellation(gatherResults(writing, consumeErrors=True))
@@ -124,17 +124,17 @@ def _together(jobs: Iterable[Job]) -> Iterator[list[Job]]:
 
 
 def _of_no_producer(
-    ending: EndTransactionMarker, partitions: Collection[TopicPartition]
+    end_marker: EndTransactionMarker, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Errors for an invalid producer id or epoch."""
-    if ending.producer_id < 0:
+    if end_marker.producer_id < 0:
         return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if ending.producer_epoch < 0:
+    if end_marker.producer_epoch < 0:
         return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_EPOCH)
     return {}
 
 
-def _ending(marker: WritableTxnMarker) -> EndTransactionMarker:
+def _end_marker(marker: WritableTxnMarker) -> EndTransactionMarker:
     return EndTransactionMarker(
         marker.producer_id,
         marker.producer_epoch,

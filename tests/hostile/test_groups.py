@@ -31,7 +31,7 @@ class ConsumerProtocolTests(GroupCase):
 
     def members(self, group_id: str = "g") -> int:
         group: Any = self.server.broker.group_coordinator.group(group_id)
-        return len(group.ledger.members)
+        return len(group.recorded.members)
 
     def pass_time(self, seconds: int) -> None:
         for _ in range(seconds):

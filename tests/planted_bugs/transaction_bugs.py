@@ -59,10 +59,10 @@ _ROUTE = MarkerChannelManager._route
 
 
 def _route_and_forget(
-    self: MarkerChannelManager, delivery: PendingCompleteTxn, partitions: Collection[TopicPartition]
+    self: MarkerChannelManager, pending: PendingCompleteTxn, partitions: Collection[TopicPartition]
 ) -> None:
-    _ROUTE(self, delivery, partitions)
-    delivery.left.clear()
+    _ROUTE(self, pending, partitions)
+    pending.left.clear()
 
 
 def _the_same(now: TransactionMetadata, *_: Any) -> tuple[ProducerIdAndEpoch, int]:

@@ -127,7 +127,7 @@ class ClassicGroup:
     @property
     def is_dead(self) -> bool:
         """Whether the object may be dropped: the group was given up, or has no members, record or reserved ids."""
-        never_was = self.is_empty and not self._rebalance.recorded and not self._members.pending
+        never_was = self.is_empty and not self._rebalance.has_record and not self._members.pending
         return never_was or self.state is ClassicGroupState.DEAD
 
     @property
@@ -137,7 +137,7 @@ class ClassicGroup:
 
     def rebalance(self, now: float) -> None:
         """Make all members join again, after a migration from the consumer protocol."""
-        self._rebalance.changed(now)
+        self._rebalance.members_changed(now)
         self._rebalance.flush()
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -175,7 +175,7 @@ class ClassicGroup:
 
     def tombstones(self) -> Sequence[Change]:
         """The tombstone of its record, if it may have one."""
-        return [(GroupMetadataKey(group=self.group_id), None)] if self._rebalance.recorded else []
+        return [(GroupMetadataKey(group=self.group_id), None)] if self._rebalance.has_record else []
 
     # Checks for others.
 
@@ -254,12 +254,12 @@ class ClassicGroup:
         try:
             member = self._check_sync(syncing)
         except ApiError as refusal:
-            rebalance.answers.sync(reply, SyncResult(refusal.code))
+            rebalance.responses.sync(reply, SyncResult(refusal.code))
         else:
-            rebalance.heard(now, member)
+            rebalance.renew_session(now, member)
             rebalance.synced(member)
             if self.state is ClassicGroupState.STABLE:
-                rebalance.answers.sync(reply, rebalance.sync_result(member))
+                rebalance.responses.sync(reply, rebalance.sync_result(member))
             else:
                 rebalance.await_sync(member, reply)
                 if member.member_id == self._members.leader:
@@ -294,7 +294,7 @@ class ClassicGroup:
             self._rebalance.check_generation(generation)
         except ApiError as refusal:
             return refusal.code
-        self._rebalance.heard(now, member)
+        self._rebalance.renew_session(now, member)
         preparing = self.state is ClassicGroupState.PREPARING_REBALANCE
         return ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
 
@@ -302,7 +302,7 @@ class ClassicGroup:
         """Renew the session of a member that committed."""
         member = self._members.get(member_id)
         if member is not None:
-            self._rebalance.heard(now, member)
+            self._rebalance.renew_session(now, member)
 
     def leave(self, now: float, leavings: Sequence[LeavingMember]) -> list[ErrorCode]:
         """
@@ -315,7 +315,7 @@ class ClassicGroup:
         size = len(self._members)
         errors = [self._leave(leaving) for leaving in leavings]
         if len(self._members) < size:
-            self._rebalance.changed(now)
+            self._rebalance.members_changed(now)
         else:
             self._rebalance.complete_if_all_joined(now)
         self._rebalance.flush()

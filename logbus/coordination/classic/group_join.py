@@ -52,9 +52,9 @@ class GroupJoin:
             if joining.member_id:
                 self._join_known(now, joining, reply)
             else:
-                self._join_newcomer(now, joining, reply)
+                self._join_new(now, joining, reply)
         except ApiError as refusal:
-            self._rebalance.answers.join(reply, JoinResult(refusal.code, joining.member_id))
+            self._rebalance.responses.join(reply, JoinResult(refusal.code, joining.member_id))
 
     def _check_joining(self, now: float, joining: JoinRequest) -> None:
         settings = self._rebalance.settings()
@@ -114,14 +114,14 @@ class GroupJoin:
                 f" {[name for name, _ in joining.protocols[:10]]} has no protocol in common with all its members",
             )
 
-    def _join_newcomer(self, now: float, joining: JoinRequest, reply: JoinCallback) -> None:
+    def _join_new(self, now: float, joining: JoinRequest, reply: JoinCallback) -> None:
         member_id = self._new_member_id(joining.instance_id or joining.client_id)
         former = self._members.instance(joining.instance_id)
         if former is not None:
             self._replace(now, former, member_id, joining, reply)
         elif joining.instance_id is None and joining.requires_known_member_id:
             self._expect(now, member_id, joining)
-            self._rebalance.answers.join(reply, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+            self._rebalance.responses.join(reply, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(now, member_id, joining, reply)
 
@@ -147,12 +147,12 @@ class GroupJoin:
             self._state is ClassicGroupState.COMPLETING_REBALANCE
             or (self._state is ClassicGroupState.STABLE and not leads)
         ):
-            self._rebalance.heard(now, member)
-            self._rebalance.answers.join(reply, self._rebalance.joined_result(member))
+            self._rebalance.renew_session(now, member)
+            self._rebalance.responses.join(reply, self._rebalance.joined_result(member))
             return
         self._members.update(member, joining)
         self._rebalance.await_join(member, reply)
-        self._rebalance.changed(now)
+        self._rebalance.members_changed(now)
 
     def _add(self, now: float, member_id: str, joining: JoinRequest, reply: JoinCallback) -> None:
         if not len(self._members):
@@ -161,8 +161,8 @@ class GroupJoin:
         self._members.add(member)
         self._rebalance.await_join(member, reply)
         self._rebalance.sessions.renew(member_id, now + NEW_MEMBER_TIMEOUT_S)
-        self._rebalance.came()
-        self._rebalance.changed(now)
+        self._rebalance.note_new_member()
+        self._rebalance.members_changed(now)
 
     # Static members (KIP-345).
 
@@ -178,7 +178,7 @@ class GroupJoin:
         rebalance.await_join(member, reply)
         if self._state is not ClassicGroupState.STABLE or self._members.select_protocol() != rebalance.protocol:
             # The leader may still assign partitions to the former id.
-            rebalance.changed(now)
+            rebalance.members_changed(now)
             return
 
         # Nothing changes for the other members. The new id is stored before the member is answered.
@@ -188,7 +188,7 @@ class GroupJoin:
             now = rebalance.clock()
             if error is not None:
                 self._members.take_join(member)
-                rebalance.answers.join(reply, JoinResult(response_error(error), ""))
+                rebalance.responses.join(reply, JoinResult(response_error(error), ""))
                 rebalance.replace(now, member, former, ErrorCode.UNKNOWN_MEMBER_ID)
             else:
                 result = rebalance.joined_result(member, skip_assignment=True)
@@ -196,8 +196,8 @@ class GroupJoin:
                     # A client without KIP-814 must not believe that it leads: its assignment would be ignored.
                     result = evolve(result, leader=leader_before, skip_assignment=False, members=())
                 self._members.take_join(member)
-                rebalance.heard(now, member)
-                rebalance.answers.join(reply, result)
+                rebalance.renew_session(now, member)
+                rebalance.responses.join(reply, result)
             rebalance.flush()
 
         rebalance.store(stored)

@@ -41,17 +41,17 @@ class Rebalance:
     """
     State, members and generation of one group.
 
-    :ivar answers: responses and record writes that run at the end of an input.
+    :ivar responses: responses and record writes that run at the end of an input.
     :ivar now_ms: the time of day, in ms since 1970.
     :ivar clock: the time, in seconds; read when a record has been stored, since other inputs carry the time.
     :ivar state_since_ms: when the group entered its state; −1 if unknown.
-    :ivar recorded: whether the log may have a record of it.
+    :ivar has_record: whether the log may have a record of it.
     :ivar unsynced: members of the generation that have not sent SyncGroup yet.
     """
 
     group_id: str = field(on_setattr=frozen)
     settings: Callable[[], ClassicGroupSettings]
-    answers: ResponseQueue
+    responses: ResponseQueue
     now_ms: Callable[[], int]
     clock: Callable[[], float]
     state: ClassicGroupState = ClassicGroupState.EMPTY
@@ -61,13 +61,13 @@ class Rebalance:
     members: ClassicGroupMembers = field(factory=ClassicGroupMembers)
     sessions: MemberSessions = field(factory=MemberSessions)
     state_since_ms: int = NO_TIMESTAMP
-    recorded: bool = False
+    has_record: bool = False
     topics: SubscribedTopics = None
     unsynced: set[str] = field(factory=set)
     # Milliseconds by which the first rebalance of an empty group may still be delayed; None in any other.
     _extension_ms: int | None = None
     _delay_ms: int = 0
-    _newcomers: bool = False
+    _new_members: bool = False
     _storing: int = NO_GENERATION
     _join_deadline: float | None = None
     _sync_deadline: float | None = None
@@ -76,7 +76,7 @@ class Rebalance:
 
     def flush(self) -> None:
         """Send the queued responses and record writes. Called at the end of each input."""
-        self.answers.flush()
+        self.responses.flush()
 
     def check_generation(self, generation: int) -> None:
         """
@@ -114,7 +114,7 @@ class Rebalance:
         self.state = next_state(self.state, event)
         self.state_since_ms = self.now_ms()
 
-    def changed(self, now: float) -> None:
+    def members_changed(self, now: float) -> None:
         """React to a change of members: begin a rebalance, or complete it if all have joined."""
         if self.state is ClassicGroupState.PREPARING_REBALANCE:
             self.complete_if_all_joined(now)
@@ -142,14 +142,14 @@ class Rebalance:
         if delay_ms <= 0:
             self._complete(now)
             return
-        self._newcomers = False
+        self._new_members = False
         self._delay_ms = delay_ms
         self._extension_ms = max(self.members.rebalance_timeout_ms - delay_ms, 0)
         self._join_deadline = now + delay_ms / 1000
 
-    def came(self) -> None:
+    def note_new_member(self) -> None:
         """Note a new member: it extends the delay of the first rebalance."""
-        self._newcomers = True
+        self._new_members = True
 
     def complete_if_all_joined(self, now: float) -> None:
         """Complete the join phase if all members have joined; a first rebalance waits for its delay in any case."""
@@ -172,7 +172,7 @@ class Rebalance:
         self.generation = self.generation % LAST_GENERATION + 1
         self._storing = NO_GENERATION
         if not len(self.members):
-            self._desert()
+            self._become_empty()
             return
         self.protocol = self.members.select_protocol()
         self.topics = subscribed_topics(self.protocol_type, self.protocol, self.members)
@@ -182,11 +182,11 @@ class Rebalance:
             reply = self.members.take_join(member)
             if reply is not None:
                 member.is_new = False
-                self.heard(now, member)
-                self.answers.join(reply, self.joined_result(member))
+                self.renew_session(now, member)
+                self.responses.join(reply, self.joined_result(member))
         self._sync_deadline = now + self.members.rebalance_timeout_ms / 1000
 
-    def _desert(self) -> None:
+    def _become_empty(self) -> None:
         """Make the group empty and store that, since the retention of its offsets starts now."""
         self.protocol = None
         self.topics = frozenset()
@@ -208,7 +208,7 @@ class Rebalance:
             if self.state is ClassicGroupState.COMPLETING_REBALANCE and self.generation == generation:
                 now = self.clock()
                 if error is None:
-                    self._in_force(now, given)
+                    self._take_effect(now, given)
                 else:
                     self._answer_syncs(now, response_error(error))
                     self.prepare(now)
@@ -216,7 +216,7 @@ class Rebalance:
 
         self.store(stored, given)
 
-    def _in_force(self, now: float, given: Mapping[str, bytes]) -> None:
+    def _take_effect(self, now: float, given: Mapping[str, bytes]) -> None:
         self.move(ClassicGroupEvent.ASSIGNED)
         for member in self.members:
             member.assignment = given[member.member_id]
@@ -229,8 +229,8 @@ class Rebalance:
             reply, member.sync_reply = member.sync_reply, None
             if reply is not None:
                 # The member could not send heartbeats while it waited.
-                self.heard(now, member)
-                self.answers.sync(reply, self.sync_result(member) if error is ErrorCode.NONE else SyncResult(error))
+                self.renew_session(now, member)
+                self.responses.sync(reply, self.sync_result(member) if error is ErrorCode.NONE else SyncResult(error))
 
     def sync_result(self, member: ClassicGroupMember) -> SyncResult:
         """The SyncGroup response for a member, with the assignment in effect."""
@@ -246,9 +246,9 @@ class Rebalance:
 
     def store(self, stored: Stored, assignments: Mapping[str, bytes] | None = None) -> None:
         """Write the group's present record."""
-        self.recorded = True
+        self.has_record = True
         change = self.change(assignments)
-        self.answers.store(change, stored)
+        self.responses.store(change, stored)
 
     def change(self, assignments: Mapping[str, bytes] | None = None) -> Change:
         """
@@ -275,7 +275,7 @@ class Rebalance:
 
         The record is validated, since any client or version may have written it.
         """
-        self.recorded = True
+        self.has_record = True
         self.protocol_type = value.protocol_type
         self.generation = max(value.generation, 0)
         self.topics = frozenset()
@@ -283,7 +283,7 @@ class Rebalance:
             member = ClassicGroupMember.read(one, value.protocol or "")
             if member.member_id not in self.members and self.members.instance(member.instance_id) is None:
                 self.members.add(member)
-                self.heard(now, member)
+                self.renew_session(now, member)
         if len(self.members):
             self.protocol = value.protocol or ""
             if value.leader in self.members:
@@ -297,23 +297,23 @@ class Rebalance:
 
     # Members that join and leave.
 
-    def heard(self, now: float, member: ClassicGroupMember) -> None:
+    def renew_session(self, now: float, member: ClassicGroupMember) -> None:
         """Renew a member's session."""
         self.sessions.renew(member.member_id, now + member.session_timeout_ms / 1000)
 
     def drop(self, member: ClassicGroupMember, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
         """Remove a member, and answer its waiting requests with ``error``. The caller begins a rebalance if needed."""
-        self.leave_waiting(member, error)
+        self.answer_waiting(member, error)
         self.members.remove(member)
         self.sessions.forget(member.member_id)
         self.synced(member)
 
     def replace(self, now: float, former: ClassicGroupMember, member: ClassicGroupMember, error: ErrorCode) -> None:
         """Give a static member a new id; waiting requests of the former one are answered with ``error``."""
-        self.leave_waiting(former, error)
+        self.answer_waiting(former, error)
         self.members.replace(former, member)
         self.sessions.forget(former.member_id)
-        self.heard(now, member)
+        self.renew_session(now, member)
         if former.member_id in self.unsynced:
             self.unsynced.discard(former.member_id)
             self.unsynced.add(member.member_id)
@@ -322,22 +322,22 @@ class Rebalance:
         """Let a JoinGroup wait for the next generation; an earlier waiting one of the member is answered."""
         former = self.members.await_join(member, reply)
         if former is not None:
-            self.answers.join(former, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            self.responses.join(former, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
     def await_sync(self, member: ClassicGroupMember, reply: SyncCallback) -> None:
         """Let a SyncGroup wait for the assignment; an earlier waiting one of the member is answered."""
         former, member.sync_reply = member.sync_reply, reply
         if former is not None:
-            self.answers.sync(former, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+            self.responses.sync(former, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
-    def leave_waiting(self, member: ClassicGroupMember, error: ErrorCode) -> None:
+    def answer_waiting(self, member: ClassicGroupMember, error: ErrorCode) -> None:
         """Answer a member's waiting requests with an error."""
         join_reply = self.members.take_join(member)
         if join_reply is not None:
-            self.answers.join(join_reply, JoinResult(error, member.member_id))
+            self.responses.join(join_reply, JoinResult(error, member.member_id))
         sync_reply, member.sync_reply = member.sync_reply, None
         if sync_reply is not None:
-            self.answers.sync(sync_reply, SyncResult(error))
+            self.responses.sync(sync_reply, SyncResult(error))
 
     def forget_pending(self, member_id: str) -> None:
         """Drop a reserved member id that no client joined with."""
@@ -367,19 +367,19 @@ class Rebalance:
             if member is None:
                 self.forget_pending(member_id)
             elif member.is_waiting:
-                self.heard(now, member)
+                self.renew_session(now, member)
             else:
                 self.drop(member)
                 gone = True
         if gone:
-            self.changed(now)
+            self.members_changed(now)
         else:
             self.complete_if_all_joined(now)
 
     def _expire_joining(self, now: float) -> None:
-        if self._extension_ms and self._newcomers:
+        if self._extension_ms and self._new_members:
             # Members joined within the delay: extend it, there may be more.
-            self._newcomers = False
+            self._new_members = False
             former, self._delay_ms = self._delay_ms, min(self._delay_ms, self._extension_ms)
             self._extension_ms = max(self._extension_ms - former, 0)
             self._join_deadline = now + self._delay_ms / 1000

@@ -48,7 +48,7 @@ class ClassicProtocolAdapter:
             reply(JoinResult(e.code, joining.member_id))
 
     def _join(self, now: float, joining: JoinRequest, reply: JoinCallback) -> None:
-        group, ledger = self.group, self.group.ledger
+        group, recorded = self.group, self.group.recorded
         settings = group.settings
         if not settings.classic_min_session_ms <= joining.session_timeout_ms <= settings.classic_max_session_ms:
             raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -65,10 +65,10 @@ class ClassicProtocolAdapter:
             return
         with group.changing() as changes:
             if joining.instance_id is not None and joining.member_id:
-                member = join_and_leave.find(ledger, member_id, joining.instance_id)
+                member = join_and_leave.find(recorded, member_id, joining.instance_id)
             else:
                 member = join_and_leave.join(
-                    ledger, member_id, joining.instance_id, classic=True, max_size=settings.max_size
+                    recorded, member_id, joining.instance_id, classic=True, max_size=settings.max_size
                 )
             wants = evolve(
                 member,
@@ -85,8 +85,8 @@ class ClassicProtocolAdapter:
             group.update(now, wants, member, settings.admit)
             # The member has revoked partitions that it does not name; eager clients revoke all before they join.
             position = group.advance(now, member_id, by_id(subscription.owned_partitions, group.topics))
-        group.heard(now, member_id)
-        group.ask(now, member_id)
+        group.renew_session(now, member_id)
+        group.await_step(now, member_id)
         joined = JoinResult(ErrorCode.NONE, member_id, position.epoch, PROTOCOL_TYPE, joining.protocols[0][0])
         group.save(
             changes, lambda error: reply(joined if error is None else JoinResult(response_error(error), member_id))
@@ -95,7 +95,7 @@ class ClassicProtocolAdapter:
     def _check_protocols(self, joining: JoinRequest) -> None:
         others = [
             {name for name, _ in member.classic.protocols}
-            for member in self.group.ledger.members.values()
+            for member in self.group.recorded.members.values()
             if member.classic is not None and member.member_id != joining.member_id
         ]
         common = {name for name, _ in joining.protocols}.intersection(*others)
@@ -112,17 +112,17 @@ class ClassicProtocolAdapter:
             protocols = self._protocols(member)
             if syncing.protocol_type not in (None, PROTOCOL_TYPE) or syncing.protocol not in (None, protocols[0][0]):
                 raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            position = self.group.ledger.position(member.member_id)
+            position = self.group.recorded.position(member.member_id)
             # A member that must revoke partitions has to learn that first; then it joins again by itself.
-            behind = position.epoch < (self.group.ledger.epoch or 0)
+            behind = position.epoch < (self.group.recorded.epoch or 0)
             if behind and position.state is not MemberState.UNREVOKED_PARTITIONS:
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
             assignment = write_assignment(position.assigned, self.group.topics, usable_version(protocols[0][1]))
         except ApiError as e:
             reply(SyncResult(e.code))
             return
-        self.group.deadlines.done(member.member_id)
-        self.group.heard(now, member.member_id)
+        self.group.deadlines.step_done(member.member_id)
+        self.group.renew_session(now, member.member_id)
         reply(SyncResult(ErrorCode.NONE, syncing.protocol_type, syncing.protocol, assignment))
 
     def heartbeat(self, now: float, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -131,26 +131,26 @@ class ClassicProtocolAdapter:
             member = self._find(member_id, instance_id, generation)
         except ApiError as e:
             return e.code
-        self.group.heard(now, member_id)
+        self.group.renew_session(now, member_id)
         if not self._has_to_join(member):
             return ErrorCode.NONE
-        if not self.group.deadlines.is_asked(member_id):
-            self.group.ask(now, member_id)
+        if not self.group.deadlines.awaits_step(member_id):
+            self.group.await_step(now, member_id)
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     def _has_to_join(self, member: ConsumerGroupMember) -> bool:
-        ledger = self.group.ledger
-        position = ledger.position(member.member_id)
-        if position.epoch < (ledger.epoch or 0) or position.state is MemberState.UNREVOKED_PARTITIONS:
+        recorded = self.group.recorded
+        position = recorded.position(member.member_id)
+        if position.epoch < (recorded.epoch or 0) or position.state is MemberState.UNREVOKED_PARTITIONS:
             return True
         if position.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
-        missing = difference(ledger.targets.get(member.member_id, NO_PARTITIONS), position.assigned)
-        return all(ledger.is_free(*partition) for partition in pairs(missing))
+        missing = difference(recorded.targets.get(member.member_id, NO_PARTITIONS), position.assigned)
+        return all(recorded.is_free(*partition) for partition in pairs(missing))
 
     def leave(self, now: float, leavings: Sequence[LeavingMember]) -> list[ErrorCode]:
         """LeaveGroup: an error code for each. A static member of either protocol may be removed by its instance id."""
-        group, ledger = self.group, self.group.ledger
+        group, recorded = self.group, self.group.recorded
         codes: list[ErrorCode] = []
         gone: list[str] = []
         for leaving in leavings:
@@ -158,8 +158,8 @@ class ClassicProtocolAdapter:
                 member_id = leaving.member_id
                 by_operator = not member_id and leaving.instance_id is not None
                 if by_operator:
-                    member_id = ledger.instances.get(leaving.instance_id or "", "")
-                member = join_and_leave.find(ledger, member_id, leaving.instance_id)
+                    member_id = recorded.instances.get(leaving.instance_id or "", "")
+                member = join_and_leave.find(recorded, member_id, leaving.instance_id)
                 if member.classic is None and not by_operator:
                     raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
                 codes.append(ErrorCode.NONE if member_id not in gone else ErrorCode.UNKNOWN_MEMBER_ID)
@@ -180,9 +180,9 @@ class ClassicProtocolAdapter:
 
         :raise ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
         """
-        member = join_and_leave.find(self.group.ledger, member_id, instance_id)
+        member = join_and_leave.find(self.group.recorded, member_id, instance_id)
         self._protocols(member)
-        epoch = self.group.ledger.position(member.member_id).epoch
+        epoch = self.group.recorded.position(member.member_id).epoch
         if epoch != generation:
             raise ApiError(
                 ErrorCode.ILLEGAL_GENERATION, f"the member {member_id} is in epoch {epoch}, not in {generation}"

@@ -89,7 +89,7 @@ class ConsumerGroup:
 
     :ivar topics: the topics of the cluster.
     :ivar new_member_id: makes a unique id for a member that has none.
-    :ivar ledger: the state in its records; :meth:`apply` restores it.
+    :ivar recorded: the state in its records; :meth:`apply` restores it.
     :ivar classic: serves members of the classic protocol.
     """
 
@@ -98,14 +98,14 @@ class ConsumerGroup:
     topics: TopicsView
     _save: Save
     new_member_id: Callable[[], str]
-    ledger: RecordedState = field(init=False)
+    recorded: RecordedState = field(init=False)
     deadlines: MemberDeadlines = field(factory=MemberDeadlines, init=False)
     targets: TargetAssignment = field(init=False)
     classic: ClassicProtocolAdapter = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.ledger = RecordedState(self.group_id)
-        self.targets = TargetAssignment(self.ledger, self.topics)
+        self.recorded = RecordedState(self.group_id)
+        self.targets = TargetAssignment(self.recorded, self.topics)
         self.classic = ClassicProtocolAdapter(self)
 
     @property
@@ -128,17 +128,17 @@ class ConsumerGroup:
     @property
     def memory(self) -> int:
         """About how many bytes its members take."""
-        return sum(member.memory for member in self.ledger.members.values())
+        return sum(member.memory for member in self.recorded.members.values())
 
     @property
     def size(self) -> int:
         """How many members it has."""
-        return len(self.ledger.members)
+        return len(self.recorded.members)
 
     @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
-        return not self.ledger.members
+        return not self.recorded.members
 
     @property
     def empty_since_ms(self) -> int | None:
@@ -148,25 +148,25 @@ class ConsumerGroup:
     @property
     def is_dead(self) -> bool:
         """Whether no record of it is left."""
-        return self.ledger.epoch is None and self.is_empty
+        return self.recorded.epoch is None and self.is_empty
 
     @property
     def state_name(self) -> str:
         """Empty, Assigning, Reconciling, Stable or Dead."""
-        ledger = self.ledger
+        recorded = self.recorded
         if self.is_empty:
             return "Dead" if self.is_dead else "Empty"
-        if ledger.epoch != ledger.target_epoch:
+        if recorded.epoch != recorded.target_epoch:
             return "Assigning"
-        positions = map(ledger.position, ledger.members)
-        if all(p.epoch == ledger.target_epoch and p.state is MemberState.STABLE for p in positions):
+        positions = map(recorded.position, recorded.members)
+        if all(p.epoch == recorded.target_epoch and p.state is MemberState.STABLE for p in positions):
             return "Stable"
         return "Reconciling"
 
     @property
     def has_only_classic_members(self) -> bool:
         """Whether all members use the classic protocol, so that the group could be downgraded."""
-        members = self.ledger.members.values()
+        members = self.recorded.members.values()
         return bool(members) and all(member.classic is not None for member in members)
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -175,15 +175,15 @@ class ConsumerGroup:
 
     def describe(self) -> ConsumerGroupDescription:
         """The group and its members, in the order of their ids."""
-        ledger = self.ledger
+        recorded = self.recorded
         return ConsumerGroupDescription(
             state=self.state_name,
-            epoch=ledger.epoch or 0,
-            target_epoch=ledger.target_epoch or 0,
+            epoch=recorded.epoch or 0,
+            target_epoch=recorded.target_epoch or 0,
             assignor=self.targets.assignor,
             members=tuple(
-                (member, ledger.position(member_id), ledger.targets.get(member_id, NO_PARTITIONS))
-                for member_id, member in sorted(ledger.members.items())
+                (member, recorded.position(member_id), recorded.targets.get(member_id, NO_PARTITIONS))
+                for member_id, member in sorted(recorded.members.items())
             ),
         )
 
@@ -198,7 +198,7 @@ class ConsumerGroup:
         """
         if epoch < 0 and self.is_empty:
             return
-        member = join_and_leave.find(self.ledger, member_id, instance_id)
+        member = join_and_leave.find(self.recorded, member_id, instance_id)
         if member.classic is None and version < OFFSET_COMMIT_WITH_EPOCH and not transactional:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -214,10 +214,10 @@ class ConsumerGroup:
         """
         if epoch < 0 and not member_id:
             return
-        self._check_epoch(join_and_leave.find(self.ledger, member_id or "", None), epoch)
+        self._check_epoch(join_and_leave.find(self.recorded, member_id or "", None), epoch)
 
     def _check_epoch(self, member: ConsumerGroupMember, epoch: int) -> None:
-        current = self.ledger.position(member.member_id).epoch
+        current = self.recorded.position(member.member_id).epoch
         if epoch != current:
             code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
             raise ApiError(code, f"the member {member.member_id} is in epoch {current}, not in {epoch}")
@@ -231,31 +231,31 @@ class ConsumerGroup:
 
     def apply(self, change: Change) -> None:
         """Apply a record that was read back, or that a migration made."""
-        self.ledger.apply(change)
+        self.recorded.apply(change)
         self.targets.forget()
 
     def tombstones(self) -> Sequence[Change]:
         """The records that delete it."""
-        return self.ledger.tombstones()
+        return self.recorded.tombstones()
 
     def undo(self) -> None:
         """Undo the changes of the last request, which could not be appended."""
-        self.ledger.undo()
+        self.recorded.undo()
         self.targets.forget()
 
     def activate(self, now: float) -> None:
         """Start the members' session and revocation timeouts after a load."""
-        for member_id in self.ledger.members:
-            self.heard(now, member_id)
-            if self.ledger.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:
-                self.ask(now, member_id)
+        for member_id in self.recorded.members:
+            self.renew_session(now, member_id)
+            if self.recorded.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:
+                self.await_step(now, member_id)
 
     @contextmanager
     def changing(self) -> Iterator[list[Change]]:
         """Collect the changes made within the block; an error undoes them."""
-        self.ledger.begin()
+        self.recorded.begin()
         try:
-            yield self.ledger.written()
+            yield self.recorded.written()
         except BaseException:
             self.undo()
             raise
@@ -280,7 +280,7 @@ class ConsumerGroup:
 
     # Heartbeats.
 
-    def heartbeat(self, now: float, beat: ConsumerHeartbeat) -> tuple[ConsumerHeartbeatResult, list[Change]]:
+    def heartbeat(self, now: float, request: ConsumerHeartbeat) -> tuple[ConsumerHeartbeatResult, list[Change]]:
         """
         Let a member join, stay, or leave.
 
@@ -290,34 +290,34 @@ class ConsumerGroup:
             GROUP_MAX_SIZE_REACHED, INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION. Nothing is
             changed then.
         """
-        check_heartbeat(beat)
+        check_heartbeat(request)
         with self.changing() as changes:
-            if beat.epoch in (LEFT, AWAY):
-                member = join_and_leave.find(self.ledger, beat.member_id, beat.instance_id)
-                if beat.epoch == AWAY:
-                    join_and_leave.leave_temporarily(self.ledger, member)
-                    self.deadlines.done(member.member_id)
+            if request.epoch in (LEFT, AWAY):
+                member = join_and_leave.find(self.recorded, request.member_id, request.instance_id)
+                if request.epoch == AWAY:
+                    join_and_leave.leave_temporarily(self.recorded, member)
+                    self.deadlines.step_done(member.member_id)
                 else:
                     self.remove(now, [member.member_id])
-                return ConsumerHeartbeatResult(beat.member_id, beat.epoch), changes
-            return self._stay(now, beat), changes
+                return ConsumerHeartbeatResult(request.member_id, request.epoch), changes
+            return self._stay(now, request), changes
 
-    def _stay(self, now: float, beat: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+    def _stay(self, now: float, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         settings = self.settings
-        if beat.epoch == JOINING:
-            beat = beat if beat.member_id else evolve(beat, member_id=self.new_member_id())
+        if request.epoch == JOINING:
+            request = request if request.member_id else evolve(request, member_id=self.new_member_id())
             member = join_and_leave.join(
-                self.ledger, beat.member_id, beat.instance_id, classic=False, max_size=settings.max_size
+                self.recorded, request.member_id, request.instance_id, classic=False, max_size=settings.max_size
             )
         else:
-            member = join_and_leave.stay(self.ledger, beat)
-        before = self.ledger.position(beat.member_id)
-        self.update(now, _updated(member, beat), member, settings.admit)
-        after = self.advance(now, beat.member_id, beat.owned)
-        self.heard(now, beat.member_id)
-        told = beat.is_full or beat.epoch != before.epoch or after.assigned != before.assigned
+            member = join_and_leave.stay(self.recorded, request)
+        before = self.recorded.position(request.member_id)
+        self.update(now, _updated(member, request), member, settings.admit)
+        after = self.advance(now, request.member_id, request.owned)
+        self.renew_session(now, request.member_id)
+        told = request.is_full or request.epoch != before.epoch or after.assigned != before.assigned
         return ConsumerHeartbeatResult(
-            beat.member_id, after.epoch, settings.heartbeat_interval_ms, after.assigned if told else None
+            request.member_id, after.epoch, settings.heartbeat_interval_ms, after.assigned if told else None
         )
 
     # The parts of a request, for classic members too.
@@ -330,11 +330,11 @@ class ConsumerGroup:
 
         :raise ApiError: from ``admit``.
         """
-        known = self.ledger.members.get(member.member_id)
+        known = self.recorded.members.get(member.member_id)
         is_new = known is None
         if is_new or member != before:
             admit(member.memory - (0 if known is None else known.memory))
-            self.ledger.set_member(member.member_id, member)
+            self.recorded.set_member(member.member_id, member)
         if is_new or (member.topics, member.regex) != (before.topics, before.regex):
             self.targets.subscriptions_changed(int(now * 1000))
         self.targets.look(int(now * 1000))
@@ -342,36 +342,36 @@ class ConsumerGroup:
 
     def advance(self, now: float, member_id: str, owned: Partitions | None) -> MemberPosition:
         """Reconcile a member: move it towards its target as far as possible now."""
-        ledger = self.ledger
-        before = ledger.position(member_id)
-        target = ledger.targets.get(member_id, NO_PARTITIONS)
-        after = reconcile(before, ledger.target_epoch or 0, target, owned, ledger.is_free)
+        recorded = self.recorded
+        before = recorded.position(member_id)
+        target = recorded.targets.get(member_id, NO_PARTITIONS)
+        after = reconcile(before, recorded.target_epoch or 0, target, owned, recorded.is_free)
         if after != before:
-            ledger.set_position(member_id, after)
+            recorded.set_position(member_id, after)
             if after.state is MemberState.UNREVOKED_PARTITIONS:
-                self.ask(now, member_id)
+                self.await_step(now, member_id)
             else:
-                self.deadlines.done(member_id)
+                self.deadlines.step_done(member_id)
         return after
 
     def remove(self, now: float, member_ids: Sequence[str]) -> None:
         """Remove members: their partitions become free, and the group's epoch grows."""
         for member_id in member_ids:
-            self.ledger.remove(member_id)
+            self.recorded.remove(member_id)
         self.targets.subscriptions_changed(int(now * 1000))
 
-    def heard(self, now: float, member_id: str) -> None:
+    def renew_session(self, now: float, member_id: str) -> None:
         """Renew a member's session."""
-        classic = self.ledger.members[member_id].classic
+        classic = self.recorded.members[member_id].classic
         timeout_ms = self.settings.session_timeout_ms if classic is None else classic.session_timeout_ms
-        self.deadlines.heard(member_id, now + timeout_ms / 1000)
+        self.deadlines.renew_session(member_id, now + timeout_ms / 1000)
 
-    def ask(self, now: float, member_id: str) -> None:
+    def await_step(self, now: float, member_id: str) -> None:
         """Give a member its rebalance timeout to revoke partitions or to join again."""
-        timeout_ms = self.ledger.members[member_id].rebalance_timeout_ms
+        timeout_ms = self.recorded.members[member_id].rebalance_timeout_ms
         if timeout_ms < 0:
             timeout_ms = self.settings.session_timeout_ms
-        self.deadlines.ask(member_id, now + timeout_ms / 1000)
+        self.deadlines.await_step(member_id, now + timeout_ms / 1000)
 
     # Time.
 
@@ -382,7 +382,7 @@ class ConsumerGroup:
 
     def expire(self, now: float) -> None:
         """Remove members that missed a deadline; other members get their partitions at their next heartbeats."""
-        late = self.deadlines.due(now, self.ledger.members)
+        late = self.deadlines.due(now, self.recorded.members)
         if late:
             self._expel(now, late)
 
@@ -401,26 +401,26 @@ class ConsumerGroup:
             self._expel(now, late[half:])
             return
         for member_id in late:
-            self.deadlines.done(member_id)
-            self.deadlines.heard(member_id, now + RETRY_S)
+            self.deadlines.step_done(member_id)
+            self.deadlines.renew_session(member_id, now + RETRY_S)
 
     def resign(self) -> None:
         """Nothing to do: no request waits in a consumer group."""
 
 
-def _updated(member: ConsumerGroupMember, beat: ConsumerHeartbeat) -> ConsumerGroupMember:
+def _updated(member: ConsumerGroupMember, request: ConsumerHeartbeat) -> ConsumerGroupMember:
     """A member with the fields of a heartbeat applied."""
     return evolve(
         member,
-        instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
-        rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
-        client_id=beat.client_id,
-        client_host=beat.client_host,
-        topics=member.topics if beat.topics is None else tuple(sorted(set(beat.topics))),
-        regex=member.regex if beat.regex is None else beat.regex or None,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topics=member.topics if request.topics is None else tuple(sorted(set(request.topics))),
+        regex=member.regex if request.regex is None else request.regex or None,
         rebalance_timeout_ms=member.rebalance_timeout_ms
-        if beat.rebalance_timeout_ms == -1
-        else beat.rebalance_timeout_ms,
-        assignor=member.assignor if beat.assignor is None else beat.assignor,
+        if request.rebalance_timeout_ms == -1
+        else request.rebalance_timeout_ms,
+        assignor=member.assignor if request.assignor is None else request.assignor,
         classic=None,
     )

@@ -62,45 +62,45 @@ MAX_SUBSCRIBED_TOPICS = 10_000
 """Limit of the topics that a member may name: all of them are checked whenever a subscription changes."""
 
 
-def check_heartbeat(beat: ConsumerHeartbeat) -> None:
+def check_heartbeat(heartbeat: ConsumerHeartbeat) -> None:
     """
     Refuse a heartbeat that is invalid for any group.
 
     :raise ApiError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION.
     """
-    for value, name in ((beat.instance_id, "instance id"), (beat.rack_id, "rack id")):
+    for value, name in ((heartbeat.instance_id, "instance id"), (heartbeat.rack_id, "rack id")):
         if value is not None and not value.strip():
             raise _invalid(f"the {name} is empty: leave it out instead")
-    if beat.epoch < AWAY:
-        raise _invalid(f"the member epoch is {beat.epoch}: none is below {AWAY}")
-    if not beat.member_id.strip() and (beat.epoch != JOINING or beat.requires_member_id):
+    if heartbeat.epoch < AWAY:
+        raise _invalid(f"the member epoch is {heartbeat.epoch}: none is below {AWAY}")
+    if not heartbeat.member_id.strip() and (heartbeat.epoch != JOINING or heartbeat.requires_member_id):
         raise _invalid("the member id is empty")
-    if beat.epoch == JOINING:
-        _check_joining(beat)
-    if beat.epoch == AWAY and beat.instance_id is None:
+    if heartbeat.epoch == JOINING:
+        _check_joining(heartbeat)
+    if heartbeat.epoch == AWAY and heartbeat.instance_id is None:
         raise _invalid(f"the member epoch {AWAY} is for members with an instance id")
-    if beat.epoch in (LEFT, AWAY):
+    if heartbeat.epoch in (LEFT, AWAY):
         return
-    if beat.topics is not None and len(beat.topics) > MAX_SUBSCRIBED_TOPICS:
+    if heartbeat.topics is not None and len(heartbeat.topics) > MAX_SUBSCRIBED_TOPICS:
         raise _invalid(
-            f"a member may name {MAX_SUBSCRIBED_TOPICS} topics, not {len(beat.topics)}; "
+            f"a member may name {MAX_SUBSCRIBED_TOPICS} topics, not {len(heartbeat.topics)}; "
             "a regular expression can stand for more"
         )
-    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+    if heartbeat.assignor is not None and heartbeat.assignor not in ASSIGNORS:
         raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"there is no assignor {beat.assignor!r}; there are {', '.join(sorted(ASSIGNORS))}",
+            f"there is no assignor {heartbeat.assignor!r}; there are {', '.join(sorted(ASSIGNORS))}",
         )
-    if beat.regex:
-        compile_expression(beat.regex)
+    if heartbeat.regex:
+        compile_expression(heartbeat.regex)
 
 
-def _check_joining(beat: ConsumerHeartbeat) -> None:
-    if beat.rebalance_timeout_ms < 0:
+def _check_joining(heartbeat: ConsumerHeartbeat) -> None:
+    if heartbeat.rebalance_timeout_ms < 0:
         raise _invalid("a member that joins must give a rebalance timeout")
-    if beat.owned is None or beat.owned:
+    if heartbeat.owned is None or heartbeat.owned:
         raise _invalid("a member that joins must say that it owns no partitions")
-    if not beat.topics and not beat.regex:
+    if not heartbeat.topics and not heartbeat.regex:
         raise _invalid("a member that joins must subscribe to topics or to a regular expression")
 
 

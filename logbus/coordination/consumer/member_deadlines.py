@@ -22,32 +22,32 @@ class MemberDeadlines:
 
     next: float | None = field(default=None, init=False)
     _sessions: dict[str, float] = field(factory=dict, init=False)
-    _tasks: dict[str, float] = field(factory=dict, init=False)
+    _steps: dict[str, float] = field(factory=dict, init=False)
 
-    def heard(self, member_id: str, until: float) -> None:
+    def renew_session(self, member_id: str, until: float) -> None:
         """Renew a member's session."""
         self._sessions[member_id] = until
         self._earliest(until)
 
-    def ask(self, member_id: str, until: float) -> None:
+    def await_step(self, member_id: str, until: float) -> None:
         """Set the deadline for a member's pending step; it replaces an earlier one."""
-        self._tasks[member_id] = until
+        self._steps[member_id] = until
         self._earliest(until)
 
-    def is_asked(self, member_id: str) -> bool:
+    def awaits_step(self, member_id: str) -> bool:
         """Whether a member has a pending step."""
-        return member_id in self._tasks
+        return member_id in self._steps
 
-    def done(self, member_id: str) -> None:
+    def step_done(self, member_id: str) -> None:
         """Clear the deadline of a member's step."""
-        self._tasks.pop(member_id, None)
+        self._steps.pop(member_id, None)
 
     def forget(self, member_ids: Iterable[str]) -> None:
         """Drop members that were removed."""
         for member_id in member_ids:
             self._sessions.pop(member_id, None)
-            self._tasks.pop(member_id, None)
-        if not self._sessions and not self._tasks:
+            self._steps.pop(member_id, None)
+        if not self._sessions and not self._steps:
             self.next = None
 
     def due(self, now: float, members: Container[str]) -> list[str]:
@@ -58,7 +58,7 @@ class MemberDeadlines:
         """
         late: dict[str, None] = {}
         self.next = None
-        for deadlines in (self._tasks, self._sessions):
+        for deadlines in (self._steps, self._sessions):
             for member_id in [member_id for member_id in deadlines if member_id not in members]:
                 del deadlines[member_id]
             for member_id, until in deadlines.items():

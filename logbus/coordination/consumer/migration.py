@@ -53,11 +53,11 @@ def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Cha
     :return: the records of the upgrade; the tombstones of the classic group come first.
     :raise ApiError: GROUP_ID_NOT_FOUND: the members' metadata is not that of consumers, or there are too many members.
     """
-    ledger = group.ledger
-    ledger.begin()
+    recorded = group.recorded
+    recorded.begin()
     if classic.protocol_type != PROTOCOL_TYPE or classic.size > group.settings.max_size:
         raise _refused(classic, "it is not one of consumers, or has too many members")
-    ledger.set_epoch(classic.generation)
+    recorded.set_epoch(classic.generation)
     for one in classic.members:
         try:
             member = _upgraded(one)
@@ -65,13 +65,15 @@ def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Cha
         except DecodeError as e:
             raise _refused(classic, f"what the member {one.member_id} embeds cannot be read: {e}") from None
         # A leader may have assigned a partition to two members; then only the first gets it.
-        assigned = from_pairs(partition for partition in pairs(had) if ledger.is_free(*partition))
-        ledger.set_member(member.member_id, member)
-        ledger.set_target(member.member_id, assigned)
-        ledger.set_position(member.member_id, MemberPosition(classic.generation, classic.generation, assigned=assigned))
-    ledger.set_target_epoch(classic.generation)
+        assigned = from_pairs(partition for partition in pairs(had) if recorded.is_free(*partition))
+        recorded.set_member(member.member_id, member)
+        recorded.set_target(member.member_id, assigned)
+        recorded.set_position(
+            member.member_id, MemberPosition(classic.generation, classic.generation, assigned=assigned)
+        )
+    recorded.set_target_epoch(classic.generation)
     group.activate(now)
-    return [*classic.tombstones(), *ledger.written()]
+    return [*classic.tombstones(), *recorded.written()]
 
 
 def _upgraded(one: ClassicMember) -> ConsumerGroupMember:
@@ -95,13 +97,13 @@ def downgrade(group: ConsumerGroup, now_ms: int) -> tuple[list[Change], GroupMet
     """
     The records that turn a group whose members all use the classic protocol into a classic group, and the last value.
     """
-    ledger = group.ledger
-    classics = [(member, member.classic) for member in ledger.members.values() if member.classic is not None]
+    recorded = group.recorded
+    classics = [(member, member.classic) for member in recorded.members.values() if member.classic is not None]
     names = [name for name, _ in classics[0][1].protocols]
     protocol = next((n for n in names if all(n in dict(classic.protocols) for _, classic in classics)), names[0])
     # The last departure has increased the group epoch, but no member has reached it: the members are in the epoch of
     # their targets, and may commit in it until they join again.
-    generation = ledger.target_epoch or ledger.epoch or 0
+    generation = recorded.target_epoch or recorded.epoch or 0
     value = GroupMetadataValue(
         protocol_type=PROTOCOL_TYPE,
         generation=generation,
@@ -118,13 +120,13 @@ def downgrade(group: ConsumerGroup, now_ms: int) -> tuple[list[Change], GroupMet
                 session_timeout=classic.session_timeout_ms,
                 subscription=dict(classic.protocols).get(protocol, b""),
                 assignment=write_assignment(
-                    ledger.position(member.member_id).assigned, group.topics, usable_version(classic.protocols[0][1])
+                    recorded.position(member.member_id).assigned, group.topics, usable_version(classic.protocols[0][1])
                 ),
             )
             for member, classic in classics
         ],
     )
-    return [*ledger.tombstones(), (GroupMetadataKey(group=group.group_id), value)], value
+    return [*recorded.tombstones(), (GroupMetadataKey(group=group.group_id), value)], value
 
 
 def _refused(classic: ClassicGroup, why: str) -> ApiError:

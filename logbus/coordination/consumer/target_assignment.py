@@ -30,7 +30,7 @@ class TargetAssignment:
     is cheap.
     """
 
-    _ledger: RecordedState
+    _recorded: RecordedState
     _topics: TopicsView
     _seen: int | None = field(default=None, init=False)
     _names: frozenset[str] | None = field(default=None, init=False)
@@ -40,7 +40,7 @@ class TargetAssignment:
         """All topics that members are subscribed to, by name or by expression."""
         if self._names is None:
             named: set[str] = set()
-            for topics in {self._wanted(member) for member in self._ledger.members.values()}:
+            for topics in {self._wanted(member) for member in self._recorded.members.values()}:
                 named |= topics
             self._names = frozenset(named)
         return self._names
@@ -48,7 +48,7 @@ class TargetAssignment:
     @property
     def assignor(self) -> str:
         """The assignor that most members prefer."""
-        wanted = Counter(member.assignor for member in self._ledger.members.values() if member.assignor in ASSIGNORS)
+        wanted = Counter(member.assignor for member in self._recorded.members.values() if member.assignor in ASSIGNORS)
         return max(wanted, key=lambda name: (wanted[name], name), default=None) or DEFAULT_ASSIGNOR
 
     def forget(self) -> None:
@@ -63,11 +63,11 @@ class TargetAssignment:
         :raise ApiError: INVALID_REGULAR_EXPRESSION: there are too many different ones.
         """
         self._names = None
-        self._ledger.set_epoch((self._ledger.epoch or 0) + 1)
-        used = {member.regex for member in self._ledger.members.values() if member.regex}
-        for regex in set(self._ledger.expressions) - used:
-            self._ledger.set_expression(regex, None)
-        new = sorted(used - set(self._ledger.expressions))
+        self._recorded.set_epoch((self._recorded.epoch or 0) + 1)
+        used = {member.regex for member in self._recorded.members.values() if member.regex}
+        for regex in set(self._recorded.expressions) - used:
+            self._recorded.set_expression(regex, None)
+        new = sorted(used - set(self._recorded.expressions))
         if new and len(used) > MAX_EXPRESSIONS:
             raise ApiError(
                 ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -80,41 +80,43 @@ class TargetAssignment:
         """Increase the group epoch if subscribed topics were created, deleted or got more partitions."""
         if self._topics.version == self._seen:
             return
-        for regex in sorted(self._ledger.expressions):
+        for regex in sorted(self._recorded.expressions):
             self._resolve(regex, now_ms)
-        if self._ledger.epoch is not None and self._ledger.epoch == self._ledger.target_epoch:
+        if self._recorded.epoch is not None and self._recorded.epoch == self._recorded.target_epoch:
             # Targets contain every partition of every subscribed topic, so they tell which topics they were made for.
             held: Counter[TopicId] = Counter()
-            for target in self._ledger.targets.values():
+            for target in self._recorded.targets.values():
                 held.update({topic_id: len(numbers) for topic_id, numbers in target.items()})
             if dict(held) != self._partition_counts(self.names):
-                self._ledger.set_epoch(self._ledger.epoch + 1)
+                self._recorded.set_epoch(self._recorded.epoch + 1)
         self._seen = self._topics.version
 
     def update(self) -> None:
         """Compute the targets for the group epoch, unless they exist."""
-        ledger = self._ledger
-        if ledger.epoch is None or ledger.epoch == ledger.target_epoch:
+        recorded = self._recorded
+        if recorded.epoch is None or recorded.epoch == recorded.target_epoch:
             return
         counts = self._partition_counts(self.names)
         ids = {name: topic.topic_id for name in self.names if (topic := self._topics.topic(name)) is not None}
         same: dict[frozenset[str], frozenset[TopicId]] = {}
         wishes = {}
         # Static members keep their place in the order when they return with another member id.
-        for member in sorted(ledger.members.values(), key=lambda member: (member.instance_id or "", member.member_id)):
+        for member in sorted(
+            recorded.members.values(), key=lambda member: (member.instance_id or "", member.member_id)
+        ):
             wanted = self._wanted(member)
             if wanted not in same:
                 same[wanted] = frozenset(ids[name] for name in wanted if name in ids)
             wishes[member.member_id] = same[wanted]
-        made = ASSIGNORS[self.assignor](wishes, counts, ledger.targets)
+        made = ASSIGNORS[self.assignor](wishes, counts, recorded.targets)
         for member_id, target in made.items():
-            if target != ledger.targets.get(member_id):
-                ledger.set_target(member_id, target)
-        ledger.set_target_epoch(ledger.epoch)
+            if target != recorded.targets.get(member_id):
+                recorded.set_target(member_id, target)
+        recorded.set_target_epoch(recorded.epoch)
 
     def _wanted(self, member: ConsumerGroupMember) -> frozenset[str]:
         named = frozenset(member.topics)
-        return named | self._ledger.expressions.get(member.regex, frozenset()) if member.regex else named
+        return named | self._recorded.expressions.get(member.regex, frozenset()) if member.regex else named
 
     def _partition_counts(self, names: frozenset[str]) -> Mapping[TopicId, int]:
         found = (self._topics.topic(name) for name in names)
@@ -126,6 +128,6 @@ class TargetAssignment:
         except ApiError:
             # It was read back from a broker whose engine accepted it: keep the topics that matched there.
             return
-        if topics != self._ledger.expressions.get(regex):
-            self._ledger.set_expression(regex, topics, self._topics.version, now_ms)
+        if topics != self._recorded.expressions.get(regex):
+            self._recorded.set_expression(regex, topics, self._topics.version, now_ms)
             self._names = None

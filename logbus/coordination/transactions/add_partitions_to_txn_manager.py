@@ -109,32 +109,32 @@ class AddPartitionsToTxnManager:
             REQUEST_TIMED_OUT: may be retried; INVALID_REQUEST, INVALID_TXN_STATE, POLICY_VIOLATION: may not.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
-        question = _PendingRequest(transactional_id, producer, frozenset(partitions), add, Deferred())
+        pending = _PendingRequest(transactional_id, producer, frozenset(partitions), add, Deferred())
         number = self._coordinator.partition_of(transactional_id)
         image = self._metadata.partition(TopicPartition(TRANSACTIONS_TOPIC, number))
         if image is None or image.leader < 0:
-            return succeed(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return succeed(pending.all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         if image.leader == self._broker_id:
-            return Deferred.fromCoroutine(self._ask_here(question))
-        self._queues[image.leader].append(question)
+            return Deferred.fromCoroutine(self._ask_here(pending))
+        self._queues[image.leader].append(pending)
         self._dispatch(image.leader)
-        return question.answer
+        return pending.answer
 
-    async def _ask_here(self, question: _PendingRequest) -> Outcomes:
+    async def _ask_here(self, pending: _PendingRequest) -> Outcomes:
         coordinator = self._coordinator
         try:
-            if not question.add:
-                found = coordinator.verify(question.transactional_id, question.producer, question.partitions)
+            if not pending.add:
+                found = coordinator.verify(pending.transactional_id, pending.producer, pending.partitions)
                 return {partition: _for_producers(code) for partition, code in found.items()}
-            await coordinator.add_partitions(question.transactional_id, question.producer, question.partitions, V2)
+            await coordinator.add_partitions(pending.transactional_id, pending.producer, pending.partitions, V2)
         except ApiError as e:
-            return question.all(e.code)
+            return pending.all(e.code)
         except CancelledError:
             raise  # The caller has cancelled.
         except Exception:
             self._log.failure("partitions cannot be added to a transaction, or verified")
-            return question.all(ErrorCode.UNKNOWN_SERVER_ERROR)
-        return question.all(ErrorCode.NONE)
+            return pending.all(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return pending.all(ErrorCode.NONE)
 
     def _dispatch(self, broker_id: int) -> None:
         """Send queued requests to a broker while one of its connections is free."""
@@ -143,17 +143,17 @@ class AddPartitionsToTxnManager:
             batch = _batch(queue)
             if not batch:
                 break
-            way = next(number for number in range(CONNECTIONS_PER_COORDINATOR) if number not in busy)
-            busy.add(way)
-            self._send(broker_id, way, batch)
+            connection = next(number for number in range(CONNECTIONS_PER_COORDINATOR) if number not in busy)
+            busy.add(connection)
+            self._send(broker_id, connection, batch)
 
-    def _send(self, broker_id: int, way: int, batch: Mapping[str, _PendingRequest]) -> None:
-        request = AddPartitionsToTxnRequest(transactions=[_spelled(question) for question in batch.values()])
+    def _send(self, broker_id: int, connection: int, batch: Mapping[str, _PendingRequest]) -> None:
+        request = AddPartitionsToTxnRequest(transactions=[_encode_request(pending) for pending in batch.values()])
         try:
-            asked = self._peers.request(self._peers.broker(broker_id), request, f"{PARTICIPATION}-{way}")
+            asked = self._peers.request(self._peers.broker(broker_id), request, f"{PARTICIPATION}-{connection}")
         except ApiError as e:
             asked = fail(e)
-        asked.addBoth(self._answered, broker_id, way, batch).addErrback(
+        asked.addBoth(self._answered, broker_id, connection, batch).addErrback(
             lambda failure: self._log.failure("a coordinator's response cannot be processed", failure)
         )
 
@@ -161,14 +161,14 @@ class AddPartitionsToTxnManager:
         self,
         result: AddPartitionsToTxnResponse | Failure,
         broker_id: int,
-        way: int,
+        connection: int,
         batch: Mapping[str, _PendingRequest],
     ) -> None:
-        self._busy[broker_id].discard(way)
+        self._busy[broker_id].discard(connection)
         problem = self._problem(result, broker_id)
         found = {} if isinstance(result, Failure) else _outcomes(result)
-        for name, question in batch.items():
-            question.settle({one: _for_producers(found.get((name, one), problem)) for one in question.partitions})
+        for name, pending in batch.items():
+            pending.settle({one: _for_producers(found.get((name, one), problem)) for one in pending.partitions})
         self._dispatch(broker_id)
 
     def _problem(self, result: AddPartitionsToTxnResponse | Failure, broker_id: int) -> ErrorCode:
@@ -189,24 +189,24 @@ def _batch(queue: deque[_PendingRequest]) -> dict[str, _PendingRequest]:
     batch: dict[str, _PendingRequest] = {}
     passed: list[_PendingRequest] = []
     while queue and len(batch) < MAX_TRANSACTIONS_PER_REQUEST:
-        question = queue.popleft()
-        if question.answer.called:
+        pending = queue.popleft()
+        if pending.answer.called:
             continue
-        if batch.setdefault(question.transactional_id, question) is not question:
-            passed.append(question)
+        if batch.setdefault(pending.transactional_id, pending) is not pending:
+            passed.append(pending)
     queue.extendleft(reversed(passed))
     return batch
 
 
-def _spelled(question: _PendingRequest) -> AddPartitionsToTxnTransaction:
+def _encode_request(pending: _PendingRequest) -> AddPartitionsToTxnTransaction:
     return AddPartitionsToTxnTransaction(
-        transactional_id=question.transactional_id,
-        producer_id=question.producer.producer_id,
-        producer_epoch=question.producer.epoch,
-        verify_only=not question.add,
+        transactional_id=pending.transactional_id,
+        producer_id=pending.producer.producer_id,
+        producer_epoch=pending.producer.epoch,
+        verify_only=not pending.add,
         topics=[
             AddPartitionsToTxnTopic(name=topic, partitions=list(numbers))
-            for topic, numbers in partitions_by_topic(question.partitions).items()
+            for topic, numbers in partitions_by_topic(pending.partitions).items()
         ],
     )
 

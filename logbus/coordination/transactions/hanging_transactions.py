@@ -67,10 +67,10 @@ class HangingTransactions:
         if sum(len(partitions) for _, partitions in requests) > MAX_PARTITIONS:
             return [dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST) for _, partitions in requests]
         candidates: list[_Open] = []
-        for number, (ending, partitions) in enumerate(requests):
+        for number, (end_marker, partitions) in enumerate(requests):
             for partition in partitions:
                 try:
-                    since = self._open_since(ending, partition)
+                    since = self._open_since(end_marker, partition)
                 except ApiError as e:
                     found[number][partition] = e.code
                     continue
@@ -88,12 +88,12 @@ class HangingTransactions:
                 found[number][partition] = e.code
             return found
         for number, partition, since in candidates:
-            ending = requests[number][0]
+            end_marker = requests[number][0]
             try:
-                if partition in known.get(ending.producer_id, ()):
+                if partition in known.get(end_marker.producer_id, ()):
                     raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "its coordinator ends it")
                 # It may have ended meanwhile, and the next one may have begun.
-                if self._open_since(ending, partition) != since:
+                if self._open_since(end_marker, partition) != since:
                     raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "it does not hang")
             except ApiError as e:
                 found[number][partition] = e.code
@@ -101,12 +101,12 @@ class HangingTransactions:
                 self._log.info(
                     "{partition}: a client aborts the transaction of producer {id} that hangs since offset {since}",
                     partition=partition,
-                    id=ending.producer_id,
+                    id=end_marker.producer_id,
                     since=since,
                 )
         return found
 
-    def _open_since(self, ending: EndTransactionMarker, partition: TopicPartition) -> int | None:
+    def _open_since(self, end_marker: EndTransactionMarker, partition: TopicPartition) -> int | None:
         """
         First offset of the transaction to abort; None: none is open.
 
@@ -114,17 +114,17 @@ class HangingTransactions:
         """
         if partition.topic in self._internal_topics:
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "only brokers write markers to internal topics")
-        if ending.committed:
+        if end_marker.committed:
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only its coordinator commits a transaction")
         try:
-            entry = self._replicas.leader(*partition).log.producers.get(ending.producer_id)
+            entry = self._replicas.leader(*partition).log.producers.get(end_marker.producer_id)
         except StorageError as e:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
         if entry is None:
-            raise ApiError(ErrorCode.UNKNOWN_PRODUCER_ID, f"{partition} knows no producer {ending.producer_id}")
-        if entry.epoch != ending.producer_epoch:
+            raise ApiError(ErrorCode.UNKNOWN_PRODUCER_ID, f"{partition} knows no producer {end_marker.producer_id}")
+        if entry.epoch != end_marker.producer_epoch:
             raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, f"the producer's epoch is {entry.epoch}")
-        if ending.coordinator_epoch > max(entry.coordinator_epoch, 0):
+        if end_marker.coordinator_epoch > max(entry.coordinator_epoch, 0):
             # Otherwise the real coordinator, with a lower epoch, would be refused from then on.
             raise ApiError(ErrorCode.INVALID_REQUEST, "no coordinator of that epoch has ended a transaction here")
         return entry.open_since

@@ -31,7 +31,7 @@ from logbus.errors import ErrorCode
 
 
 def init_producer_id(
-    now: TransactionMetadata | None,
+    current: TransactionMetadata | None,
     transactional_id: str,
     timeout_ms: int,
     expected: ProducerIdAndEpoch | None,
@@ -41,13 +41,13 @@ def init_producer_id(
     """
     Handle InitProducerId: a producer starts, or goes on after an error.
 
-    :param now: None: the id is new.
+    :param current: None: the id is new.
     :param expected: its present producer id and epoch (KIP-360); None: it has just started.
     :param fresh_id: a new producer id, if there is one.
     :raise ApiError: PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     :raise ProducerIdNeeded:
     """
-    if now is None:
+    if current is None:
         return Transition(
             TransactionMetadata(
                 transactional_id,
@@ -58,25 +58,25 @@ def init_producer_id(
                 updated_ms=now_ms,
             )
         )
-    if now.state in ENDING:
+    if current.state in ENDING:
         # This check comes first: a producer that goes on may already have the producer id of the next transaction.
-        raise concurrent(now)
-    if expected is not None and not _may_be(now, expected):
-        raise fenced_error(now, expected.epoch)
-    if now.state is TransactionState.ONGOING:
-        if expected is not None and expected != now.producer:
+        raise concurrent(current)
+    if expected is not None and not _may_be(current, expected):
+        raise fenced_error(current, expected.epoch)
+    if current.state is TransactionState.ONGOING:
+        if expected is not None and expected != current.producer:
             # A zombie must not end the transaction of its successor.
-            raise fenced_error(now, expected.epoch)
-        return abort_for_new_producer(now, now_ms, goes_on=expected is not None)
-    producer, last_epoch = _next_producer(now, expected, fresh_id)
+            raise fenced_error(current, expected.epoch)
+        return abort_for_new_producer(current, now_ms, goes_on=expected is not None)
+    producer, last_epoch = _next_producer(current, expected, fresh_id)
     return Transition(
         evolve(
-            now,
-            state=next_state(now.state, TransactionEvent.INITIALIZED),
+            current,
+            state=next_state(current.state, TransactionEvent.INITIALIZED),
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             last_producer_epoch=last_epoch,
-            previous_producer_id=now.producer_id,
+            previous_producer_id=current.producer_id,
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             started_ms=NO_TIMESTAMP,
@@ -86,60 +86,60 @@ def init_producer_id(
     )
 
 
-def _may_be(now: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
+def _may_be(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
     """Whether a producer has the present id, or the previous one without knowing that it was replaced."""
-    if expected.producer_id == now.producer_id:
+    if expected.producer_id == current.producer_id:
         return True
-    return expected.producer_id == now.previous_producer_id and is_exhausted(expected.epoch)
+    return expected.producer_id == current.previous_producer_id and is_exhausted(expected.epoch)
 
 
 def _next_producer(
-    now: TransactionMetadata, expected: ProducerIdAndEpoch | None, fresh_id: int | None
+    current: TransactionMetadata, expected: ProducerIdAndEpoch | None, fresh_id: int | None
 ) -> tuple[ProducerIdAndEpoch, int]:
     """The new producer id and epoch, and the last epoch, with which the producer may retry."""
-    is_retry = expected is not None and expected != now.producer
+    is_retry = expected is not None and expected != current.producer
     if is_retry:
         assert expected is not None
         # The response to a successful call was lost. No other producer has started since: that would have cleared the
         # last epoch.
-        if expected.epoch != now.last_producer_epoch:
-            raise fenced_error(now, expected.epoch)
-        if now.producer_epoch < LAST_EPOCH:
-            return now.producer, now.last_producer_epoch
+        if expected.epoch != current.last_producer_epoch:
+            raise fenced_error(current, expected.epoch)
+        if current.producer_epoch < LAST_EPOCH:
+            return current.producer, current.last_producer_epoch
     last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.epoch
-    if is_exhausted(now.producer_epoch):
+    if is_exhausted(current.producer_epoch):
         return ProducerIdAndEpoch(require_producer_id(fresh_id), 0), last_epoch
-    return ProducerIdAndEpoch(now.producer_id, now.producer_epoch + 1), last_epoch
+    return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1), last_epoch
 
 
-def abort_for_new_producer(now: TransactionMetadata, now_ms: int, *, goes_on: bool) -> Transition:
+def abort_for_new_producer(current: TransactionMetadata, now_ms: int, *, goes_on: bool) -> Transition:
     """
     Abort the ongoing transaction, because a producer starts.
 
     :param goes_on: the same producer goes on; else the holder of the present epoch is fenced.
     :return: a result that makes the client retry.
     """
-    return Transition(_bumped(now, now_ms, goes_on=goes_on), answer=ErrorCode.CONCURRENT_TRANSACTIONS)
+    return Transition(_bumped(current, now_ms, goes_on=goes_on), answer=ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-def _bumped(now: TransactionMetadata, now_ms: int, *, goes_on: bool) -> TransactionMetadata:
-    fence = next_state(now.state, TransactionEvent.FENCED)
+def _bumped(current: TransactionMetadata, now_ms: int, *, goes_on: bool) -> TransactionMetadata:
+    fence = next_state(current.state, TransactionEvent.FENCED)
     return evolve(
-        now,
+        current,
         state=next_state(fence, TransactionEvent.BUMPED),
-        producer_epoch=now.producer_epoch + 1,
-        last_producer_epoch=now.producer_epoch if goes_on else NO_PRODUCER_EPOCH,
+        producer_epoch=current.producer_epoch + 1,
+        last_producer_epoch=current.producer_epoch if goes_on else NO_PRODUCER_EPOCH,
         updated_ms=now_ms,
         client_version=V1,
     )
 
 
-def has_timed_out(now: TransactionMetadata, now_ms: int) -> bool:
+def has_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
     """Whether a transaction has exceeded its timeout."""
-    return now.state is TransactionState.ONGOING and now.started_ms + now.timeout_ms < now_ms
+    return current.state is TransactionState.ONGOING and current.started_ms + current.timeout_ms < now_ms
 
 
-def abort_timed_out(now: TransactionMetadata, fresh_id: int | None, now_ms: int) -> Transition:
+def abort_timed_out(current: TransactionMetadata, fresh_id: int | None, now_ms: int) -> Transition:
     """
     Abort a transaction that has exceeded its timeout, with a new epoch, which fences requests still on their way.
 
@@ -147,21 +147,21 @@ def abort_timed_out(now: TransactionMetadata, fresh_id: int | None, now_ms: int)
 
     :raise ProducerIdNeeded:
     """
-    bumped = _bumped(now, now_ms, goes_on=True)
-    if now.client_version < V2:
+    bumped = _bumped(current, now_ms, goes_on=True)
+    if current.client_version < V2:
         return Transition(bumped)
-    next_id = require_producer_id(fresh_id) if is_exhausted(now.producer_epoch) else NO_PRODUCER_ID
+    next_id = require_producer_id(fresh_id) if is_exhausted(current.producer_epoch) else NO_PRODUCER_ID
     return Transition(evolve(bumped, client_version=V2, next_producer_id=next_id))
 
 
 # Expiration of transactional ids.
 
 
-def is_expired(now: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
+def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
     """Whether an id has been unused for longer than ``transactional.id.expiration.ms``."""
-    return now.state in IDLE and now.updated_ms <= now_ms - expiration_ms
+    return current.state in IDLE and current.updated_ms <= now_ms - expiration_ms
 
 
-def mark_dead(now: TransactionMetadata) -> TransactionMetadata:
+def mark_dead(current: TransactionMetadata) -> TransactionMetadata:
     """The state of an id that is being removed."""
-    return evolve(now, state=next_state(now.state, TransactionEvent.EXPIRED))
+    return evolve(current, state=next_state(current.state, TransactionEvent.EXPIRED))

@@ -54,7 +54,7 @@ class PendingCompleteTxn:
 
     shard: TransactionShard
     transaction: TransactionMetadata
-    ending: EndTransactionMarker
+    end_marker: EndTransactionMarker
     left: set[TopicPartition]
     waiting: set[TopicPartition] = field(factory=set)
     timer: Timer | None = None
@@ -79,7 +79,7 @@ class MarkerChannelManager:
     writer: MarkerWriter
     timers: Timers
     wall_ms: Callable[[], int]
-    _deliveries: dict[str, PendingCompleteTxn] = field(factory=dict, init=False)
+    _pending: dict[str, PendingCompleteTxn] = field(factory=dict, init=False)
     _queues: dict[int, deque[tuple[PendingCompleteTxn, TopicPartition]]] = field(factory=dict, init=False)
     _busy: dict[int, set[int]] = field(factory=lambda: defaultdict(set), init=False)
     _log = Logger()
@@ -90,52 +90,52 @@ class MarkerChannelManager:
     @property
     def transactions(self) -> int:
         """Number of transactions whose markers are being sent."""
-        return len(self._deliveries)
+        return len(self._pending)
 
     @property
     def partitions(self) -> int:
         """Number of markers being sent."""
-        return sum(len(delivery.left) for delivery in self._deliveries.values())
+        return sum(len(pending.left) for pending in self._pending.values())
 
     def left(self, transactional_id: str) -> frozenset[TopicPartition] | None:
         """The partitions of a transaction without a marker; None: its markers are not being sent."""
-        delivery = self._deliveries.get(transactional_id)
-        return None if delivery is None else frozenset(delivery.left)
+        pending = self._pending.get(transactional_id)
+        return None if pending is None else frozenset(pending.left)
 
     def send(self, shard: TransactionShard, transaction: TransactionMetadata) -> None:
         """Send a transaction's markers to all its partitions, then write its completion."""
-        delivery = PendingCompleteTxn(
+        pending = PendingCompleteTxn(
             shard, transaction, EndTransactionMarker.of(transaction, shard.epoch), set(transaction.partitions)
         )
-        self._deliveries[transaction.transactional_id] = delivery
-        self._route(delivery, set(delivery.left))
-        self._look(delivery)
+        self._pending[transaction.transactional_id] = pending
+        self._route(pending, set(pending.left))
+        self._look(pending)
 
     def give_up(self, shard: TransactionShard) -> None:
         """Drop the transactions of a shard that moves to another broker, which sends their markers again."""
-        for delivery in list(self._deliveries.values()):
-            if delivery.shard is shard:
-                self._drop(delivery)
+        for pending in list(self._pending.values()):
+            if pending.shard is shard:
+                self._drop(pending)
 
     def stop(self) -> None:
         """Drop all transactions."""
-        for delivery in list(self._deliveries.values()):
-            self._drop(delivery)
+        for pending in list(self._pending.values()):
+            self._drop(pending)
 
-    def _drop(self, delivery: PendingCompleteTxn) -> None:
-        delivery.over = True
-        if delivery.timer is not None:
-            delivery.timer.cancel()
-        transactional_id = delivery.transaction.transactional_id
-        if self._deliveries.get(transactional_id) is delivery:
-            del self._deliveries[transactional_id]
+    def _drop(self, pending: PendingCompleteTxn) -> None:
+        pending.over = True
+        if pending.timer is not None:
+            pending.timer.cancel()
+        transactional_id = pending.transaction.transactional_id
+        if self._pending.get(transactional_id) is pending:
+            del self._pending[transactional_id]
 
     # Routing.
 
-    def _route(self, delivery: PendingCompleteTxn, partitions: Collection[TopicPartition]) -> None:
+    def _route(self, pending: PendingCompleteTxn, partitions: Collection[TopicPartition]) -> None:
         """Queue markers for the leaders of their partitions, or write them here."""
-        if not self._is_up_to_date(delivery.shard):
-            self._later(delivery, partitions)
+        if not self._is_up_to_date(pending.shard):
+            self._later(pending, partitions)
             return
         here: list[TopicPartition] = []
         touched: dict[int, None] = {}
@@ -144,19 +144,19 @@ class MarkerChannelManager:
             image = self.metadata.partition(partition)
             if image is None:
                 # The topic is deleted.
-                delivery.left.discard(partition)
+                pending.left.discard(partition)
             elif image.leader == self.broker_id:
                 here.append(partition)
             elif image.leader < 0:
-                self._later(delivery, [partition])
+                self._later(pending, [partition])
             else:
-                self._queues.setdefault(image.leader, deque()).append((delivery, partition))
+                self._queues.setdefault(image.leader, deque()).append((pending, partition))
                 touched[image.leader] = None
         if here:
-            written = self.writer.write(delivery.ending, here)
+            written = self.writer.write(pending.end_marker, here)
             # The producer's next transaction waits for the completion, so do not defer it if it is known now.
             told = self._written if written.called else self._written_later
-            written.addCallback(told, delivery).addErrback(self._failed)
+            written.addCallback(told, pending).addErrback(self._failed)
         for broker_id in touched:
             self._dispatch(broker_id)
 
@@ -168,23 +168,23 @@ class MarkerChannelManager:
         image = self.metadata.partition(shard.log.replica.topic_partition)
         return image is not None and image.leader == self.broker_id and image.leader_epoch >= shard.epoch
 
-    def _later(self, delivery: PendingCompleteTxn, partitions: Collection[TopicPartition]) -> None:
-        delivery.waiting.update(partitions)
-        if delivery.timer is None and delivery.waiting and not delivery.over:
-            delivery.timer = self.timers.call_later(delivery.pause, lambda: self._try_again(delivery))
-            delivery.pause = min(2 * delivery.pause, MAX_RETRY_SECONDS)
+    def _later(self, pending: PendingCompleteTxn, partitions: Collection[TopicPartition]) -> None:
+        pending.waiting.update(partitions)
+        if pending.timer is None and pending.waiting and not pending.over:
+            pending.timer = self.timers.call_later(pending.pause, lambda: self._try_again(pending))
+            pending.pause = min(2 * pending.pause, MAX_RETRY_SECONDS)
 
-    def _try_again(self, delivery: PendingCompleteTxn) -> None:
-        delivery.timer = None
-        waiting, delivery.waiting = delivery.waiting, set()
-        self._route(delivery, waiting)
-        self._look(delivery)
+    def _try_again(self, pending: PendingCompleteTxn) -> None:
+        pending.timer = None
+        waiting, pending.waiting = pending.waiting, set()
+        self._route(pending, waiting)
+        self._look(pending)
 
     def _metadata_changed(self) -> None:
-        for delivery in list(self._deliveries.values()):
-            if delivery.timer is not None:
-                delivery.timer.cancel()
-                self._try_again(delivery)
+        for pending in list(self._pending.values()):
+            if pending.timer is not None:
+                pending.timer.cancel()
+                self._try_again(pending)
 
     # To other brokers.
 
@@ -194,34 +194,36 @@ class MarkerChannelManager:
         while queue and len(busy) < CONNECTIONS_PER_BROKER:
             batch: dict[str, tuple[PendingCompleteTxn, list[TopicPartition]]] = {}
             for _ in range(min(len(queue), MAX_PARTITIONS_PER_REQUEST)):
-                delivery, partition = queue.popleft()
-                if not delivery.over:
-                    name = delivery.transaction.transactional_id
-                    batch.setdefault(name, (delivery, []))[1].append(partition)
+                pending, partition = queue.popleft()
+                if not pending.over:
+                    name = pending.transaction.transactional_id
+                    batch.setdefault(name, (pending, []))[1].append(partition)
             if batch:
-                way = next(number for number in range(CONNECTIONS_PER_BROKER) if number not in busy)
-                busy.add(way)
-                self._send(broker_id, way, list(batch.values()))
+                connection = next(number for number in range(CONNECTIONS_PER_BROKER) if number not in busy)
+                busy.add(connection)
+                self._send(broker_id, connection, list(batch.values()))
 
-    def _send(self, broker_id: int, way: int, batch: Batch) -> None:
-        request = WriteTxnMarkersRequest(markers=[marker_request(delivery.ending, some) for delivery, some in batch])
+    def _send(self, broker_id: int, connection: int, batch: Batch) -> None:
+        request = WriteTxnMarkersRequest(markers=[marker_request(pending.end_marker, some) for pending, some in batch])
         try:
-            asked = self.peers.request(self.peers.broker(broker_id), request, f"{MARKERS}-{way}")
+            asked = self.peers.request(self.peers.broker(broker_id), request, f"{MARKERS}-{connection}")
         except ApiError as e:
             asked = fail(e)
-        asked.addBoth(self._answered, broker_id, way, batch).addErrback(self._failed)
+        asked.addBoth(self._answered, broker_id, connection, batch).addErrback(self._failed)
 
-    def _answered(self, result: WriteTxnMarkersResponse | Failure, broker_id: int, way: int, batch: Batch) -> None:
-        self._busy[broker_id].discard(way)
+    def _answered(
+        self, result: WriteTxnMarkersResponse | Failure, broker_id: int, connection: int, batch: Batch
+    ) -> None:
+        self._busy[broker_id].discard(connection)
         # A partition that is missing in the response counts as unanswered.
         problem = self._problem(result, broker_id) if isinstance(result, Failure) else ErrorCode.NETWORK_EXCEPTION
         found = {} if isinstance(result, Failure) else marker_errors(result)
-        for delivery, some in batch:
+        for pending, some in batch:
             outcomes = {}
             for partition in some:
-                code = found.get((delivery.ending.producer_id, *partition))
+                code = found.get((pending.end_marker.producer_id, *partition))
                 outcomes[partition] = problem if code is None else error_of(code).code
-            self._written(outcomes, delivery)
+            self._written(outcomes, pending)
         self._dispatch(broker_id)
 
     def _problem(self, failure: Failure, broker_id: int) -> ErrorCode:
@@ -233,59 +235,59 @@ class MarkerChannelManager:
 
     # Results.
 
-    def _written_later(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: PendingCompleteTxn) -> None:
+    def _written_later(self, outcomes: Mapping[TopicPartition, ErrorCode], pending: PendingCompleteTxn) -> None:
         # The completion writes to a partition that a caller may just be reading, so it gets a turn of its own.
-        self.timers.call_later(0, lambda: self._written(outcomes, delivery))
+        self.timers.call_later(0, lambda: self._written(outcomes, pending))
 
-    def _written(self, outcomes: Mapping[TopicPartition, ErrorCode], delivery: PendingCompleteTxn) -> None:
-        if delivery.over:
+    def _written(self, outcomes: Mapping[TopicPartition, ErrorCode], pending: PendingCompleteTxn) -> None:
+        if pending.over:
             return
         again: list[TopicPartition] = []
         for partition, code in outcomes.items():
             if code is ErrorCode.NONE:
-                delivery.left.discard(partition)
+                pending.left.discard(partition)
             elif code is NEWER:
-                self._say(delivery, partition, code, "it has a marker of a newer coordinator; this one stops")
-                self._drop(delivery)
+                self._say(pending, partition, code, "it has a marker of a newer coordinator; this one stops")
+                self._drop(pending)
                 return
             elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 # A newer epoch in the partition implies that this transaction has ended there. If this broker is no
                 # longer the coordinator, it cannot write the completion, either.
-                self._say(delivery, partition, code, "its producer has a newer epoch there")
-                delivery.left.discard(partition)
+                self._say(pending, partition, code, "its producer has a newer epoch there")
+                pending.left.discard(partition)
             else:
                 again.append(partition)
         if again:
-            self._later(delivery, again)
-        self._look(delivery)
+            self._later(pending, again)
+        self._look(pending)
 
-    def _look(self, delivery: PendingCompleteTxn) -> None:
+    def _look(self, pending: PendingCompleteTxn) -> None:
         """Write the completion if all markers are written."""
-        if delivery.over or delivery.left:
+        if pending.over or pending.left:
             return
-        shard, transaction = delivery.shard, delivery.transaction
+        shard, transaction = pending.shard, pending.transaction
         entry = shard.entries.get(transaction.transactional_id)
         if entry is None or entry.current is not transaction or entry.pending is not None:
             return
         try:
             shard.put(complete_transaction(transaction, self.wall_ms())).addCallbacks(
-                lambda _: self._drop(delivery), self._not_completed, errbackArgs=(delivery,)
+                lambda _: self._drop(pending), self._not_completed, errbackArgs=(pending,)
             ).addErrback(self._failed)
         except ApiError as e:
-            self._not_completed(Failure(e), delivery)
+            self._not_completed(Failure(e), pending)
 
-    def _not_completed(self, failure: Failure, delivery: PendingCompleteTxn) -> None:
+    def _not_completed(self, failure: Failure, pending: PendingCompleteTxn) -> None:
         failure.trap(ApiError)
-        if delivery.over or delivery.shard.closed:
-            self._drop(delivery)
-        elif delivery.timer is None:
-            delivery.timer = self.timers.call_later(delivery.pause, lambda: self._try_again(delivery))
-            delivery.pause = min(2 * delivery.pause, MAX_RETRY_SECONDS)
+        if pending.over or pending.shard.closed:
+            self._drop(pending)
+        elif pending.timer is None:
+            pending.timer = self.timers.call_later(pending.pause, lambda: self._try_again(pending))
+            pending.pause = min(2 * pending.pause, MAX_RETRY_SECONDS)
 
-    def _say(self, delivery: PendingCompleteTxn, partition: TopicPartition, code: ErrorCode, why: str) -> None:
+    def _say(self, pending: PendingCompleteTxn, partition: TopicPartition, code: ErrorCode, why: str) -> None:
         self._log.warn(
             "transactional id {id}: the marker was refused by {partition} with {code}: {why}",
-            id=loggable_id(delivery.transaction.transactional_id),
+            id=loggable_id(pending.transaction.transactional_id),
             partition=partition,
             code=code.name,
             why=why,

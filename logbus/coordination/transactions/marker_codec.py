@@ -19,18 +19,18 @@ def partitions_by_topic(partitions: Collection[TopicPartition]) -> dict[str, Seq
     return dict(found)
 
 
-def marker_request(ending: EndTransactionMarker, partitions: Collection[TopicPartition]) -> WritableTxnMarker:
+def marker_request(end_marker: EndTransactionMarker, partitions: Collection[TopicPartition]) -> WritableTxnMarker:
     """The marker of one transaction for some partitions, as a part of a request."""
     return WritableTxnMarker(
-        producer_id=ending.producer_id,
-        producer_epoch=ending.producer_epoch,
-        transaction_result=ending.committed,
+        producer_id=end_marker.producer_id,
+        producer_epoch=end_marker.producer_epoch,
+        transaction_result=end_marker.committed,
         topics=[
             WritableTxnMarkerTopic(name=topic, partition_indexes=list(numbers))
             for topic, numbers in partitions_by_topic(partitions).items()
         ],
-        coordinator_epoch=ending.coordinator_epoch,
-        transaction_version=ending.version,
+        coordinator_epoch=end_marker.coordinator_epoch,
+        transaction_version=end_marker.version,
     )
 
 

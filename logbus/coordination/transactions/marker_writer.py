@@ -43,28 +43,28 @@ class MarkerWriter:
     timeout_ms: Callable[[], int]
     _log = Logger()
 
-    def write(self, ending: EndTransactionMarker, partitions: Collection[TopicPartition]) -> Deferred[Outcomes]:
+    def write(self, end_marker: EndTransactionMarker, partitions: Collection[TopicPartition]) -> Deferred[Outcomes]:
         """
         Append a marker to partitions.
 
         :return: fires with NONE or an error for each, when it is durable in all or has failed; it never fails itself.
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
-        waits = [self._write_one(ending, partition, outcomes) for partition in partitions]
+        waits = [self._write_one(end_marker, partition, outcomes) for partition in partitions]
         if len(waits) == 1:
             return waits[0].addCallback(lambda _: outcomes)
         all_done: Deferred[list[None]] = gatherResults(waits, consumeErrors=True)
         return all_done.addCallback(lambda _: outcomes)
 
     def _write_one(
-        self, ending: EndTransactionMarker, partition: TopicPartition, outcomes: dict[TopicPartition, ErrorCode]
+        self, end_marker: EndTransactionMarker, partition: TopicPartition, outcomes: dict[TopicPartition, ErrorCode]
     ) -> Deferred[None]:
-        type = ControlType.COMMIT if ending.committed else ControlType.ABORT
-        marker = Marker(type, ending.coordinator_epoch)
+        type = ControlType.COMMIT if end_marker.committed else ControlType.ABORT
+        marker = Marker(type, end_marker.coordinator_epoch)
         try:
             replica: Replica = self.replicas.leader(*partition)
             appended = replica.append_marker(
-                ending.producer_id, ending.producer_epoch, marker, self.wall_ms(), ending.version
+                end_marker.producer_id, end_marker.producer_epoch, marker, self.wall_ms(), end_marker.version
             )
             durable = replica.durable()
         except (ApiError, StorageError) as e:
@@ -73,7 +73,7 @@ class MarkerWriter:
 
         def lasts(_: object) -> None:
             if partition.topic == OFFSETS_TOPIC:
-                self.completed(partition.partition, ending.producer_id, ending.committed, appended.base_offset)
+                self.completed(partition.partition, end_marker.producer_id, end_marker.committed, appended.base_offset)
             outcomes[partition] = ErrorCode.NONE
 
         def lost(failure: Failure) -> None:

@@ -71,7 +71,7 @@ __all__ = [
 
 
 def add_partitions(
-    now: TransactionMetadata | None,
+    current: TransactionMetadata | None,
     producer: ProducerIdAndEpoch,
     partitions: Collection[TopicPartition],
     client_version: int,
@@ -84,15 +84,15 @@ def add_partitions(
     :param most: the limit of partitions in a transaction.
     :raise ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, POLICY_VIOLATION.
     """
-    now = check_known(now)
-    check_not_ahead(now, producer)
-    check_producer(now, producer)
-    if now.state in ENDING:
-        raise concurrent(now)
-    begins = now.state is not TransactionState.ONGOING
-    if not begins and now.partitions.issuperset(partitions):
-        return Transition(now, written=False)
-    together = now.partitions.union(partitions)
+    current = check_known(current)
+    check_not_ahead(current, producer)
+    check_producer(current, producer)
+    if current.state in ENDING:
+        raise concurrent(current)
+    begins = current.state is not TransactionState.ONGOING
+    if not begins and current.partitions.issuperset(partitions):
+        return Transition(current, written=False)
+    together = current.partitions.union(partitions)
     if len(together) > most:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
@@ -100,10 +100,10 @@ def add_partitions(
         )
     return Transition(
         evolve(
-            now,
-            state=next_state(now.state, TransactionEvent.ADDED),
+            current,
+            state=next_state(current.state, TransactionEvent.ADDED),
             partitions=together,
-            started_ms=now_ms if begins else now.started_ms,
+            started_ms=now_ms if begins else current.started_ms,
             updated_ms=now_ms,
             client_version=client_version,
         )
@@ -111,20 +111,20 @@ def add_partitions(
 
 
 def verify_partitions(
-    now: TransactionMetadata | None, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    current: TransactionMetadata | None, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
     """
     Whether partitions are part of the transaction: NONE, or TRANSACTION_ABORTABLE.
 
     :raise ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
-    now = check_known(now)
-    check_not_ahead(now, producer)
-    check_producer(now, producer)
-    if now.state in ENDING:
-        raise concurrent(now)
+    current = check_known(current)
+    check_not_ahead(current, producer)
+    check_producer(current, producer)
+    if current.state in ENDING:
+        raise concurrent(current)
     return {
-        partition: ErrorCode.NONE if partition in now.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        partition: ErrorCode.NONE if partition in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
         for partition in partitions
     }
 
@@ -133,7 +133,7 @@ def verify_partitions(
 
 
 def end_transaction(
-    now: TransactionMetadata | None,
+    current: TransactionMetadata | None,
     producer: ProducerIdAndEpoch,
     commit: bool,
     client_version: int,
@@ -147,58 +147,68 @@ def end_transaction(
     :raise ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     :raise ProducerIdNeeded:
     """
-    now = check_known(now)
-    check_not_ahead(now, producer)
-    again = _is_again(now, producer)
+    current = check_known(current)
+    check_not_ahead(current, producer)
+    again = _is_again(current, producer)
     if not again:
-        check_producer(now, producer)
-    if now.state is TransactionState.ONGOING:
-        return _decided(now, commit, client_version, fresh_id, now_ms)
-    if now.state in ENDING:
-        if (now.state is TransactionState.PREPARE_COMMIT) is not commit:
-            raise _not_so(now, commit)
-        raise concurrent(now)
-    as_before = (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT) is now.state
-    if as_before and again is (now.client_version >= V2):
-        return Transition(now, written=False)
+        check_producer(current, producer)
+    if current.state is TransactionState.ONGOING:
+        return _decided(current, commit, client_version, fresh_id, now_ms)
+    if current.state in ENDING:
+        if (current.state is TransactionState.PREPARE_COMMIT) is not commit:
+            raise _not_so(current, commit)
+        raise concurrent(current)
+    as_before = (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT) is current.state
+    if as_before and again is (current.client_version >= V2):
+        return Transition(current, written=False)
     if client_version >= V2 and not commit and not again:
         # The producer cannot know whether one of its batches has added a partition.
-        return _decided(now, commit, client_version, fresh_id, now_ms)
-    raise _not_so(now, commit)
+        return _decided(current, commit, client_version, fresh_id, now_ms)
+    raise _not_so(current, commit)
 
 
-def _is_again(now: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
+def _is_again(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
     """Whether a V2 client has ended this transaction before, and missed the response with its new epoch."""
-    if now.client_version < V2 or now.state is TransactionState.ONGOING or now.state is TransactionState.EMPTY:
+    if (
+        current.client_version < V2
+        or current.state is TransactionState.ONGOING
+        or current.state is TransactionState.EMPTY
+    ):
         return False
-    if producer == (now.producer_id, now.producer_epoch - 1):
+    if producer == (current.producer_id, current.producer_epoch - 1):
         return True
-    return now.state in IDLE and now.producer_epoch == 0 and producer == (now.previous_producer_id, LAST_EPOCH - 1)
+    return (
+        current.state in IDLE
+        and current.producer_epoch == 0
+        and producer == (current.previous_producer_id, LAST_EPOCH - 1)
+    )
 
 
-def _not_so(now: TransactionMetadata, commit: bool) -> ApiError:
+def _not_so(current: TransactionMetadata, commit: bool) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_TXN_STATE,
-        f"there is no transaction to {'commit' if commit else 'abort'}: the transactional id is {now.state.value}",
+        f"there is no transaction to {'commit' if commit else 'abort'}: the transactional id is {current.state.value}",
     )
 
 
 def _decided(
-    now: TransactionMetadata, commit: bool, client_version: int, fresh_id: int | None, now_ms: int
+    current: TransactionMetadata, commit: bool, client_version: int, fresh_id: int | None, now_ms: int
 ) -> Transition:
     changes: dict[str, Any] = {}
     if client_version >= V2:
         # The markers carry the new epoch, so batches of this transaction that arrive after them are refused.
         changes = {
-            "producer_epoch": now.producer_epoch + 1,
-            "last_producer_epoch": now.producer_epoch,
-            "next_producer_id": require_producer_id(fresh_id) if is_exhausted(now.producer_epoch) else NO_PRODUCER_ID,
+            "producer_epoch": current.producer_epoch + 1,
+            "last_producer_epoch": current.producer_epoch,
+            "next_producer_id": require_producer_id(fresh_id)
+            if is_exhausted(current.producer_epoch)
+            else NO_PRODUCER_ID,
         }
     return Transition(
         evolve(
-            now,
-            state=next_state(now.state, TransactionEvent.COMMITTED if commit else TransactionEvent.ABORTED),
-            started_ms=now.started_ms if now.state is TransactionState.ONGOING else now_ms,
+            current,
+            state=next_state(current.state, TransactionEvent.COMMITTED if commit else TransactionEvent.ABORTED),
+            started_ms=current.started_ms if current.state is TransactionState.ONGOING else now_ms,
             updated_ms=now_ms,
             client_version=client_version,
             **changes,
@@ -206,15 +216,15 @@ def _decided(
     )
 
 
-def complete_transaction(now: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+def complete_transaction(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """Complete the transaction: all markers are written."""
-    producer = producer_after(now)
+    producer = producer_after(current)
     return evolve(
-        now,
-        state=next_state(now.state, TransactionEvent.MARKED),
+        current,
+        state=next_state(current.state, TransactionEvent.MARKED),
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        previous_producer_id=now.producer_id,
+        previous_producer_id=current.producer_id,
         next_producer_id=NO_PRODUCER_ID,
         partitions=frozenset(),
         updated_ms=now_ms,

@@ -102,7 +102,7 @@ class TransactionExpiration:
         for shard in self.coordinator.active_shards():
             for transactional_id in list(shard.ongoing):
                 entry = shard.entries.get(transactional_id)
-                now = None if entry is None else entry.at_rest
+                now = None if entry is None else entry.idle_state
                 if now is not None and has_timed_out(now, now_ms):
                     self._abort(transactional_id, now.timeout_ms)
                 left -= 1
@@ -146,7 +146,7 @@ class TransactionExpiration:
         stale = []
         for transactional_id in ids:
             entry = shard.entries.get(transactional_id)
-            now = None if entry is None else entry.at_rest
+            now = None if entry is None else entry.idle_state
             if now is not None and is_expired(now, now_ms, expiration_ms):
                 stale.append(transactional_id)
         if not stale or shard.closed:

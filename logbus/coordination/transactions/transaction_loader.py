@@ -82,7 +82,7 @@ async def load(
     if not wanted():
         return False
     for transaction in found.values():
-        shard.hold(transaction)
+        shard.apply(transaction)
     seconds = clock.seconds() - began
     metrics.loads += 1
     metrics.load_seconds += seconds

@@ -37,7 +37,7 @@ class TransactionEntry:
     waiting: list[Deferred[None]] = field(factory=list)
 
     @property
-    def at_rest(self) -> TransactionMetadata | None:
+    def idle_state(self) -> TransactionMetadata | None:
         """Its durable state, if no write is pending."""
         return self.current if self.pending is None else None
 
@@ -114,7 +114,7 @@ class TransactionShard:
         if self.closed:
             failed, result = True, Failure(ApiError(ErrorCode.NOT_COORDINATOR, "another broker took over meanwhile"))
         elif not failed:
-            self.hold(transaction, entry)
+            self.apply(transaction, entry)
         elif entry.current is None:
             del self.entries[transaction.transactional_id]
         waiting, entry.waiting = entry.waiting, []
@@ -131,7 +131,7 @@ class TransactionShard:
         if decision is not None and not self.closed:
             self.decided(self, decision)
 
-    def hold(self, transaction: TransactionMetadata, entry: TransactionEntry | None = None) -> None:
+    def apply(self, transaction: TransactionMetadata, entry: TransactionEntry | None = None) -> None:
         """Apply a durable state."""
         transactional_id = transaction.transactional_id
         if entry is None:

@@ -58,54 +58,54 @@ def require_producer_id(fresh_id: int | None) -> int:
     return fresh_id
 
 
-def fenced_error(now: TransactionMetadata, epoch: int) -> ApiError:
+def fenced_error(current: TransactionMetadata, epoch: int) -> ApiError:
     """The error for a producer with another epoch than the present one."""
-    return ApiError(ErrorCode.PRODUCER_FENCED, f"epoch {epoch} is not that of the producer, {now.producer_epoch}")
+    return ApiError(ErrorCode.PRODUCER_FENCED, f"epoch {epoch} is not that of the producer, {current.producer_epoch}")
 
 
-def producer_after(ending: TransactionMetadata) -> ProducerIdAndEpoch:
+def producer_after(transaction: TransactionMetadata) -> ProducerIdAndEpoch:
     """The producer id and epoch after the decided end, with which the producer may go on at once."""
-    if ending.next_producer_id != NO_PRODUCER_ID:
-        return ProducerIdAndEpoch(ending.next_producer_id, 0)
-    return ending.producer
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        return ProducerIdAndEpoch(transaction.next_producer_id, 0)
+    return transaction.producer
 
 
-def check_known(now: TransactionMetadata | None) -> TransactionMetadata:
+def check_known(current: TransactionMetadata | None) -> TransactionMetadata:
     """
     The state of an id that must exist.
 
     :raise ApiError: INVALID_PRODUCER_ID_MAPPING: it does not.
     """
-    if now is None:
+    if current is None:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "no producer has begun with this transactional id")
-    return now
+    return current
 
 
-def check_producer(now: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
+def check_producer(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
     """
     Refuse a request of another producer id or epoch.
 
     :raise ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
     """
-    if producer.producer_id != now.producer_id:
+    if producer.producer_id != current.producer_id:
         raise ApiError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            f"the transactional id belongs to producer {now.producer_id}, not to {producer.producer_id}",
+            f"the transactional id belongs to producer {current.producer_id}, not to {producer.producer_id}",
         )
-    if producer.epoch != now.producer_epoch:
-        raise fenced_error(now, producer.epoch)
+    if producer.epoch != current.producer_epoch:
+        raise fenced_error(current, producer.epoch)
 
 
-def check_not_ahead(now: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
+def check_not_ahead(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
     """
     Refuse the next transaction of a V2 client while the present one is being completed.
 
     :raise ApiError: CONCURRENT_TRANSACTIONS.
     """
-    if now.state in ENDING and now.client_version >= V2 and producer == producer_after(now):
-        raise concurrent(now)
+    if current.state in ENDING and current.client_version >= V2 and producer == producer_after(current):
+        raise concurrent(current)
 
 
-def concurrent(now: TransactionMetadata) -> ApiError:
+def concurrent(current: TransactionMetadata) -> ApiError:
     """The error while the transaction before is not complete."""
-    return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction before is {now.state.value}")
+    return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction before is {current.state.value}")

@@ -195,7 +195,7 @@ class BoundTests(SynchronousTestCase):
         members = rebalance.members
         self.assertEqual(len(rebalance.sessions) + len(rebalance.sessions._heap), 0)
         self.assertFalse(members.pending or members._static or members._supported or members.size or members.joined)
-        self.assertFalse(rebalance.unsynced or rebalance.answers._queue)
+        self.assertFalse(rebalance.unsynced or rebalance.responses._queue)
         self.assertTrue(all(answer.results for answer in bench.answers))
 
     def test_a_hundred_members_rebalance_at_once(self) -> None:

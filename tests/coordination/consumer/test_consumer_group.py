@@ -55,13 +55,13 @@ class GroupCase(SynchronousTestCase):
             self.log.heartbeat(self.now, beat)
         self.assertEqual(caught.exception.code, code, caught.exception)
         self.assertEqual(self.log.records, records)
-        self.assertEqual(vars_of(self.log.replayed().ledger), vars_of(self.log.group.ledger))
+        self.assertEqual(vars_of(self.log.replayed().recorded), vars_of(self.log.group.recorded))
         return caught.exception
 
 
-def vars_of(ledger: Any) -> dict[str, Any]:
-    """What a ledger says."""
-    return {name: getattr(ledger, name) for name in ("epoch", "target_epoch", "members", "positions", "targets")}
+def vars_of(recorded: Any) -> dict[str, Any]:
+    """The fields of a recorded state."""
+    return {name: getattr(recorded, name) for name in ("epoch", "target_epoch", "members", "positions", "targets")}
 
 
 class HeartbeatTests(GroupCase):
@@ -91,11 +91,11 @@ class HeartbeatTests(GroupCase):
         a = self.join("a")
         b = self.join("b")
         self.assertEqual((b.epoch, b.told), (2, NO_PARTITIONS))
-        self.assertEqual(self.log.group.ledger.position("b").state, MemberState.UNRELEASED_PARTITIONS)
+        self.assertEqual(self.log.group.recorded.position("b").state, MemberState.UNRELEASED_PARTITIONS)
         self.assertEqual(self.log.group.state_name, "Reconciling")
         self.beat(a)
         self.assertEqual((a.epoch, a.told), (1, {self.t: frozenset({0, 1})}))
-        self.assertEqual(self.log.group.ledger.position("a").state, MemberState.UNREVOKED_PARTITIONS)
+        self.assertEqual(self.log.group.recorded.position("a").state, MemberState.UNREVOKED_PARTITIONS)
         self.beat(b)
         self.assertEqual(b.told, NO_PARTITIONS, "still held by a")
         a.obey()
@@ -161,10 +161,10 @@ class HeartbeatTests(GroupCase):
     def test_failed_append(self) -> None:
         """What could not be written has not happened."""
         self.join("a")
-        before = vars_of(self.log.group.ledger)
+        before = vars_of(self.log.group.recorded)
         self.log.broken = True
         self.assertRaises(ApiError, self.log.heartbeat, 1, Client("b", topics=("t",)).beat())
-        self.assertEqual(vars_of(self.log.group.ledger), before)
+        self.assertEqual(vars_of(self.log.group.recorded), before)
 
 
 class RefusalTests(GroupCase):
@@ -230,15 +230,15 @@ class RefusalTests(GroupCase):
     def test_state_of_a_later_release(self) -> None:
         """A member in a state that is not known here gives up everything, and goes on."""
         a = self.join("a")
-        ledger = self.log.group.ledger
-        ledger.set_position("a", MemberPosition(1, 1, MemberState.UNKNOWN, a.owned))
+        recorded = self.log.group.recorded
+        recorded.set_position("a", MemberPosition(1, 1, MemberState.UNKNOWN, a.owned))
         with self.assertRaises(ApiError) as caught:
             self.log.heartbeat(1, a.beat())
         self.assertEqual(caught.exception.code, ErrorCode.FENCED_MEMBER_EPOCH)
         a.abandon()
         self.beat(a)
         self.assertEqual(a.told, {self.t: frozenset(range(4))})
-        self.assertEqual(ledger.position("a").state, MemberState.STABLE)
+        self.assertEqual(recorded.position("a").state, MemberState.STABLE)
 
 
 class StaticTests(GroupCase):
@@ -283,7 +283,7 @@ class TimeTests(GroupCase):
         self.now = 10.0
         b = self.join("b")
         self.log.group.expire(46.0)
-        self.assertEqual(set(self.log.group.ledger.members), {"b"})
+        self.assertEqual(set(self.log.group.recorded.members), {"b"})
         self.now = 46.0
         self.beat(b)
         self.assertEqual(b.told, {self.t: frozenset(range(4))})
@@ -297,7 +297,7 @@ class TimeTests(GroupCase):
             self.beat(a)
             self.beat(b)
             self.log.group.expire(self.now)
-        self.assertIn("a", self.log.group.ledger.members)
+        self.assertIn("a", self.log.group.recorded.members)
         self.now = 20.0
         self.log.group.expire(self.now)
         self.refused(ErrorCode.UNKNOWN_MEMBER_ID, a.beat())
@@ -309,7 +309,7 @@ class TimeTests(GroupCase):
         self.join("a")
         self.log.broken = True
         self.log.group.expire(100.0)
-        self.assertIn("a", self.log.group.ledger.members)
+        self.assertIn("a", self.log.group.recorded.members)
         self.assertGreater(self.log.group.deadline or 0, 100.0)
         self.log.broken = False
         self.log.group.expire(102.0)
@@ -397,8 +397,8 @@ class ExpressionTests(GroupCase):
         self.join("a", topics=(), regex="t")
         self.join("b")
         self.log.heartbeat(0, ConsumerHeartbeat("a", 1, topics=("t",), regex=""))
-        self.assertEqual(self.log.group.ledger.expressions, {})
-        self.assertEqual(self.log.replayed().ledger.expressions, {})
+        self.assertEqual(self.log.group.recorded.expressions, {})
+        self.assertEqual(self.log.replayed().recorded.expressions, {})
 
     def test_what_does_not_compile(self) -> None:
         """Broken expressions, and those that cannot be matched in linear time, are refused with the reason."""

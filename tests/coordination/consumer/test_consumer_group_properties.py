@@ -21,10 +21,10 @@ START_ANEW = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorC
 wishes = st.tuples(st.sets(st.sampled_from(NAMES)).map(sorted), st.sampled_from(["", "a|b", "[bc]", ".*"])).filter(any)
 
 
-def everything(ledger: RecordedState) -> dict[str, Any]:
-    """What a ledger says."""
+def everything(recorded: RecordedState) -> dict[str, Any]:
+    """The fields of a recorded state."""
     return {
-        name: getattr(ledger, name)
+        name: getattr(recorded, name)
         for name in ("epoch", "target_epoch", "members", "positions", "targets", "expressions", "instances", "owners")
     }
 
@@ -134,12 +134,12 @@ class GroupMachine(RuleBasedStateMachine):
                 client.abandon()
         deadline = self.log.group.deadline
         if deadline is not None and deadline <= self.now:
-            members = set(self.log.group.ledger.members)
+            members = set(self.log.group.recorded.members)
             self.log.group.expire(self.now)
             # Who was late in giving up was removed without being asked, and finds out at the next heartbeat. A client
             # that takes longer than its rebalance timeout may not go on reading: here it stops at once.
             for client in self.clients:
-                if client.member_id in members - set(self.log.group.ledger.members):
+                if client.member_id in members - set(self.log.group.recorded.members):
                     client.owned = client.told = NO_PARTITIONS
                     client.full = True
 
@@ -160,9 +160,9 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Another broker takes over: it knows what this one knew."""
-        before = everything(self.log.group.ledger)
+        before = everything(self.log.group.recorded)
         self.log.restart(self.now)
-        assert everything(self.log.group.ledger) == before
+        assert everything(self.log.group.recorded) == before
 
     @rule()
     def break_log(self) -> None:
@@ -179,17 +179,17 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def books_are_right(self) -> None:
         """The group counts each partition as held by at most one member, and has no member without an expiry."""
-        ledger = self.log.group.ledger
-        held = [(p, member_id) for member_id, position in ledger.positions.items() for p in pairs(position.held)]
-        assert dict(held) == ledger.owners
-        assert len(held) == len(ledger.owners)
-        assert set(ledger.positions) <= set(ledger.members)
-        assert not ledger.members or self.log.group.deadline is not None
+        recorded = self.log.group.recorded
+        held = [(p, member_id) for member_id, position in recorded.positions.items() for p in pairs(position.held)]
+        assert dict(held) == recorded.owners
+        assert len(held) == len(recorded.owners)
+        assert set(recorded.positions) <= set(recorded.members)
+        assert not recorded.members or self.log.group.deadline is not None
 
     @invariant()
     def targets_are_complete(self) -> None:
         """Targets name no partition twice."""
-        targets = [p for target in self.log.group.ledger.targets.values() for p in pairs(target)]
+        targets = [p for target in self.log.group.recorded.targets.values() for p in pairs(target)]
         assert len(targets) == len(set(targets))
 
     @invariant()
@@ -197,9 +197,9 @@ class GroupMachine(RuleBasedStateMachine):
         """A commit is taken from the epoch a member is in, from no other, and from nobody else."""
         group = self.log.group
         for client in self.clients:
-            for epoch in range(-1, (group.ledger.epoch or 0) + 2):
-                member = group.ledger.members.get(client.member_id)
-                right = member is not None and epoch == group.ledger.position(client.member_id).epoch
+            for epoch in range(-1, (group.recorded.epoch or 0) + 2):
+                member = group.recorded.members.get(client.member_id)
+                right = member is not None and epoch == group.recorded.position(client.member_id).epoch
                 right = right or (epoch < 0 and group.is_empty)
                 try:
                     group.check_commit(client.member_id, client.instance_id, epoch, 9)
@@ -221,7 +221,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.now += 5.0
         group = self.log.group
         members = [client for client in self.clients if client.epoch > 0]
-        assert {client.member_id for client in members} == set(group.ledger.members)
+        assert {client.member_id for client in members} == set(group.recorded.members)
         assert len(members) == min(len(self.clients), 6)
         if not members:
             assert group.state_name in ("Empty", "Dead")
@@ -229,10 +229,10 @@ class GroupMachine(RuleBasedStateMachine):
         assert group.state_name == "Stable", group.state_name
         owned = NO_PARTITIONS
         for client in members:
-            assert client.owned == group.ledger.targets[client.member_id]
+            assert client.owned == group.recorded.targets[client.member_id]
             owned = union(owned, client.owned)
         assert owned == self.cluster.every_partition(group.targets.names)
-        assert len(group.ledger.owners) == count(owned)
+        assert len(group.recorded.owners) == count(owned)
 
 
 GroupTests = GroupMachine.TestCase

@@ -74,11 +74,11 @@ class ShardTests(SynchronousTestCase):
         entry = self.shard.entries["x"]
         waiting = entry.settled()
         self.assertNoResult(put)
-        self.assertEqual((entry.current, entry.pending, entry.at_rest), (None, transaction(), None))
+        self.assertEqual((entry.current, entry.pending, entry.idle_state), (None, transaction(), None))
         self.durable()
         self.successResultOf(put)
         self.successResultOf(waiting)
-        self.assertEqual((entry.current, entry.pending, entry.at_rest), (transaction(), None, transaction()))
+        self.assertEqual((entry.current, entry.pending, entry.idle_state), (transaction(), None, transaction()))
         self.assertEqual(self.decided, [])
 
     def test_a_decision_is_told(self) -> None:
@@ -111,7 +111,7 @@ class ShardTests(SynchronousTestCase):
         self.durable(problem)
         self.failureResultOf(put, ApiError)
         self.assertEqual((self.shard.entries, self.decided), ({}, []))
-        self.shard.hold(transaction())
+        self.shard.apply(transaction())
         put = self.shard.put(transaction(S.ONGOING, partitions=2))
         self.durable(problem)
         self.failureResultOf(put, ApiError)
@@ -149,15 +149,15 @@ class ShardTests(SynchronousTestCase):
     def test_forgetting(self) -> None:
         """Ids go when their tombstones last; those whose do not stay, and can be used."""
         for name in "abcd":
-            self.shard.hold(transaction(name=name))
+            self.shard.apply(transaction(name=name))
         self.shard.forget(["a", "b", "c"])
-        self.assertIsNone(self.shard.entries["a"].at_rest)
+        self.assertIsNone(self.shard.entries["a"].idle_state)
         waiting = self.shard.entries["c"].settled()
         self.durable()
         self.assertEqual(set(self.shard.entries), {"c", "d"})
         self.durable(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         self.successResultOf(waiting)
-        self.assertEqual(self.shard.entries["c"].at_rest, transaction(name="c"))
+        self.assertEqual(self.shard.entries["c"].idle_state, transaction(name="c"))
 
     def test_names_that_are_too_long(self) -> None:
         """They are refused; nothing is written."""
