@@ -75,7 +75,7 @@ async def clean(manager: LogManager, log: Log, records: int) -> None:
     log.high_watermark = log.log_end_offset
     log.roll()
     await log.flush()
-    await log.durability.write_back_and_wait()
+    await log.flusher.write_back_and_wait()
     before = cleaner.read_bytes, cleaner.written_bytes, cleaner.removed_records
     size, late = log.size, Lateness()
     cpu, begun = time.process_time(), time.perf_counter()

@@ -323,7 +323,7 @@ class Broker(OrderedService):
         self._budget = RequestBudget(request_memory(config), self.net_metrics, reactor)
         self._unsent = UnsentReplies(self._limits.max_unsent_in_all)
         self._ledger = connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"])
-        self.complaints = WarningLimiter(reactor.seconds)
+        self.warning_limiter = WarningLimiter(reactor.seconds)
         self.group_coordinator = GroupCoordinator(
             self.replicas, self.metadata, config, reactor, lambda: int(wall_clock() * 1000), self.random
         )
@@ -636,7 +636,7 @@ class Broker(OrderedService):
             self.net_metrics,
             self._budget,
             self._ledger,
-            self.complaints,
+            self.warning_limiter,
             self.router.serve_coalesced,
             self.slice_scheduler,
             self._unsent,

@@ -112,15 +112,15 @@ def raise_descriptor_limit() -> None:
 def connection_ledger(config: ConfigView, listeners: Iterable[str]) -> ConnectionQuotas:
     """Return the connection quotas of these listeners; their limits are dynamic."""
     names = list(listeners)
-    ledger = ConnectionQuotas(connection_limits(config), most_by_descriptors=most_connections())
+    quotas = ConnectionQuotas(connection_limits(config), most_by_descriptors=most_connections())
 
     def follow(view: ConfigView) -> None:
-        ledger.limits = connection_limits(view)
-        ledger.by_listener = {name: view.listener_get(name, keys.MAX_CONNECTIONS) for name in names}
+        quotas.limits = connection_limits(view)
+        quotas.by_listener = {name: view.listener_get(name, keys.MAX_CONNECTIONS) for name in names}
 
     follow(config)
     config.subscribe((keys.MAX_CONNECTIONS, keys.MAX_CONNECTIONS_PER_IP, keys.MAX_CONNECTIONS_PER_IP_OVERRIDES), follow)
-    return ledger
+    return quotas
 
 
 def connection_limits(config: ConfigView) -> ConnectionLimits:

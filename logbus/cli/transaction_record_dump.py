@@ -13,7 +13,7 @@ from logbus.cli.output import as_text
 from logbus.coordination.transactions.transaction_records import STATUS
 from logbus.errors import DecodeError
 from logbus.records.record import Record
-from logbus.wire.messages.txn_log import TransactionLogKey, TransactionLogValue
+from logbus.wire.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from logbus.wire.schema import decode_versioned
 
 Item = dict[str, Any]

@@ -19,7 +19,7 @@ from logbus.cluster.icluster import IControllerChannel, IsrChange
 from logbus.cluster.peers import CONTROL, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
-from logbus.wire.messages.cluster import (
+from logbus.wire.messages.inter_broker import (
     AlteredPartition,
     AlterPartitionsRequest,
     PartitionNumbers,

@@ -21,7 +21,7 @@ from logbus.net.time_slices import TimeSlice
 from logbus.records.file_slice import joined
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import api_key_of
-from logbus.wire.messages.cluster import ForwardRequest, ForwardResponse
+from logbus.wire.messages.inter_broker import ForwardRequest, ForwardResponse
 from logbus.wire.schema import EncodeError, encode, incremental_encoder
 
 FORWARDED_API_KEYS = frozenset({19, 20, 33, 37, 43, 44, 45, 46})

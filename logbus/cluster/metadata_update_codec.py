@@ -17,7 +17,7 @@ from logbus.errors import DecodeError
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 from logbus.records.file_slice import joined
 from logbus.wire.element_budget import RESPONSE_ELEMENTS
-from logbus.wire.messages.cluster import (
+from logbus.wire.messages.inter_broker import (
     AnnouncedBroker,
     AnnouncedDeletion,
     AnnouncedEndpoint,

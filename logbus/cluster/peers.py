@@ -31,7 +31,7 @@ from logbus.model import Endpoint
 from logbus.net.channel import Channel, connect
 from logbus.net.keepalive import enable_keepalive
 from logbus.timers import Timers
-from logbus.wire.messages.cluster import IntroduceRequest, IntroduceResponse
+from logbus.wire.messages.inter_broker import IntroduceRequest, IntroduceResponse
 from logbus.wire.version_range import VersionRange
 
 CONTROL, ANNOUNCE, FORWARD, FETCH, PLUGIN = "control", "announce", "forward", "fetch", "plugin"

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.cluster.peers import PLUGIN, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
-from logbus.wire.messages.cluster import AskPluginRequest, AskPluginResponse
+from logbus.wire.messages.inter_broker import AskPluginRequest, AskPluginResponse
 
 MAX_BODY_BYTES = 8 << 20
 """Largest request or answer, in bytes."""

@@ -13,7 +13,7 @@ from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
-from logbus.wire.messages.cluster import AskPluginRequest, AskPluginResponse
+from logbus.wire.messages.inter_broker import AskPluginRequest, AskPluginResponse
 
 
 @define(eq=False)

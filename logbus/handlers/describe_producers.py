@@ -17,7 +17,7 @@ from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
 from logbus.storage.producers.producer_state_manager import ProducerStateEntry
 from logbus.wire.connection import Request
-from logbus.wire.messages.txn_state import (
+from logbus.wire.messages.transaction_admin import (
     DescribeProducersPartitionResponse,
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -21,7 +21,7 @@ from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
 from logbus.wire.headers import RequestHeader, encode_request_header
 from logbus.wire.messages import api
-from logbus.wire.messages.cluster import ForwardRequest, ForwardResponse
+from logbus.wire.messages.inter_broker import ForwardRequest, ForwardResponse
 from logbus.wire.schema import incremental_encoder
 
 

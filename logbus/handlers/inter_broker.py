@@ -31,7 +31,7 @@ from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
 from logbus.model import LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
-from logbus.wire.messages.cluster import (
+from logbus.wire.messages.inter_broker import (
     AlteredPartition,
     AlterPartitionsRequest,
     AlterPartitionsResponse,

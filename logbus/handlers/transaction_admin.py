@@ -19,7 +19,7 @@ from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
-from logbus.wire.messages.txn_state import (
+from logbus.wire.messages.transaction_admin import (
     DescribedTransactionState,
     DescribedTransactionTopic,
     DescribeTransactionsRequest,

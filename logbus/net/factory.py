@@ -47,8 +47,8 @@ class KafkaServerFactory(Factory):
     :ivar limits: of connections and peers.
     :ivar metrics: counters; share them among listeners for the broker's totals.
     :ivar budget: memory for large frames; share it among all listeners.
-    :ivar ledger: counts connections; share it likewise.
-    :ivar runs: answers several Produce requests at once that differ only in their batches; without it the router
+    :ivar quotas: counts connections; share it likewise.
+    :ivar coalesced_router: answers Produce requests together that differ only in their batches; without it the router
         answers each.
     :ivar unsent: replies that peers have not taken; share it likewise.
     :ivar scheduler: gives time slices to requests of many elements; share it among all listeners.
@@ -61,13 +61,13 @@ class KafkaServerFactory(Factory):
     limits: ConnectionLimits = field(factory=ConnectionLimits)
     metrics: NetMetrics = field(factory=NetMetrics)
     budget: RequestBudget = field()
-    ledger: ConnectionQuotas = field()
-    complaints: WarningLimiter = field()
-    runs: CoalescedProduceRouter | None = None
+    quotas: ConnectionQuotas = field()
+    warning_limiter: WarningLimiter = field()
+    coalesced_router: CoalescedProduceRouter | None = None
     scheduler: SliceScheduler = field()
     unsent: UnsentReplies = field()
     wire: ServerConnection = field(init=False)
-    repeats: TemplateCache = field(factory=TemplateCache, init=False)
+    templates: TemplateCache = field(factory=TemplateCache, init=False)
     _connections: dict[KafkaServerProtocol, None] = field(factory=dict, init=False)
     _sweep: LoopingCall = field(init=False)
     _listening: bool = field(default=False, init=False)
@@ -82,12 +82,12 @@ class KafkaServerFactory(Factory):
     def _budget(self) -> RequestBudget:
         return RequestBudget(256 * 1024 * 1024, self.metrics, self.clock)
 
-    @ledger.default
-    def _ledger(self) -> ConnectionQuotas:
+    @quotas.default
+    def _quotas(self) -> ConnectionQuotas:
         return ConnectionQuotas(self.limits)
 
-    @complaints.default
-    def _complaints(self) -> WarningLimiter:
+    @warning_limiter.default
+    def _warning_limiter(self) -> WarningLimiter:
         return WarningLimiter(self.clock.seconds)
 
     @scheduler.default
@@ -106,10 +106,10 @@ class KafkaServerFactory(Factory):
     def buildProtocol(self, addr: Any) -> KafkaServerProtocol | RefusedConnection:
         """Admit a connection, or close it because there are too many."""
         host = getattr(addr, "host", "")
-        problem = self.ledger.problem(host, self.listener)
+        problem = self.quotas.problem(host, self.listener)
         if problem is not None:
             self.metrics.connections_refused += 1
-            if self.complaints.admit(host) is not None:
+            if self.warning_limiter.admit(host) is not None:
                 self._log.warn(
                     "refusing {host} on listener {listener}: {problem}",
                     host=host,
@@ -117,7 +117,7 @@ class KafkaServerFactory(Factory):
                     problem=problem,
                 )
             return RefusedConnection(self.metrics)
-        number = self.ledger.enter(host, self.listener)
+        number = self.quotas.enter(host, self.listener)
         port = getattr(addr, "port", 0)
         return KafkaServerProtocol(self, RequestContext(number, self.listener, host, port, scheduler=self.scheduler))
 
@@ -142,7 +142,7 @@ class KafkaServerFactory(Factory):
         """Remove a closed connection."""
         del self._connections[connection]
         self.metrics.connections_open -= 1
-        self.ledger.leave(connection.context.host, self.listener)
+        self.quotas.leave(connection.context.host, self.listener)
         if not self._connections:
             drained, self._drained = self._drained, []
             for waiter in drained:

@@ -68,11 +68,11 @@ class Listener(Shape):
     metrics: NetMetrics
     wire: ServerConnection
     router: Router
-    runs: CoalescedProduceRouter | None
-    repeats: TemplateCache
+    coalesced_router: CoalescedProduceRouter | None
+    templates: TemplateCache
     budget: RequestBudget
     clock: IReactorTime
-    complaints: WarningLimiter
+    warning_limiter: WarningLimiter
     unsent: UnsentReplies
 
     def opened(self, connection: KafkaServerProtocol) -> None:
@@ -104,7 +104,7 @@ class KafkaServerProtocol(Protocol):
         self._wire = listener.wire
         self._router = listener.router
         # None until a Produce request was recognized as one that will be repeated.
-        self._runs: CoalescedProduceRouter | None = None
+        self._coalesced_router: CoalescedProduceRouter | None = None
         self._template: RequestTemplate | None = None
         self._budget = listener.budget
         self._frame_transport: IFrameTransport
@@ -302,21 +302,21 @@ class KafkaServerProtocol(Protocol):
         respond = self._wire.respond
         router = self._router
         pending = self._pending
-        repeats = self._listener.repeats
+        templates = self._listener.templates
         most, left = self._limits.turn_requests, self._limits.turn_bytes
         served = collected = 0
         run: CoalescedProduce | None = None
         self._serving = True
         try:
             while not self._stops:
-                if (runs := self._runs) is not None:
+                if (coalesced_router := self._coalesced_router) is not None:
                     room = min(most - served, pending.room) if pending else most - served
-                    run = repeats.take(frames, self._template, room, left)
+                    run = templates.take(frames, self._template, room, left)
                     if run is not None:
                         self._template = run.template
-                        answers = runs(self._known_as(run.template.client_id), run)
+                        answers = coalesced_router(self._known_as(run.template.client_id), run)
                     if run is not None and answers is not None:
-                        repeats.passed(run, frames)
+                        templates.passed(run, frames)
                         served += len(run.batches)
                         left -= run.size
                         if pending or answers.__class__ is not bytes:
@@ -338,8 +338,8 @@ class KafkaServerProtocol(Protocol):
                 if request.decoding is not None:
                     self._serve_in_slices(context, request)
                     continue
-                if request.api_key == PRODUCE and run is None and repeats.learn(request, frame):
-                    self._runs = self._listener.runs
+                if request.api_key == PRODUCE and run is None and templates.learn(request, frame):
+                    self._coalesced_router = self._listener.coalesced_router
                 answer = router(context, request)
                 # Bytes are checked first: isinstance() of Deferred, an abstract class, is slow.
                 if answer.__class__ is not bytes and isinstance(answer, Deferred):
@@ -493,10 +493,10 @@ class KafkaServerProtocol(Protocol):
             self._fail(failure)
 
     def _flush(self) -> None:
-        carrier = self._frame_transport
+        transport = self._frame_transport
         out, self._out = self._out, []
-        carrier.send(out)
-        unsent = carrier.unsent
+        transport.send(out)
+        unsent = transport.unsent
         if unsent or self._unsent:
             self._count_unsent(unsent)
             if unsent > self._all_unsent.allowed(self._limits.max_unsent) and not self._stops & _UNSENT:
@@ -572,15 +572,15 @@ class KafkaServerProtocol(Protocol):
 
     def _complain(self, message: str, error: Exception) -> None:
         context = self.context
-        kept_back = self._listener.complaints.admit(context.host)
-        if kept_back is not None:
+        suppressed = self._listener.warning_limiter.admit(context.host)
+        if suppressed is not None:
             self._log.warn(
-                "closing {host}:{port} on listener {listener}: {error} ({kept_back} complaints about it kept back)",
+                "closing {host}:{port} on listener {listener}: {error} ({suppressed} more warnings suppressed)",
                 host=context.host,
                 port=context.port,
                 listener=context.listener,
                 error=error,
-                kept_back=kept_back,
+                suppressed=suppressed,
             )
 
     def _fail(self, failure: Failure) -> None:

@@ -108,7 +108,7 @@ class Housekeeping:
 
     def _flush(self, log: Log) -> None:
         if log.is_active and log.flushed_end_offset < log.log_end_offset:
-            log.durability.request()
+            log.flusher.request()
 
     def written_back(self, log: Log) -> None:
         """Checkpoint its recovery point soon, together with others."""

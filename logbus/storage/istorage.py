@@ -123,7 +123,7 @@ class IDisk(Interface):
     def offline() -> StorageError:
         """A new error with the reason why the directory is offline."""
 
-    def submit(lane: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
+    def submit(pool: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """
         Run ``op(*args)`` in an I/O thread; :attr:`IOPool.BACKGROUND` keeps the order, in the others several run at a
         time.

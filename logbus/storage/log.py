@@ -141,7 +141,7 @@ class Log:
     )
     _epochs: LeaderEpochCache | None = field(default=None, init=False)
     _producers: ProducerStateManager | None = field(default=None, init=False)
-    _durability: LogFlusher | None = field(default=None, init=False)
+    _flusher: LogFlusher | None = field(default=None, init=False)
     _rolling: RollPolicy = field(init=False)
     _log = Logger()
 
@@ -187,23 +187,23 @@ class Log:
         self.owner.suspected(self, segment)
 
     @property
-    def durability(self) -> LogFlusher:
+    def flusher(self) -> LogFlusher:
         """The log's flusher. Using it makes the log one that can be written to."""
-        durability = self._durability
-        if durability is None:
+        flusher = self._flusher
+        if flusher is None:
             if self.is_closed:
                 # It was deleted, or is moving to another log directory: a retry gets the right error.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition}: the log was closed")
             aborted_transactions.aborted_index(self, self.segments[-1])
             self.segments[-1].activate()
-            durability = self._durability = LogFlusher(self)
-            durability.resume()
-        return durability
+            flusher = self._flusher = LogFlusher(self)
+            flusher.resume()
+        return flusher
 
     @property
     def is_active(self) -> bool:
         """Whether the log was written to since it was opened."""
-        return self._durability is not None
+        return self._flusher is not None
 
     @property
     def epochs(self) -> LeaderEpochCache:
@@ -275,10 +275,10 @@ class Log:
     @property
     def recovery_point(self) -> int:
         """The offset below which recovery may trust the log: batches are synced, and their indexes are, too."""
-        durability, point = self._durability, self.flushed_end_offset
-        if durability is not None:
-            if durability.unindexed:
-                point = min(point, durability.unindexed[0].base_offset)
+        flusher, point = self._flusher, self.flushed_end_offset
+        if flusher is not None:
+            if flusher.unindexed:
+                point = min(point, flusher.unindexed[0].base_offset)
             aborted_from = self.segments[-1].aborted_unsynced_from
             if aborted_from is not None and aborted_from < point:
                 # Recovery finds aborted transactions only by reading from there on.
@@ -310,7 +310,7 @@ class Log:
             now_ms = int(self.wall_clock() * 1000)
         config = self.config
         header = validate_for_topic(data, config, now_ms, zstd_allowed, ours)
-        durability = self._durability or self.durability
+        flusher = self._flusher or self.flusher
         append_time = -1
         if header.producer_id >= 0:
             written = self.producers.check(header)
@@ -332,7 +332,7 @@ class Log:
         segment = self.segment_for(header, last_offset, now_ms)
         prefix = patched_prefix(header, base_offset, leader_epoch)
         segment.log.get().write(segment.size, (prefix, memoryview(data)[PREFIX_SIZE:]))
-        self.wrote(segment, durability, (header,), base_offset, leader_epoch)
+        self.wrote(segment, flusher, (header,), base_offset, leader_epoch)
         return LogAppendInfo(base_offset, last_offset, append_time, self.log_start_offset, header.length + 12)
 
     def append_as_follower(self, data: Buffer, leader_epoch: int = MAX_EPOCH, gaps: bool = True) -> int:
@@ -378,7 +378,7 @@ class Log:
     def wrote(
         self,
         segment: Segment,
-        durability: LogFlusher,
+        flusher: LogFlusher,
         headers: Sequence[BatchHeader],
         base_offset: int,
         leader_epoch: int,
@@ -416,9 +416,9 @@ class Log:
         if not self.is_touched:
             self.is_touched = True
             self.owner.touched(self)
-        durability.wrote(segment, segment.size - size)
+        flusher.wrote(segment, segment.size - size)
         if end - self.flushed_end_offset >= config.flush_messages:
-            durability.request()
+            flusher.request()
 
     def segment_for(self, header: BatchHeader, last_offset: int, now_ms: int) -> Segment:
         """
@@ -442,7 +442,7 @@ class Log:
 
         :raises ApiError: there is no space for a new file; the log is as it was.
         """
-        durability = self.durability
+        flusher = self.flusher
         old = self.segments[-1]
         segment = self.new_segment(
             self.log_end_offset if base_offset is None else max(base_offset, self.log_end_offset)
@@ -453,7 +453,7 @@ class Log:
         old.seal()
         self.segments = (*self.segments, segment)
         self._rolling.rolled()
-        durability.rolled(old)
+        flusher.rolled(old)
         return segment
 
     def close_active_segment(self) -> None:
@@ -462,7 +462,7 @@ class Log:
 
         :raises ApiError: there is no space for a new file; the log is as it was.
         """
-        if self._durability is not None:
+        if self._flusher is not None:
             self.roll()
         elif self.log_end_offset > self.segments[-1].base_offset:
             # It was not written to since the log was opened: its indexes are complete, or rebuilt when needed.
@@ -599,7 +599,7 @@ class Log:
         """
         truncation.truncate_to(self, offset)
 
-    def restart_at(self, offset: int) -> None:
+    def truncate_fully(self, offset: int) -> None:
         """Drop everything and continue at ``offset``: the leader's log begins behind our end."""
         truncation.truncate_fully(self, offset)
 
@@ -613,7 +613,7 @@ class Log:
         """
         if self.flushed_end_offset >= self.log_end_offset and self.disk.failure is None:
             return succeed(None)
-        return self.durability.flush()
+        return self.flusher.flush()
 
     def close(self) -> Deferred[None]:
         """
@@ -630,8 +630,8 @@ class Log:
         # Index entries that are not in the files are given up.
         if any(segment.aborted_unsynced_from is not None for segment in self.segments):
             self.flushed_end_offset = self.recovery_point
-        durability, self._durability = self._durability, None
-        return (durability.close() if durability is not None else succeed(None)).addCallback(close_files)
+        flusher, self._flusher = self._flusher, None
+        return (flusher.close() if flusher is not None else succeed(None)).addCallback(close_files)
 
     def reopen(self) -> None:
         """Take appends again after :meth:`close`."""

@@ -326,7 +326,7 @@ class LogDirectory:
         entries = {}
         for log in self.logs.values():
             if log.is_active or log.flushed_end_offset < log.log_end_offset:
-                await log.durability.write_back_and_wait()
+                await log.flusher.write_back_and_wait()
                 log.segments[-1].seal()
                 await log.close()
             if log.flushed_end_offset == log.log_end_offset:

@@ -233,14 +233,14 @@ class LogFlusher:
         self._bytes = 0
         self._background.request()
 
-    def _commit(self, lane: IOPool, before: Sequence[IFile] = ()) -> Deferred[None]:
+    def _commit(self, pool: IOPool, before: Sequence[IFile] = ()) -> Deferred[None]:
         """Sync the log's files, after the small files that recovery needs to trust them."""
         if self._is_exclusive:
             # The two pools work concurrently. This commit may cover records that rely on small files and directory
             # entries of the running one, and an older small file must not replace a newer one.
             turn: Deferred[None] = Deferred()
             self._behind.append(turn)
-            return turn.addCallback(lambda _: self._commit(lane, before))
+            return turn.addCallback(lambda _: self._commit(pool, before))
         log = self.log
         generation, target = self._generation, log.log_end_offset
         covered = [(segment, segment.size) for segment in self.dirty]
@@ -286,7 +286,7 @@ class LogFlusher:
             return result
 
         self._is_exclusive = is_exclusive = bool(replaced or directories)
-        synced: Deferred[None] = log.disk.submit(lane, sync_all, log.disk, replaced, files, directories)
+        synced: Deferred[None] = log.disk.submit(pool, sync_all, log.disk, replaced, files, directories)
         synced.addCallbacks(done, failed)
         return synced.addBoth(over) if is_exclusive else synced
 

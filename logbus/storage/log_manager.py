@@ -81,7 +81,7 @@ class LogManager:
     cleaner: LogCleaner = field(init=False)
     space: SpaceMonitor = field(init=False)
     scrubber: LogScrubber = field(init=False)
-    restorer: LogRepairer = field(init=False)
+    repairer: LogRepairer = field(init=False)
     mover: LogMover = field(init=False)
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
@@ -133,7 +133,7 @@ class LogManager:
         self.housekeeping.suspicion = scrubber.suspect
         return scrubber
 
-    @restorer.default
+    @repairer.default
     def _repairs(self) -> LogRepairer:
         return LogRepairer(self.directories, self.housekeeping.timers, self.cleaner, self.damage)
 
@@ -143,7 +143,7 @@ class LogManager:
             self.directories,
             self.housekeeping.timers,
             self.cleaner,
-            self.restorer,
+            self.repairer,
             self._new_log,
             self.housekeeping.remove_trees_later,
             self._unique,
@@ -298,7 +298,7 @@ class LogManager:
 
     async def _close(self) -> None:
         await self.scrubber.stop()
-        await self.restorer.stop()
+        await self.repairer.stop()
         await self.mover.stop()
         await self.cleaner.stop()
         self.housekeeping.stop()
@@ -397,9 +397,9 @@ class LogManager:
 
     async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         logs = [log for directory in self.directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
-        with self.cleaner.paused(logs) as cleaner_off, self.restorer.paused(logs) as restorer_off:
+        with self.cleaner.paused(logs) as cleaner_off, self.repairer.paused(logs) as repairer_off:
             # The segments that they put in place later would bring back what is truncated now.
-            await restorer_off
+            await repairer_off
             await cleaner_off
             await self._cut(offsets)
 
@@ -410,8 +410,8 @@ class LogManager:
             for log, _ in lower:
                 if log.is_active:
                     # A write-back in progress could raise the recovery point again, or write a snapshot above it.
-                    await log.durability.write_back_and_wait()
-                    log.durability.truncated()
+                    await log.flusher.write_back_and_wait()
+                    log.flusher.truncated()
             for log, offset in lower:
                 log.flushed_end_offset = min(log.flushed_end_offset, offset)
             if lower:
@@ -427,7 +427,7 @@ class LogManager:
                 log.truncate_to(offset)
             # Before anything is written in their place: a crash must not mix old and new records.
             try:
-                await gatherResults([log.durability.flush() for log, _ in cut], consumeErrors=True)
+                await gatherResults([log.flusher.flush() for log, _ in cut], consumeErrors=True)
             except FirstError as e:
                 e.subFailure.raiseException()
 
@@ -442,15 +442,15 @@ class LogManager:
         log = self.get(partition)
         if log is None:
             return
-        with self.cleaner.paused([log]) as cleaner_off, self.restorer.paused([log]) as restorer_off:
-            await restorer_off
+        with self.cleaner.paused([log]) as cleaner_off, self.repairer.paused([log]) as repairer_off:
+            await repairer_off
             await cleaner_off
             # Remove the records first, as in any truncation; then move the empty log.
             start = log.log_start_offset
             await self._cut({partition: min(offset, log.segments[0].base_offset)})
             if offset != log.log_end_offset:
-                log.restart_at(offset)
-                await log.durability.flush()
+                log.truncate_fully(offset)
+                await log.flusher.flush()
         if offset < start:
             for directory in self.directories:
                 if directory.logs.get(partition) is log:

@@ -94,13 +94,13 @@ class LogMover:
     exclusively: Callable[[TopicPartition, Swap], Awaitable[None]] = _swap_at_once
     moves: dict[TopicPartition, LogMove] = field(factory=dict, init=False)
     preferred: dict[TopicPartition, LogDirectory] = field(factory=dict, init=False)
-    _pace: Throttler = field(init=False)
+    _throttler: Throttler = field(init=False)
     _stopped: bool = field(default=False, init=False)
     _idle: Deferred[None] | None = field(default=None, init=False)
     _log = Logger()
 
-    @_pace.default
-    def _our_pace(self) -> Throttler:
+    @_throttler.default
+    def _default_throttler(self) -> Throttler:
         return Throttler(self._timers)
 
     # -- Requests of operators
@@ -151,7 +151,7 @@ class LogMover:
         move = self.moves.pop(partition, None)
         if move is not None:
             move.cancelled = True
-            self._pace.hurry()
+            self._throttler.hurry()
 
     def resume(self) -> None:
         """Restart the moves that the last stop interrupted."""
@@ -166,7 +166,7 @@ class LogMover:
     def stop(self) -> Deferred[None]:
         """Stop copying; fires when none runs. A swap that has begun is finished first."""
         self._stopped = True
-        self._pace.hurry()
+        self._throttler.hurry()
         return succeed(None) if self._idle is None else self._idle
 
     # -- Work
@@ -236,7 +236,7 @@ class LogMover:
         future.create(move.current.log_start_offset)
         move.future = move.destination.futures[partition] = future
         self._log.info("{partition} is being copied to {root}", partition=partition, root=disk.root)
-        self._pace.bytes_per_second = self.bytes_per_second()
+        self._throttler.bytes_per_second = self.bytes_per_second()
         await self._copy(move, future)
         await self.exclusively(partition, partial(self._swap, move, future))
 
@@ -251,8 +251,8 @@ class LogMover:
 
         :param held: appends are blocked meanwhile: be quick.
         """
-        current, pace = move.current, self._pace
-        pace.begin()
+        current, throttler = move.current, self._throttler
+        throttler.begin()
         while True:
             self._check(move)
             _align(current, future)
@@ -274,9 +274,9 @@ class LogMover:
                 continue
             future.configure(current.config)
             future.append_as_follower(data)
-            pace.moved(len(data))
-            if pace.is_due and not held:
-                await pace.rest()
+            throttler.moved(len(data))
+            if throttler.is_due and not held:
+                await throttler.rest()
 
     async def _swap(self, move: LogMove, future: Log) -> Log:
         """
@@ -287,15 +287,15 @@ class LogMover:
         """
         current, origin, destination, partition = move.current, move.origin, move.destination, move.partition
         self._check(move)
-        with self._cleaner.paused([current]) as cleaner_off, self._restorer.paused([current]) as restorer_off:
-            await restorer_off
+        with self._cleaner.paused([current]) as cleaner_off, self._restorer.paused([current]) as repairer_off:
+            await repairer_off
             await cleaner_off
             try:
                 # Appends and waiting flushes fail with a retriable error.
                 await current.close()
                 await self._copy(move, future, held=True)
                 future.high_watermark = current.high_watermark
-                await future.durability.write_back_and_wait()
+                await future.flusher.write_back_and_wait()
                 future.segments[-1].seal()
                 await future.close()
                 if future.flushed_end_offset < future.log_end_offset:
@@ -405,7 +405,7 @@ def _align(current: Log, future: Log) -> bool:
     """
     if future.log_end_offset < current.log_start_offset:
         # Retention was faster than the copy.
-        future.restart_at(current.log_start_offset)
+        future.truncate_fully(current.log_start_offset)
         return True
     future.advance_start(current.log_start_offset)
     common = min(future.log_end_offset, current.log_end_offset)

@@ -203,28 +203,28 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> bool:
         segment may be repaired.
     """
     whole = True
-    reindexing: IndexRebuild | None = None
+    index_rebuild: IndexRebuild | None = None
     try:
         segment.open_indexes()
         check_times(segment)
     except IndexCorrupt as problem:
-        reindexing = rebuild_indexes(
+        index_rebuild = rebuild_indexes(
             segment, str(problem), lambda size, position: progress.add(log, size, position, segment)
         )
     except ApiError:
         # A damaged index may be found only by using it.
-        if segment.reindexing is None:
+        if segment.index_rebuild is None:
             raise
-        reindexing = segment.reindexing
+        index_rebuild = segment.index_rebuild
     except StorageError:
         if log.disk.failure is not None:
             raise
         whole = False
-    if reindexing is not None:
-        await reindexing.finished()
-        if reindexing.problem is not None:
+    if index_rebuild is not None:
+        await index_rebuild.finished()
+        if index_rebuild.problem is not None:
             if log.disk.failure is not None:
-                raise reindexing.problem
+                raise index_rebuild.problem
             # The indexes reach up to the damage.
             whole = False
         indexes = [file.get() for file in segment.save_indexes()]

@@ -75,7 +75,7 @@ def truncate_to(log: Log, offset: int) -> None:
     if offset < log.segments[0].base_offset:
         truncate_fully(log, offset)
         return
-    durability = log.durability
+    flusher = log.flusher
     keep = max(1, bisect_right(log.segments, offset, key=_BASE_OFFSET))
     gone, log.segments = log.segments[keep:], log.segments[:keep]
     active = log.segments[-1]
@@ -84,14 +84,14 @@ def truncate_to(log: Log, offset: int) -> None:
         discard_files(log, gone)
     end = active.truncate(offset)
     truncate_transaction_index(log, active, end)
-    _ends_at(log, end, durability)
+    _ends_at(log, end, flusher)
 
 
 def truncate_fully(log: Log, offset: int) -> None:
     """
     Drop everything and go on at ``offset`` (Kafka: truncateFullyAndStartAt): the leader's log begins behind our end.
     """
-    durability = log.durability
+    flusher = log.flusher
     gone = log.segments
     segment = log.new_segment(offset)
     if any(old.base_offset == offset for old in gone):
@@ -103,10 +103,10 @@ def truncate_fully(log: Log, offset: int) -> None:
         discard_files(log, gone)
     log.segments = (segment,)
     log.log_start_offset = offset
-    _ends_at(log, offset, durability)
+    _ends_at(log, offset, flusher)
 
 
-def _ends_at(log: Log, end_offset: int, durability: LogFlusher) -> None:
+def _ends_at(log: Log, end_offset: int, flusher: LogFlusher) -> None:
     _log.info("{partition} truncated to {offset}", partition=log.partition, offset=end_offset)
     log.log_end_offset = end_offset
     log.log_start_offset = min(log.log_start_offset, end_offset)
@@ -117,7 +117,7 @@ def _ends_at(log: Log, end_offset: int, durability: LogFlusher) -> None:
     for snapshot in snapshot_offsets(log.disk, log.directory):
         if snapshot > end_offset:
             log.disk.unlink(snapshot_path(log.directory, snapshot))
-    durability.truncated()
+    flusher.truncated()
     log.producers = load_producer_state(log.disk, log.directory, log.segments, end_offset)
 
 
@@ -136,5 +136,5 @@ def discard_files(log: Log, segments: Sequence[Segment], kinds: Sequence[str] = 
                 log.disk.rename(path, path + file_names.DELETED)
                 paths.append(path + file_names.DELETED)
     if log.is_active:
-        log.durability.discarded(segments)
+        log.flusher.discarded(segments)
     log.owner.remove_later(log, paths)

@@ -42,7 +42,7 @@ _BY_ID = 13
 _LONGEST = 600
 _AFTER_ID = 8
 _NULL = 0xFFFF
-_BEFORE_WORDS = 4 + _AFTER_ID
+_BEFORE_PREFIX = 4 + _AFTER_ID
 _NO_TAGS = bytes(3)
 _ACKS = (1, -1)
 # Length of the frame, API key and version, correlation id, length of the client id.
@@ -57,7 +57,7 @@ class RequestTemplate:
     """
     The repeated bytes of one client's Produce requests to one partition.
 
-    :ivar words: the template: from the length of the client id to the partition's index.
+    :ivar prefix: the template: from the length of the client id to the partition's index.
     :ivar tail: the bytes after the batch.
     :ivar size: of the frame that was last measured.
     :ivar head: the template and the batch's length in such a frame; None: no frame of that size matches.
@@ -85,18 +85,18 @@ class RequestTemplate:
         "client_id",
         "head",
         "index",
+        "prefix",
         "size",
         "tail",
         "timeout_ms",
         "topic",
         "topic_id",
         "transactional",
-        "words",
     )
 
     def __init__(
         self,
-        words: bytes,
+        prefix: bytes,
         client_id: str,
         api_version: int,
         topic: str,
@@ -106,7 +106,7 @@ class RequestTemplate:
         timeout_ms: int = 0,
         transactional: bool = False,
     ) -> None:
-        self.words = words
+        self.prefix = prefix
         self.client_id = client_id
         self.api_version = api_version
         self.api = PRODUCE << 16 | api_version
@@ -138,14 +138,14 @@ class RequestTemplate:
     def measure(self, size: int) -> None:
         """Compute the position of the batch in a frame of ``size`` bytes. Compare the frame with :attr:`head`, too."""
         self.size = size
-        rest = size - _AFTER_ID - len(self.words) - len(self.tail)
+        rest = size - _AFTER_ID - len(self.prefix) - len(self.tail)
         width = 4 if not self.tail else next((n for n in range(1, 6) if len(uvarint(max(rest - n, 0) + 1)) == n), 0)
         batch = rest - width
         if batch <= 0 or not width:
             self.head = None
             return
-        self.head = self.words + (uvarint(batch + 1) if self.tail else _pack_length(batch))
-        self.before = _BEFORE_WORDS + len(self.head)
+        self.head = self.prefix + (uvarint(batch + 1) if self.tail else _pack_length(batch))
+        self.before = _BEFORE_PREFIX + len(self.head)
 
     def written(self, correlation_id: int, base_offset: int, append_time: int, log_start_offset: int) -> bytes:
         """
@@ -213,13 +213,13 @@ class TemplateCache:
         # The batch is preceded by its length.
         end = len(spelt) - len(data.records) - (len(_NO_TAGS) if flexible else 0)
         end -= len(uvarint(len(data.records) + 1)) if flexible else 4
-        words = spelt[_AFTER_ID:end]
-        if len(words) > _LONGEST or self._end(frame, _AFTER_ID, len(frame), version, len(client_id.encode())) != end:
+        prefix = spelt[_AFTER_ID:end]
+        if len(prefix) > _LONGEST or self._end(frame, _AFTER_ID, len(frame), version, len(client_id.encode())) != end:
             return False
         if len(self._known) >= MAX_TEMPLATES:
             self._known.clear()
-        self._known[version, words] = RequestTemplate(
-            words,
+        self._known[version, prefix] = RequestTemplate(
+            prefix,
             client_id,
             version,
             topic.name,
@@ -249,11 +249,11 @@ class TemplateCache:
         stop = start + 4 + size
         if stop > end or size > frames.limit:
             return None
-        words = start + _BEFORE_WORDS
-        if last is not None and api == last.api and buffer[words : words + len(last.words)] == last.words:
+        prefix = start + _BEFORE_PREFIX
+        if last is not None and api == last.api and buffer[prefix : prefix + len(last.prefix)] == last.prefix:
             template = last
         else:
-            found = self._find(buffer, words, stop, api, name)
+            found = self._find(buffer, prefix, stop, api, name)
             if found is None:
                 return None
             template = found
@@ -265,7 +265,7 @@ class TemplateCache:
             if size != template.size:
                 template.measure(size)
             at = start + template.before
-            if buffer[start + _BEFORE_WORDS : at] != template.head or buffer[stop - short : stop] != tail:
+            if buffer[start + _BEFORE_PREFIX : at] != template.head or buffer[stop - short : stop] != tail:
                 break
             ids.append(correlation_id)
             batches.append(view[at : stop - short])

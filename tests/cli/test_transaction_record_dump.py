@@ -14,7 +14,7 @@ from logbus.cli.commands.dump_log import dump_log
 from logbus.cli.transaction_record_dump import decoded
 from logbus.records.batch import encode_batch
 from logbus.records.record import Record
-from logbus.wire.messages.txn_log import TransactionLogKey, TransactionLogPartitions, TransactionLogValue
+from logbus.wire.messages.transaction_log import TransactionLogKey, TransactionLogPartitions, TransactionLogValue
 from logbus.wire.schema import encode_versioned
 
 KEY = encode_versioned(TransactionLogKey(transactional_id="billing-1"), 0)

@@ -14,7 +14,7 @@ from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.cluster.peers import Peers
 from logbus.net.time_slices import SliceScheduler, TimeSlice
 from logbus.records.file_slice import joined
-from logbus.wire.messages.cluster import ForwardRequest, ForwardResponse
+from logbus.wire.messages.inter_broker import ForwardRequest, ForwardResponse
 from logbus.wire.messages.topics import DeleteTopicsRequest
 from logbus.wire.schema import encode
 from tests.net.fakes import iterate

@@ -11,7 +11,7 @@ from logbus.cluster.icluster import IControllerChannel, IsrChange
 from logbus.cluster.peers import CONNECT_SECONDS, CONTROL, FETCH
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.wire.messages.cluster import ShutDownRequest
+from logbus.wire.messages.inter_broker import ShutDownRequest
 from tests.cluster.memory_cluster import ClusterCase
 
 

@@ -212,7 +212,7 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
         gate: Any = server.broker.produce_handlers.gate
         gate._participation = Yes(server.reactor)
         if not together:
-            server.plugin.factories["kafka"].runs = None
+            server.plugin.factories["kafka"].coalesced_router = None
         client = server.connect()
         client.protocol.context.broker = 1  # Who writes markers must be one.
         last = 0

@@ -20,7 +20,7 @@ from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode, Registration
 from logbus.model import Endpoint
 from logbus.records.file_slice import joined
 from logbus.wire.messages.api_versions import ApiVersionsRequest
-from logbus.wire.messages.cluster import AskPluginRequest, ForwardRequest, IntroduceRequest, ShutDownRequest
+from logbus.wire.messages.inter_broker import AskPluginRequest, ForwardRequest, IntroduceRequest, ShutDownRequest
 from logbus.wire.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from logbus.wire.schema import decode, encode
 from tests.handlers.kit import Client, HandlerCase

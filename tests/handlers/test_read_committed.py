@@ -15,7 +15,7 @@ from logbus.model import LeaderAndIsr
 from logbus.records.batch import ControlType, Marker
 from logbus.records.header import iter_batches
 from logbus.wire.messages.records import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from logbus.wire.messages.txn_state import DescribeProducersRequest, DescribeProducersTopicRequest
+from logbus.wire.messages.transaction_admin import DescribeProducersRequest, DescribeProducersTopicRequest
 from tests.handlers.kit import NOW_MS, Client, HandlerCase, MemoryBroker, a_batch, content, fetch_request
 
 

@@ -16,7 +16,7 @@ from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.transaction_admin import CHARACTERS_A_TURN, CHARACTERS_AN_ID, slices
 from logbus.model import TopicPartition
-from logbus.wire.messages.txn_state import DescribeTransactionsRequest, ListTransactionsRequest
+from logbus.wire.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from tests.handlers.kit import NOW_MS, HandlerCase
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import MetadataUpdate
 from logbus.cluster.metadata_update_codec import update_request
-from logbus.wire.messages.cluster import (
+from logbus.wire.messages.inter_broker import (
     AlterPartitionsRequest,
     AskPluginRequest,
     ForwardRequest,

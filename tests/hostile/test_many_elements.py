@@ -66,6 +66,7 @@ from logbus.wire.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
+from logbus.wire.messages.transaction_admin import DescribeTransactionsRequest
 from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -74,7 +75,6 @@ from logbus.wire.messages.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from logbus.wire.messages.txn_state import DescribeTransactionsRequest
 from tests.handlers.group_kit import GroupCase
 from tests.handlers.kit import a_batch
 from tests.net.fakes import iterate

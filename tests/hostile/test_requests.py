@@ -106,7 +106,7 @@ class BrokenStreams(SynchronousTestCase):
             server.connect("10.1.1.1").feed(HELLO)
         lines = [line for line in lines if "10.1.1.1" in line]
         self.assertEqual(len(lines), 2)
-        self.assertIn("99 complaints", lines[1])
+        self.assertIn("99 more warnings", lines[1])
         self.assertEqual(server.broker.net_metrics.broken_frames, 101)
 
     def test_nothing_grows(self) -> None:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from logbus.wire.messages.groups import FindCoordinatorRequest
+from logbus.wire.messages.transaction_admin import (
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -18,12 +24,6 @@ from logbus.wire.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
-)
-from logbus.wire.messages.txn_state import (
-    DescribeProducersRequest,
-    DescribeProducersTopicRequest,
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
 )
 from tests.handlers.kit import MemoryBroker, a_batch, produce_request
 

@@ -237,7 +237,7 @@ class TLSTests(RealCase):
         """
         Limits hold for TLS too.
         """
-        self.factory.ledger = ConnectionQuotas(evolve(ConnectionLimits(), max_connections=1))
+        self.factory.quotas = ConnectionQuotas(evolve(ConnectionLimits(), max_connections=1))
         first = self.connect_tls()
         self.loop.until(first.shake)
         refused = socket.create_connection(("127.0.0.1", self.port.getHost().port))

@@ -276,7 +276,7 @@ class ReadTests(SynchronousTestCase):
         """A slice still reads after its segment was unlinked."""
         result = self.log.read(0, 1 << 20)
         self.log.high_watermark = 8
-        self.log.restart_at(100)
+        self.log.truncate_fully(100)
         self.assertEqual(offsets_of(data_of(result.data)), [0, 2, 4, 6])
         self.assertEqual(self.log.disk.names("orders-0"), ["00000000000000000100.log"])
 

@@ -294,7 +294,7 @@ class FlushTests(SynchronousTestCase):
         """Two commits in different pools write the epochs in the order in which they began."""
         self.disk.held.add(IOPool.BACKGROUND)
         self.log.append_as_leader(batch(), 0)
-        self.log.durability.write_back()
+        self.log.flusher.write_back()
         self.log.append_as_leader(batch(), 1)
         flushed = self.log.flush()
         for pool in (IOPool.SYNC, IOPool.BACKGROUND, IOPool.SYNC):

@@ -200,7 +200,7 @@ class ManagerTests(SynchronousTestCase):
         log = self.successResultOf(manager.create(PARTITION))
         for _ in range(5):
             log.append_as_leader(batch(), 0)
-        self.successResultOf(log.durability.write_back_and_wait())
+        self.successResultOf(log.flusher.write_back_and_wait())
         self.successResultOf(manager.directories[0].checkpoint_recovery_points())
         self.assertRaises(ValueError, log.truncate_to, 3)
         self.successResultOf(manager.truncate({PARTITION: 3}))
@@ -230,7 +230,7 @@ class ManagerTests(SynchronousTestCase):
         log = self.successResultOf(manager.create(PARTITION))
         for turn in range(6):
             log.append_as_leader(batch(), 0)
-            self.successResultOf(log.durability.write_back_and_wait())
+            self.successResultOf(log.flusher.write_back_and_wait())
             if turn == 0:
                 self.successResultOf(manager.directories[0].checkpoint_recovery_points())
         kept = sorted(name for name in disk.names("orders-0") if name.endswith(".snapshot"))

@@ -102,7 +102,7 @@ class MoveTests(SynchronousTestCase):
         """An empty log moves, too, and goes on at its end."""
         machine = Machine().open()
         log = machine.create(0)
-        log.restart_at(77)
+        log.truncate_fully(77)
         machine.move()
         moved = machine.moved()
         self.assertEqual((moved.disk.root, moved.log_end_offset), ("/b", 77))

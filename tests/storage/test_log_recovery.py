@@ -64,7 +64,7 @@ class RecoveryTests(SynchronousTestCase):
         """Stop as if everything up to here had been synced and put down."""
         log = self.manager.get(PARTITION)
         assert log is not None
-        self.successResultOf(log.durability.write_back_and_wait())
+        self.successResultOf(log.flusher.write_back_and_wait())
         self.successResultOf(self.manager.directories[0].checkpoint_recovery_points())
 
     def closed(self) -> None:

@@ -13,7 +13,7 @@ from logbus.errors import DecodeError
 from logbus.wire.layout import message_layout
 from logbus.wire.messages import API_KEYS, API_NAMES, api
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from logbus.wire.messages.txn_log import TransactionLogKey, TransactionLogValue
+from logbus.wire.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from logbus.wire.schema import (
     MessageSpec,
     Steps,

@@ -111,7 +111,7 @@ class RepeatsTests(SynchronousTestCase):
     )
     def test_one_byte(self, version: int, at: int, change: int, transactional_id: str | None) -> None:
         """
-        A request that differs in any byte is taken only if decoding it gives the same words.
+        A request that differs in any byte is taken only if decoding it gives the same prefix.
         """
         self.setUp()
         client = ClientConnection("me")
@@ -135,7 +135,7 @@ class RepeatsTests(SynchronousTestCase):
 
     def test_where_a_run_ends(self) -> None:
         """
-        A run ends before other words, before what is not whole, and at its bounds.
+        A run ends before other prefix, before what is not whole, and at its bounds.
         """
         client = ClientConnection("me")
         usual = [asked(client, b"records") for _ in range(5)]
@@ -209,7 +209,7 @@ class RepeatsTests(SynchronousTestCase):
 
     def test_other_acks(self) -> None:
         """
-        Who asks for all replicas says other words than who asks for one, and so does who has more patience.
+        Who asks for all replicas says other prefix than who asks for one, and so does who has more patience.
         """
         client = ClientConnection("me")
         for acks, timeout_ms in ((1, 1000), (-1, 1000), (-1, 2000)):
@@ -223,7 +223,7 @@ class RepeatsTests(SynchronousTestCase):
 
     def test_bounded(self) -> None:
         """
-        However many words are said, not more than some are known.
+        However many prefix are said, not more than some are known.
         """
         self.patch(request_template, "MAX_TEMPLATES", 3)
         client = ClientConnection("me")

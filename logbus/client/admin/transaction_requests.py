@@ -15,15 +15,7 @@ from logbus.client.retry import api_error, is_retriable
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
-from logbus.wire.messages.transactions import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
-from logbus.wire.messages.txn_state import (
+from logbus.wire.messages.transaction_admin import (
     DescribedTransactionState,
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -32,6 +24,14 @@ from logbus.wire.messages.txn_state import (
     DescribeTransactionsResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
+)
+from logbus.wire.messages.transactions import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 
 T = TypeVar("T")

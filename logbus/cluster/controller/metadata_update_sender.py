@@ -25,7 +25,7 @@ from logbus.cluster.metadata_update_codec import update_request
 from logbus.cluster.peers import ANNOUNCE, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
-from logbus.wire.messages.cluster import AnnounceResponse
+from logbus.wire.messages.inter_broker import AnnounceResponse
 
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
 """Seconds between two attempts."""

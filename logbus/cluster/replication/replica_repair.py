@@ -301,7 +301,7 @@ class ReplicaRepair:
         for broker_id in brokers:
             source = RepairSource(broker_id, replica, self.channel_for)
             try:
-                await self.replicas.logs.restorer.restore(log, damage, source, broker_id)
+                await self.replicas.logs.repairer.repair(log, damage, source, broker_id)
                 return
             except ReplacementAbandoned:
                 return

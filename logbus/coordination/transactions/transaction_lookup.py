@@ -17,7 +17,7 @@ from logbus.cluster.peers import Peers
 from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
-from logbus.wire.messages.txn_state import (
+from logbus.wire.messages.transaction_admin import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListTransactionsRequest,

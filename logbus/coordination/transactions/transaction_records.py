@@ -13,7 +13,7 @@ from logbus.coordination.transactions.transaction_metadata import TransactionMet
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import DecodeError
 from logbus.model import TopicPartition
-from logbus.wire.messages.txn_log import TransactionLogKey, TransactionLogPartitions, TransactionLogValue
+from logbus.wire.messages.transaction_log import TransactionLogKey, TransactionLogPartitions, TransactionLogValue
 from logbus.wire.schema import decode_versioned, encode_versioned
 
 KEY_VERSION = 0

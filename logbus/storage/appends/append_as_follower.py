@@ -88,7 +88,7 @@ def _misplaced(
 
 
 def _write(log: Log, data: memoryview, run: list[BatchHeader], markers: list[Marker | None], now_ms: int) -> None:
-    segment, durability = log.segments[-1], log.durability
+    segment, flusher = log.segments[-1], log.flusher
     first, last_offset = run[0], run[-1].last_offset
     if len(run) == 1:
         segment = log.segment_for(first, last_offset, now_ms)
@@ -105,4 +105,4 @@ def _write(log: Log, data: memoryview, run: list[BatchHeader], markers: list[Mar
             at += header.size
         return
     segment.log.get().write(segment.size, (data,))
-    log.wrote(segment, durability, run, first.base_offset, first.leader_epoch, markers)
+    log.wrote(segment, flusher, run, first.base_offset, first.leader_epoch, markers)

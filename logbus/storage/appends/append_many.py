@@ -64,7 +64,7 @@ def append_many(
     offset = log.log_end_offset
     size, latest = 0, -1
     try:
-        config, segment, durability = log.config, log.segments[-1], log.durability
+        config, segment, flusher = log.config, log.segments[-1], log.flusher
         if (
             len(batches) > MAX_BATCHES
             or not segment.size
@@ -110,5 +110,5 @@ def append_many(
     except Exception:
         # Whatever it is, a bug included: the general path meets it again for the batch concerned, and reports it.
         return None
-    log.wrote(segment, durability, headers, offsets[0], leader_epoch, in_row=True)
+    log.wrote(segment, flusher, headers, offsets[0], leader_epoch, in_row=True)
     return AppendManyResult(offsets, offset, log.log_start_offset, size)

@@ -32,7 +32,7 @@ def append_marker(
 
     :returns: the header of its batch in the log.
     """
-    durability = log.durability
+    flusher = log.flusher
     log.producers.check_marker(producer_id, producer_epoch, marker, version)
     offset = log.log_end_offset
     data = encode_marker_batch(
@@ -46,7 +46,7 @@ def append_marker(
     header = read_header(data)
     segment = log.segment_for(header, offset, now_ms)
     segment.log.get().write(segment.size, (data,))
-    log.wrote(segment, durability, (header,), offset, leader_epoch, (marker,))
+    log.wrote(segment, flusher, (header,), offset, leader_epoch, (marker,))
     return header
 
 

@@ -61,7 +61,7 @@ class CleanerTask:
 
     log: Log
     plan: LogToClean
-    pace: Throttler
+    throttler: Throttler
     map_size: int
     now_ms: int
     is_stopped: Callable[[], bool] = lambda: False
@@ -84,11 +84,11 @@ class CleanerTask:
         :raises StorageError: the disk failed, and is offline.
         """
         log, plan = self.log, self.plan
-        self.pace.begin()
+        self.throttler.begin()
         segments = tuple(segment for segment in log.segments if segment.base_offset < plan.end)
         check_unchanged(log, segments)
         ends = [*(segment.base_offset for segment in segments[1:]), plan.end]
-        keys = await self._learn([s for s, end in zip(segments, ends, strict=True) if end > plan.start])
+        keys = await self._build_offset_map([s for s, end in zip(segments, ends, strict=True) if end > plan.start])
         self.keys = len(keys)
         self.compaction = Compaction(
             keys,
@@ -107,7 +107,7 @@ class CleanerTask:
 
     # -- The first pass
 
-    async def _learn(self, dirty: Sequence[Segment]) -> OffsetMap:
+    async def _build_offset_map(self, dirty: Sequence[Segment]) -> OffsetMap:
         plan = self.plan
         size = sum(segment.size for segment in dirty) // _SMALLEST_RECORD * ENTRY_SIZE
         keys = OffsetMap(min(self.map_size, max(_SMALLEST_MAP, size)))
@@ -124,7 +124,7 @@ class CleanerTask:
                         self.end = learnt
                         return keys
                     position += header.size
-                    if self.pace.is_due:
+                    if self.throttler.is_due:
                         await self._rest(dirty)
         return keys
 
@@ -146,7 +146,7 @@ class CleanerTask:
             new.create()
             new.log.pinned = True
             before = self.compaction.changed
-            run = await self._thin(segments, ends, new)
+            run = await self._rewrite(segments, ends, new)
             new.seal()
         except BaseException:
             remove_segment_files(log, new)
@@ -154,12 +154,12 @@ class CleanerTask:
         if (self.compaction.changed > before or len(run) > 1) and any(segment.size for segment in run):
             await replace_segments(log, run, new)
             self.written_bytes += new.size
-            self.pace.begin()
+            self.throttler.begin()
         else:
             remove_segment_files(log, new)
         return len(run)
 
-    async def _thin(self, segments: Sequence[Segment], ends: Sequence[int], new: Segment) -> list[Segment]:
+    async def _rewrite(self, segments: Sequence[Segment], ends: Sequence[int], new: Segment) -> list[Segment]:
         """Copy the records that stay of as many segments as fit into the new one; returns these."""
         compaction = self.compaction
         taken: SegmentGroup[Segment] = SegmentGroup(self.log.config)
@@ -174,16 +174,16 @@ class CleanerTask:
                 batches = list(iter_batches(data))
                 aborted = self._aborted(batches)
                 for at, header in batches:
-                    left = compaction.left(data, at, header, aborted.of(header))
+                    left = compaction.retained(data, at, header, aborted.of(header))
                     if left is not None:
                         out.add(left)
                     position += header.size
-                    if self.pace.is_due:
-                        self.pace.moved(out.write())
+                    if self.throttler.is_due:
+                        self.throttler.moved(out.write())
                         await self._rest(run)
-                self.pace.moved(out.write())
+                self.throttler.moved(out.write())
         out = _Output(new, self.log.config.index_interval_bytes)
-        if (last := compaction.end_of_run()) is not None:
+        if (last := compaction.end_of_group()) is not None:
             out.add(last)
         out.write()
         # Nothing is left of those that ended before, so the new index does not need them.
@@ -222,16 +222,16 @@ class CleanerTask:
             # Handing it to a thread costs more than the copy.
             data = file.pread(length, position)
         else:
-            asked = self.pace.timers.clock.seconds()
+            asked = self.throttler.timers.clock.seconds()
             data = await self.log.disk.submit(IOPool.READ, file.pread, length, position)
-            self.pace.waited(asked)
+            self.throttler.waited(asked)
         self._check(needed)
         self.read_bytes += len(data)
-        self.pace.moved(len(data))
+        self.throttler.moved(len(data))
         return data
 
     async def _rest(self, needed: Sequence[Segment]) -> None:
-        await self.pace.rest()
+        await self.throttler.rest()
         self._check(needed)
 
     def _check(self, needed: Sequence[Segment]) -> None:

@@ -76,7 +76,7 @@ class Compaction:
     _dropped: BatchHeader | None = field(default=None, init=False)
     _in_transaction: set[int] = field(factory=set, init=False)
 
-    def left(
+    def retained(
         self, data: Buffer, position: int, header: BatchHeader, aborted: AbortedTransaction | None = None
     ) -> Buffer | None:
         """
@@ -136,7 +136,7 @@ class Compaction:
         self.changed += 1
         return None
 
-    def end_of_run(self) -> bytes | None:
+    def end_of_group(self) -> bytes | None:
         """
         An empty batch in place of the last batch, if that was removed: to be written at the end of each group of merged
         segments.

@@ -54,7 +54,7 @@ class LogCleaner:
     read_bytes: int = field(default=0, init=False)
     written_bytes: int = field(default=0, init=False)
     removed_records: int = field(default=0, init=False)
-    _pace: Throttler = field(init=False)
+    _throttler: Throttler = field(init=False)
     _paused: list[Log] = field(factory=list, init=False)
     _current: Log | None = field(default=None, init=False)
     _running: bool = field(default=False, init=False)
@@ -62,8 +62,8 @@ class LogCleaner:
     _idle: list[Deferred[None]] = field(factory=list, init=False)
     _log = Logger()
 
-    @_pace.default
-    def _our_pace(self) -> Throttler:
+    @_throttler.default
+    def _default_throttler(self) -> Throttler:
         return Throttler(self._timers)
 
     # -- Start and stop
@@ -83,7 +83,7 @@ class LogCleaner:
             self._wake.cancel()
             self._wake = None
         idle = self._until_idle()
-        self._pace.hurry()
+        self._throttler.hurry()
         return idle
 
     def _until_idle(self) -> Deferred[None]:
@@ -105,7 +105,7 @@ class LogCleaner:
             off: Deferred[None] = succeed(None)
             if self._current in logs:
                 off = self._until_idle()
-                self._pace.hurry()
+                self._throttler.hurry()
             yield off
         finally:
             for log in logs:
@@ -148,15 +148,15 @@ class LogCleaner:
         logs = [log for directory in self._directories if directory.is_online for log in directory.logs.values()]
         known = set(logs)
         self.uncleanable = {log: why for log, why in self.uncleanable.items() if log in known}
-        self._pace.begin()
+        self._throttler.begin()
         for log in logs:
             plan = self._plan(log) if log.config.compacted else None
             if plan is not None:
                 dirtiest = max(dirtiest, plan.ratio)
                 if log not in later and plan.is_due(log.config):
                     due.append((plan.ratio, log))
-            if self._pace.is_due:
-                await self._pace.rest()
+            if self._throttler.is_due:
+                await self._throttler.rest()
                 if not self._running:
                     return []
         self.max_dirty_ratio = dirtiest
@@ -179,11 +179,11 @@ class LogCleaner:
     async def _clean(self, log: Log, plan: LogToClean) -> bool:
         """Clean one log; returns whether it may be considered again at once."""
         settings = self.settings()
-        self._pace.bytes_per_second = settings.max_bytes_per_second
+        self._throttler.bytes_per_second = settings.max_bytes_per_second
         cleaning = CleanerTask(
             log,
             plan,
-            self._pace,
+            self._throttler,
             settings.dedupe_buffer_size,
             int(self._wall_clock() * 1000),
             lambda: not self._running or log in self._paused,

@@ -141,7 +141,7 @@ class File:
 
     def is_cold(self, position: int, length: int) -> bool | None:
         """Whether reading these bytes would wait for the device; None if unknown."""
-        return self._disk.residency.is_cold(self._fd, position, length)
+        return self._disk.page_cache.is_cold(self._fd, position, length)
 
     def make_resident(self, position: int, length: int, beyond: int) -> None:
         """Load these bytes into the page cache, and begin to load those behind them."""
@@ -188,7 +188,7 @@ class Disk:
     :ivar root: absolute path of the directory, which exists.
     :ivar failure: why it is offline, or None.
     :ivar boot_id: the kernel's, of the machine's current run.
-    :ivar residency: the page cache, as far as its files are concerned.
+    :ivar page_cache: the page cache, as far as its files are concerned.
     :ivar reads: its cold reads.
     """
 
@@ -196,11 +196,11 @@ class Disk:
     _reactor: IReactorFromThreads
     failure: StorageError | None = field(default=None, init=False)
     boot_id: str | None = field(factory=read_boot_id, init=False)
-    residency: PageCache = field(factory=PageCache, init=False)
+    page_cache: PageCache = field(factory=PageCache, init=False)
     reads: ReadAhead = field(init=False)
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
     _space_listeners: list[Callable[[ApiError], None]] = field(factory=list, init=False)
-    _lanes: dict[IOPool, IOThreads] = field(factory=dict, init=False)
+    _pools: dict[IOPool, IOThreads] = field(factory=dict, init=False)
     _lock_fd: int | None = field(default=None, init=False)
     _log = Logger()
 
@@ -221,7 +221,7 @@ class Disk:
         Call the listeners if ``error`` is a lack of space. For an operation in a thread that happens when its result
         arrives on the reactor thread.
         """
-        if isinstance(error, NoSpace) and not self._in_lane():
+        if isinstance(error, NoSpace) and not self._in_io_thread():
             for listener in self._space_listeners:
                 listener(error)
 
@@ -238,14 +238,14 @@ class Disk:
         """A new error with the reason why the directory is offline."""
         return StorageError(f"log directory {self.root} is offline: {self.failure}")
 
-    def submit(self, lane: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
+    def submit(self, pool: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """Run ``op`` in an I/O thread."""
         if self.failure is not None:
             return fail(self.offline())
-        thread = self._lanes.get(lane)
+        thread = self._pools.get(pool)
         if thread is None:
-            name = f"logbus {lane.value} {os.path.basename(self.root)}"
-            thread = self._lanes[lane] = IOThreads(name, self._reactor, self._settle, _THREADS[lane])
+            name = f"logbus {pool.value} {os.path.basename(self.root)}"
+            thread = self._pools[pool] = IOThreads(name, self._reactor, self._settle, _THREADS[pool])
         return thread.submit(op, *args)
 
     def _settle(self, error: BaseException | None) -> BaseException | None:
@@ -266,12 +266,12 @@ class Disk:
         from an I/O thread, when the operation's result arrives there.
         """
         problem = StorageError(f"{self.root}: cannot {what}: {error}")
-        if not self._in_lane():
+        if not self._in_io_thread():
             self.fail(problem)
         return problem
 
-    def _in_lane(self) -> bool:
-        return any(lane.is_current() for lane in self._lanes.values())
+    def _in_io_thread(self) -> bool:
+        return any(pool.is_current() for pool in self._pools.values())
 
     def _refused_or_broken(self, error: OSError, what: str) -> ApiError | StorageError:
         refused = refusal(error, what)
@@ -427,8 +427,8 @@ class Disk:
                 os.close(self._lock_fd)
                 self._lock_fd = None
 
-        lanes, self._lanes = list(self._lanes.values()), {}
-        return gatherResults([lane.stop() for lane in lanes]).addCallback(unlock)
+        pools, self._pools = list(self._pools.values()), {}
+        return gatherResults([pool.stop() for pool in pools]).addCallback(unlock)
 
 
 def disks_at(paths: Sequence[str], reactor: IReactorFromThreads) -> list[Disk]:

@@ -35,14 +35,14 @@ class LogRepairer:
     reports: DamageReports
     read_bytes: int = field(default=0, init=False)
     _current: Log | None = field(default=None, init=False)
-    _restoration: SegmentRefetch | None = field(default=None, init=False)
+    _refetch: SegmentRefetch | None = field(default=None, init=False)
     _paused: list[Log] = field(factory=list, init=False)
     _stopped: bool = field(default=False, init=False)
     _idle: list[Deferred[None]] = field(factory=list, init=False)
-    _pace: Throttler = field(init=False)
+    _throttler: Throttler = field(init=False)
 
-    @_pace.default
-    def _our_pace(self) -> Throttler:
+    @_throttler.default
+    def _default_throttler(self) -> Throttler:
         return Throttler(self._timers)
 
     def stop(self) -> Deferred[None]:
@@ -52,8 +52,8 @@ class LogRepairer:
         return self._until_idle()
 
     def _hurry(self) -> None:
-        if self._restoration is not None:
-            self._restoration.hurry()
+        if self._refetch is not None:
+            self._refetch.hurry()
 
     def _until_idle(self) -> Deferred[None]:
         if self._current is None:
@@ -80,7 +80,7 @@ class LogRepairer:
             for log in logs:
                 self._paused.remove(log)
 
-    async def restore(self, log: Log, damage: Damage, source: BatchSource, broker_id: int) -> None:
+    async def repair(self, log: Log, damage: Damage, source: BatchSource, broker_id: int) -> None:
         """
         Replace a damaged segment, together with those that it must be replaced with (:func:`.segments_to_refetch`).
 
@@ -94,14 +94,14 @@ class LogRepairer:
         try:
             with self._cleaner.paused([log]) as off:
                 await off
-                await self._restore(log, damage, source, broker_id, is_stopped)
+                await self._repair(log, damage, source, broker_id, is_stopped)
         finally:
             self._current = None
             idle, self._idle = self._idle, []
             for waiter in idle:
                 waiter.callback(None)
 
-    async def _restore(
+    async def _repair(
         self, log: Log, damage: Damage, source: BatchSource, broker_id: int, is_stopped: Callable[[], bool]
     ) -> None:
         segment = next((one for one in log.segments if one.base_offset == damage.base_offset), None)
@@ -118,16 +118,16 @@ class LogRepairer:
             for directory in self._directories:
                 if directory.disk is log.disk:
                     await directory.checkpoint_cleaned_offsets()
-        restoration = self._restoration = SegmentRefetch(log, old, source, self._pace, is_stopped)
+        refetch = self._refetch = SegmentRefetch(log, old, source, self._throttler, is_stopped)
         half_done = ""
         try:
-            await restoration.run()
+            await refetch.run()
         except ReplacementUnfinished as error:
             # The log's content is right; its file names will be after the next start.
             half_done = str(error)
         finally:
-            self._restoration = None
-            self.read_bytes += restoration.read_bytes
+            self._refetch = None
+            self.read_bytes += refetch.read_bytes
         replaced = {one.base_offset for one in old}
         for known in self.reports.of(log):
             if known.base_offset in replaced:

@@ -50,7 +50,7 @@ class SegmentCheck:
 
     log: Log
     segment: Segment
-    pace: Throttler
+    throttler: Throttler
     is_stopped: Callable[[], bool]
     read_bytes: int = field(default=0, init=False)
 
@@ -80,14 +80,14 @@ class SegmentCheck:
         if offset is not None and position < end:
             # The batch may begin before the offset.
             checker.next_offset = segment.base_offset
-        self.pace.begin()
+        self.throttler.begin()
         while position < min(end, begun + length):
-            asked = self.pace.timers.clock.seconds()
+            asked = self.throttler.timers.clock.seconds()
             data: bytes = await log.disk.submit(IOPool.READ, file.pread, min(CHUNK, end - position), position)
             if self._is_gone():
                 return None
-            self.pace.waited(asked)
-            self.pace.moved(len(data))
+            self.throttler.waited(asked)
+            self.throttler.moved(len(data))
             self.read_bytes += len(data)
             at = 0
             while len(data) - at >= HEADER_SIZE:
@@ -104,27 +104,27 @@ class SegmentCheck:
                 if problem is not None:
                     return self._damage(checker, position + at, end_offset, problem)
                 at += header.size
-                if self.pace.is_due:
-                    await self.pace.rest()
+                if self.throttler.is_due:
+                    await self.throttler.rest()
                     if self._is_gone():
                         return None
             if not at:
                 return self._damage(checker, position, end_offset, "the file ends in the middle of a batch header")
             position += at
-            if self.pace.is_due:
-                await self.pace.rest()
+            if self.throttler.is_due:
+                await self.throttler.rest()
                 if self._is_gone():
                     return None
         return None
 
     async def _large(self, file: IFile, position: int, header: BatchHeader) -> str | None:
         """Check the CRC of a batch that is larger than a chunk: a thread reads all of it."""
-        asked = self.pace.timers.clock.seconds()
+        asked = self.throttler.timers.clock.seconds()
         computed = await self.log.disk.submit(
             IOPool.READ, checksum, file, position + ATTRIBUTES_AT, header.size - ATTRIBUTES_AT
         )
-        self.pace.waited(asked)
-        self.pace.moved(header.size)
+        self.throttler.waited(asked)
+        self.throttler.moved(header.size)
         self.read_bytes += header.size
         return None if computed == header.crc else f"CRC is {header.crc:#010x}, computed {computed:#010x}"
 
@@ -166,20 +166,20 @@ class LogScrubber:
     settings: Callable[[], ScrubSettings] = ScrubSettings
     read_bytes: int = field(default=0, init=False)
     rounds: int = field(default=0, init=False)
-    _pace: Throttler = field(init=False)
+    _throttler: Throttler = field(init=False)
     _urgent_pace: Throttler = field(init=False)
     _running: bool = field(default=False, init=False)
     _stopped: bool = field(default=False, init=False)
     _due: float = field(default=0.0, init=False)
     _wake: Timer | None = field(default=None, init=False)
-    _complaints: deque[tuple[Log, Segment, int | None, Deferred[None]]] = field(factory=deque, init=False)
+    _suspects: deque[tuple[Log, Segment, int | None, Deferred[None]]] = field(factory=deque, init=False)
     _whole: dict[tuple[Segment, int | None], float] = field(factory=dict, init=False)
     _checking: bool = field(default=False, init=False)
     _in_round: bool = field(default=False, init=False)
     _idle: list[Deferred[None]] = field(factory=list, init=False)
     _log = Logger()
 
-    @_pace.default
+    @_throttler.default
     def _steady(self) -> Throttler:
         return Throttler(self._timers)
 
@@ -202,7 +202,7 @@ class LogScrubber:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        self._pace.hurry()
+        self._throttler.hurry()
         self._urgent_pace.hurry()
         if not (self._checking or self._in_round):
             return succeed(None)
@@ -256,7 +256,7 @@ class LogScrubber:
                 if self._stopped or self.settings().interval_ms < 0:
                     return
                 if not self.reports.is_known(log, segment):
-                    await self._check(log, segment, None, self._pace)
+                    await self._check(log, segment, None, self._throttler)
         self.rounds += 1
         self._log.info("all closed segments were checked: {count} logs", count=len(logs))
 
@@ -272,20 +272,20 @@ class LogScrubber:
         now = self._timers.clock.seconds()
         if self._stopped or self.reports.is_known(log, segment) or now < self._whole.get((segment, offset), 0.0):
             return succeed(None)
-        for _, queued, at, done in self._complaints:
+        for _, queued, at, done in self._suspects:
             if queued is segment and at == offset:
                 another: Deferred[None] = Deferred()
                 done.addCallback(another.callback)
                 return another
         waiting: Deferred[None] = Deferred()
-        self._complaints.append((log, segment, offset, waiting))
+        self._suspects.append((log, segment, offset, waiting))
         if not self._checking:
             self._checking = True
             # Not at once: the caller is in the middle of something.
-            self._timers.call_later(0, self._look_into_complaints)
+            self._timers.call_later(0, self._start_suspect_checks)
         return waiting
 
-    def _look_into_complaints(self) -> None:
+    def _start_suspect_checks(self) -> None:
         def failed(failure: Failure) -> None:
             self._log.failure("a suspected segment cannot be checked", failure)
 
@@ -293,18 +293,18 @@ class LogScrubber:
             self._checking = False
             self._ended()
 
-        Deferred.fromCoroutine(self._check_complaints()).addErrback(failed).addCallback(done)
+        Deferred.fromCoroutine(self._check_suspects()).addErrback(failed).addCallback(done)
 
-    async def _check_complaints(self) -> None:
-        while self._complaints:
-            log, segment, offset, done = self._complaints[0]
+    async def _check_suspects(self) -> None:
+        while self._suspects:
+            log, segment, offset, done = self._suspects[0]
             try:
                 if not self.reports.is_known(log, segment):
                     await self._check(log, segment, offset, self._urgent_pace)
                     if not self.reports.is_known(log, segment):
                         self._remember(segment, offset)
             finally:
-                self._complaints.popleft()
+                self._suspects.popleft()
                 done.callback(None)
 
     def _remember(self, segment: Segment, offset: int | None) -> None:
@@ -312,10 +312,10 @@ class LogScrubber:
         self._whole = {one: until for one, until in self._whole.items() if until > now}
         self._whole[segment, offset] = now + LOOK_AGAIN_S
 
-    async def _check(self, log: Log, segment: Segment, offset: int | None, pace: Throttler) -> None:
-        check = SegmentCheck(log, segment, pace, lambda: self._stopped)
-        if pace is self._pace:
-            pace.bytes_per_second = self.settings().max_bytes_per_second
+    async def _check(self, log: Log, segment: Segment, offset: int | None, throttler: Throttler) -> None:
+        check = SegmentCheck(log, segment, throttler, lambda: self._stopped)
+        if throttler is self._throttler:
+            throttler.bytes_per_second = self.settings().max_bytes_per_second
         try:
             found = await (check.run() if offset is None else check.run(offset, CHUNK))
             if found is not None:

@@ -120,7 +120,7 @@ class SegmentRefetch:
     log: Log
     old: Sequence[Segment]
     source: BatchSource
-    pace: Throttler
+    throttler: Throttler
     is_stopped: Callable[[], bool]
     read_bytes: int = field(default=0, init=False)
     _fetching: Deferred[FetchedBatches] | None = field(default=None, init=False)
@@ -170,11 +170,11 @@ class SegmentRefetch:
         log = self.log
         checker = BatchChecker(new.base_offset, end, NO_EPOCH, latest_epoch(log))
         offset = new.base_offset
-        self.pace.begin()
+        self.throttler.begin()
         while offset < end:
-            asked = self.pace.timers.clock.seconds()
+            asked = self.throttler.timers.clock.seconds()
             got = await self._fetch(offset)
-            self.pace.waited(asked)
+            self.throttler.waited(asked)
             self._check()
             if got.high_watermark < end:
                 raise RangeNotCommitted(f"only offsets below {got.high_watermark} are committed; {end - 1} must be")
@@ -200,9 +200,9 @@ class SegmentRefetch:
                     if position < size:
                         new.appended(header, header.base_offset, log.config.index_interval_bytes)
                 self.read_bytes += size
-                self.pace.moved(size)
-            if self.pace.is_due:
-                await self.pace.rest()
+                self.throttler.moved(size)
+            if self.throttler.is_due:
+                await self.throttler.rest()
                 self._check()
         return checker.next_offset - 1
 
@@ -217,7 +217,7 @@ class SegmentRefetch:
 
     def hurry(self) -> None:
         """End a pause, or a wait for the source, to check :attr:`is_stopped`."""
-        self.pace.hurry()
+        self.throttler.hurry()
         if self._fetching is not None:
             self._fetching.cancel()
 

@@ -38,14 +38,14 @@ def rebuild_indexes(segment: Segment, problem: str, progress: Callable[[int, int
     :param problem: the reason, for the log.
     :param progress: called for each slice with its bytes, and the position behind it.
     """
-    reindexing = segment.reindexing
-    if reindexing is None:
+    index_rebuild = segment.index_rebuild
+    if index_rebuild is None:
         _log.warn("{path}: index rebuilt: {problem}", path=segment.log.path, problem=problem)
         segment.drop_indexes()
         fresh = type(segment)(segment.disk, segment.files, segment.directory, segment.base_offset, -1, segment.suffix)
-        reindexing = segment.reindexing = IndexRebuild(segment, fresh, progress)
-        reindexing.start()
-    return reindexing
+        index_rebuild = segment.index_rebuild = IndexRebuild(segment, fresh, progress)
+        index_rebuild.start()
+    return index_rebuild
 
 
 @define(eq=False)
@@ -132,8 +132,8 @@ class IndexRebuild:
 
     def _end(self, _: None) -> None:
         self._ended = True
-        if self.segment.reindexing is self:
-            self.segment.reindexing = None
+        if self.segment.index_rebuild is self:
+            self.segment.index_rebuild = None
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             waiter.callback(None)

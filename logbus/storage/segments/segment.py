@@ -28,7 +28,7 @@ from logbus.storage.segments.transaction_index import TransactionIndex
 _RECENT = 256
 """The positions of at least half that many batches at the end of the active segment are kept in memory."""
 
-_HOP = Struct(">qi4xb6xi")
+_SCANNED = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta, from a batch's header."""
 
 _NONE = array("q")
@@ -47,7 +47,7 @@ class Segment:
     :ivar suffix: of its file names while it is about to replace others; empty otherwise.
     :ivar created_ms: time of creation, for logs whose records have no timestamps.
     :ivar first_timestamp: largest timestamp of its first batch, for rolling by age; -1 if unknown.
-    :ivar reindexing: the rebuild of its indexes, while it runs.
+    :ivar index_rebuild: the rebuild of its indexes, while it runs.
     :ivar on_damage: called when something that is not a batch is found where batches are; a stale index may be the
         reason.
     :ivar indexed_size: bytes up to the end of the batch that the last index entry stands for.
@@ -65,12 +65,12 @@ class Segment:
         "disk",
         "files",
         "first_timestamp",
+        "index_rebuild",
         "indexed_size",
         "log",
         "max_timestamp",
         "max_timestamp_offset",
         "on_damage",
-        "reindexing",
         "size",
         "suffix",
     )
@@ -100,7 +100,7 @@ class Segment:
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._aborted: TransactionIndex | None = None
-        self.reindexing: IndexRebuild | None = None
+        self.index_rebuild: IndexRebuild | None = None
         self.on_damage: Callable[[Segment], object] | None = None
         # Last offsets and positions of the newest batches, for reads at the end of the log.
         self._recent_last = _NONE
@@ -320,8 +320,8 @@ class Segment:
             raise self.disk.offline()
 
     def _expect_indexes(self) -> None:
-        if self.reindexing is not None:
-            raise self.reindexing.refusal()
+        if self.index_rebuild is not None:
+            raise self.index_rebuild.refusal()
 
     def drop_indexes(self) -> None:
         """Close useless indexes, unless they are being written to."""
@@ -507,11 +507,11 @@ class Segment:
         # Like batches(), reading only what is needed of each header.
         while position < size:
             data = file.pread(chunk, position)
-            at, end = 0, min(len(data), size - position) - _HOP.size
+            at, end = 0, min(len(data), size - position) - _SCANNED.size
             if end < 0:
                 raise self.damaged(position, "the file ends in the middle of a batch header")
             while at <= end:
-                base, length, magic, delta = _HOP.unpack_from(data, at)
+                base, length, magic, delta = _SCANNED.unpack_from(data, at)
                 if expected >= 0:
                     if magic != MAGIC or base + delta != expected:
                         self._repair(f"entry ({relative}, {position}) points at something else")
@@ -617,8 +617,8 @@ class Segment:
     def close(self) -> None:
         """Close the files."""
         self.close_aborted()
-        if self.reindexing is not None:
-            self.reindexing.stop()
+        if self.index_rebuild is not None:
+            self.index_rebuild.stop()
         self.log.close()
         if self._offsets is not None:
             self._offsets.close()

@@ -11,14 +11,14 @@ The messages, one family per module, and the register of APIs by number.
 :mod:`~logbus.wire.messages.elections`         leaders elected, replicas reassigned
 :mod:`~logbus.wire.messages.log_dirs`          what is in log directories
 :mod:`~logbus.wire.messages.transactions`      producer ids, transactions
-:mod:`~logbus.wire.messages.txn_state`         producers and transactions described and listed
+:mod:`~logbus.wire.messages.transaction_admin`         producers and transactions described and listed
 :mod:`~logbus.wire.messages.groups`            coordinators, members of groups
 :mod:`~logbus.wire.messages.consumer_groups`   groups of the newer protocol (KIP-848)
 :mod:`~logbus.wire.messages.offsets`           offsets that groups commit
-:mod:`~logbus.wire.messages.cluster`           what brokers tell each other
+:mod:`~logbus.wire.messages.inter_broker`           what brokers tell each other
 :mod:`~logbus.wire.messages.consumer_protocol` what members of a group tell each other (no API of its own)
 :mod:`~logbus.wire.messages.group_log`         the records of ``__consumer_offsets`` (no API of its own)
-:mod:`~logbus.wire.messages.txn_log`           the records of ``__transaction_state`` (no API of its own)
+:mod:`~logbus.wire.messages.transaction_log`           the records of ``__transaction_state`` (no API of its own)
 ============================================== ===================================================
 
 A family is imported when one of its APIs is first asked for: declaring all of them at once costs a part of a second.
@@ -33,7 +33,7 @@ from typing import Any
 from attrs import frozen
 
 from logbus.wire.declaration import message_spec
-from logbus.wire.messages.names import API_NAMES
+from logbus.wire.messages.api_names import API_NAMES
 from logbus.wire.version_range import VersionRange
 
 __all__ = ["API_KEYS", "API_NAMES", "Api", "api"]
@@ -60,7 +60,7 @@ _FAMILIES = {
         27: "WriteTxnMarkers",
         28: "TxnOffsetCommit",
     },
-    "txn_state": {61: "DescribeProducers", 65: "DescribeTransactions", 66: "ListTransactions"},
+    "transaction_admin": {61: "DescribeProducers", 65: "DescribeTransactions", 66: "ListTransactions"},
     "groups": {
         10: "FindCoordinator",
         11: "JoinGroup",
@@ -72,7 +72,7 @@ _FAMILIES = {
         42: "DeleteGroups",
     },
     "consumer_groups": {68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe"},
-    "cluster": {
+    "inter_broker": {
         1000: "Introduce",
         1001: "Announce",
         1002: "AlterPartitions",

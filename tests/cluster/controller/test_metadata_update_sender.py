@@ -15,7 +15,7 @@ from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update_codec import decode_update
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.wire.messages.cluster import AnnounceRequest, AnnounceResponse, FailedPartition
+from logbus.wire.messages.inter_broker import AnnounceRequest, AnnounceResponse, FailedPartition
 from tests.cluster.test_metadata_update_codec import NO_ID
 
 UNREACHABLE = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "it is not there")

@@ -91,7 +91,7 @@ class RepairCase(ClusterCase):
     def damage(self, broker_id: int, segment: int = 1, position: int = 70) -> None:
         """Flip a bit below the recovery point."""
         log = self.replica(broker_id).log
-        self.cluster.now(log.durability.write_back_and_wait())
+        self.cluster.now(log.flusher.write_back_and_wait())
         flip(self.cluster[broker_id].disks[0], log.segments[segment].log.path, position)
 
     def wipe(self, broker_id: int) -> None:
@@ -314,7 +314,7 @@ class CoordinatorTests(ClusterCase):
         heir = next(one for one in image.partitions[0].replicas if one != leader)
         replica = self.cluster[heir].broker.replicas.find(OFFSETS_TOPIC, 0)
         assert replica is not None
-        self.cluster.now(replica.log.durability.write_back_and_wait())
+        self.cluster.now(replica.log.flusher.write_back_and_wait())
         for segment in (replica.log.segments[1], replica.log.segments[-1]):
             flip(self.cluster[heir].disks[0], segment.log.path, 75)
         self.cluster.kill(leader)
@@ -355,7 +355,7 @@ class TwoReplicasTests(RepairCase):
         self.assertFalse(waiting.called)
         self.assertEqual(self.replica(follower).log.log_end_offset, log.log_end_offset)
         self.assertGreater(log.log_end_offset, self.replica(leader).high_watermark)
-        self.cluster.now(log.durability.write_back_and_wait())
+        self.cluster.now(log.flusher.write_back_and_wait())
         flip(self.cluster[leader].disks[0], log.segments[-1].log.path, 70)
         self.cluster[leader].broker.logs.scrubber.suspect(log, log.segments[-1])
         self.cluster.settle(0.1)

@@ -18,7 +18,7 @@ from logbus.coordination.transactions.transaction_records import (
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import DecodeError
 from logbus.model import TopicPartition
-from logbus.wire.messages.txn_log import TransactionLogValue
+from logbus.wire.messages.transaction_log import TransactionLogValue
 from logbus.wire.schema import encode_versioned
 
 ids = st.text(min_size=1, max_size=20)

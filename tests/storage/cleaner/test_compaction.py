@@ -113,9 +113,9 @@ def clean(
     compaction = Compaction(seen, end, now, retention, last, bare)
     offered = ((data, read_header(data)) for data in log)
     left = [
-        bytes(k) for data, header in offered if (k := compaction.left(data, 0, header, told.of(header))) is not None
+        bytes(k) for data, header in offered if (k := compaction.retained(data, 0, header, told.of(header))) is not None
     ]
-    ending = compaction.end_of_run()
+    ending = compaction.end_of_group()
     return [*left, ending] if ending is not None else left, end
 
 
@@ -324,7 +324,7 @@ class CompactionTests(SynchronousTestCase):
         header = read_header(data)
         self.assertEqual(add_keys(keys, data, 0, header), 3)
         compaction = Compaction(keys, 3, NOW, DAY)
-        left = bytes(compaction.left(data, 0, header) or b"")
+        left = bytes(compaction.retained(data, 0, header) or b"")
         self.assertEqual([record.value for record in decode_batch(left)], [b"x", b"2"])
         self.assertEqual((compaction.keyless, compaction.removed, compaction.records), (1, 1, 3))
 
@@ -334,7 +334,7 @@ class CompactionTests(SynchronousTestCase):
         data[-2] ^= 1
         header = read_header(data)
         self.assertRaises(DecodeError, add_keys, OffsetMap(1000), data, 0, header)
-        self.assertRaises(DecodeError, Compaction(OffsetMap(1000), 1, NOW, DAY).left, data, 0, header)
+        self.assertRaises(DecodeError, Compaction(OffsetMap(1000), 1, NOW, DAY).retained, data, 0, header)
 
     def test_unreadable(self) -> None:
         """Nor is one whose records cannot be read, though its CRC is right."""

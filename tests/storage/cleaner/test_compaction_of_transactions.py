@@ -183,7 +183,7 @@ class CleaningMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0, 1, RETENTION_S]))
     def clean(self, seconds: int) -> None:
         # Recovery points first: what is not synced is not cleaned.
-        now(self.log.durability.write_back_and_wait())
+        now(self.log.flusher.write_back_and_wait())
         self.seconds += seconds
         self.clock.advance(2)
         self.clock.advance(20)

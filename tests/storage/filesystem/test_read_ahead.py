@@ -262,15 +262,15 @@ class RealFileTests(SynchronousTestCase):
             raise OSError(errno.EOPNOTSUPP, "not here")
 
         self.patch(os, "preadv", refuse)
-        residency = PageCache()
-        self.assertEqual([residency.is_cold(self.fd, 0, CHUNK) for _ in range(3)], [None, None, None])
+        page_cache = PageCache()
+        self.assertEqual([page_cache.is_cold(self.fd, 0, CHUNK) for _ in range(3)], [None, None, None])
         self.assertEqual(len(calls), 1)
 
     def test_a_platform_that_cannot_ask(self) -> None:
         """
         Without RWF_NOWAIT all is unknown, and is read by a thread first.
         """
-        self.disk.residency.can_tell = False
+        self.disk.page_cache.can_tell = False
         file = self.reopen()
         done = file.read_ahead(0, CHUNK)
         assert done is not None

@@ -261,7 +261,7 @@ class AbortedIndexTests(TransactionCase):
         self.mark(2, ABORT)
         self.mark(1, ABORT)
         self.mark(3, ABORT, epoch=1, version=2)
-        now(self.log.durability.write_back_and_wait())
+        now(self.log.flusher.write_back_and_wait())
         self.assertEqual(
             self.index_of(),
             struct.pack(">hqqqq", 0, 2, 2, 4, 0)
@@ -275,7 +275,7 @@ class AbortedIndexTests(TransactionCase):
         self.mark(1, COMMIT)
         self.mark(1, ABORT)
         self.log.roll()
-        now(self.log.durability.write_back_and_wait())
+        now(self.log.flusher.write_back_and_wait())
         self.assertEqual([name for name in self.log.disk.names("orders-0") if "txn" in name], [])
 
     def test_across_segments(self) -> None:
@@ -301,7 +301,7 @@ class AbortedIndexTests(TransactionCase):
             self.write(n)
             self.mark(n, ABORT)
             if n == 900:
-                now(self.log.durability.write_back_and_wait())
+                now(self.log.flusher.write_back_and_wait())
         disk = self.log.disk
         assert isinstance(disk, MemoryDisk)
         reads: list[str] = []
@@ -354,7 +354,7 @@ class AbortedIndexTests(TransactionCase):
         self.write(2)
         self.mark(2, ABORT)
         self.log.roll()
-        self.log.restart_at(100)
+        self.log.truncate_fully(100)
         self.assertEqual(self.log.aborted_transactions(100, 101), [])
         self.assertEqual([name for name in self.log.disk.names("orders-0") if ".txnindex" in name], [])
 
@@ -388,11 +388,11 @@ class AbortedIndexTests(TransactionCase):
         assert isinstance(disk, MemoryDisk)
         full = lambda op, path: no_space() if op == "write" and "txnindex" in path else None  # noqa: E731
         disk.faults = full
-        now(self.log.durability.write_back_and_wait())
+        now(self.log.flusher.write_back_and_wait())
         self.assertEqual((self.log.flushed_end_offset, self.log.recovery_point), (2, 1))
         self.assertEqual(len(self.log.aborted_transactions(0, 2)), 1)
         disk.faults = lambda op, path: None
-        now(self.log.durability.write_back_and_wait())
+        now(self.log.flusher.write_back_and_wait())
         self.assertEqual(self.log.recovery_point, 2)
 
 
@@ -454,7 +454,7 @@ class DamageTests(SynchronousTestCase):
     def test_after_a_crash(self) -> None:
         """A start that recovers looks at all of them."""
         for data in [*self.damaged_ones(), self.order_wrong()]:
-            now(self.log.durability.write_back_and_wait())
+            now(self.log.flusher.write_back_and_wait())
             now(self.manager.directories[0].checkpoint_recovery_points())
             self.disk = self.disk.after_kill()
             self.damage(4, data)
@@ -471,7 +471,7 @@ class DamageTests(SynchronousTestCase):
     def test_the_active_segment(self) -> None:
         """What lies below the recovery point is on stable storage, of the segment that is written to as well."""
         self.both_abort(3)
-        now(self.log.durability.write_back_and_wait())
+        now(self.log.flusher.write_back_and_wait())
         now(self.manager.directories[0].checkpoint_recovery_points())
         self.lose_power()
         self.assertEqual([entry[:3] for entry in self.log.aborted_transactions(12, 16)], [(1, 12, 14), (2, 13, 15)])
@@ -479,7 +479,7 @@ class DamageTests(SynchronousTestCase):
     def test_a_log_that_is_shorter(self) -> None:
         """If the log itself lost what had been synced, what was aborted there is not known any more."""
         size = self.both_abort(3)
-        now(self.log.durability.write_back_and_wait())
+        now(self.log.flusher.write_back_and_wait())
         now(self.manager.directories[0].checkpoint_recovery_points())
         self.disk = self.disk.after_kill()
         self.disk.open(f"orders-0/{file_names.segment_file(12, file_names.LOG)}").truncate(size)

@@ -102,7 +102,7 @@ class Story:
         result(manager.close())
 
     def cleaned(self, manager: LogManager, log: Log, times: int) -> None:
-        result(log.durability.write_back_and_wait())
+        result(log.flusher.write_back_and_wait())
         self.clock.advance(2)
         self.clock.advance(30)
         if self.disk.crashed:
@@ -169,7 +169,7 @@ class TransactionCrashTests(SynchronousTestCase):
         after.flush(log)
         log.roll()
         for _ in range(3):
-            result(log.durability.write_back_and_wait())
+            result(log.flusher.write_back_and_wait())
             after.clock.advance(2)
             after.clock.advance(30)
         self.assertEqual(manager.cleaner.uncleanable, {}, what)
@@ -252,7 +252,7 @@ class SwapTests(SynchronousTestCase):
         log.append_as_leader(batch(keys=[b"3"]), 0)
         self.aborted(log, 2)
         log.roll()
-        result(log.durability.write_back_and_wait())
+        result(log.flusher.write_back_and_wait())
         result(manager.directories[0].checkpoint_recovery_points())
         self.first = disk.steps
         size = TWO_KEYS.dedupe_buffer_size

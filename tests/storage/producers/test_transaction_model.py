@@ -215,7 +215,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 61]))
     def put_down(self, seconds: int) -> None:
-        now(self.log.durability.write_back_and_wait())
+        now(self.log.flusher.write_back_and_wait())
         self.synced = len(self.batches)
         self.clock.advance(seconds)
 

@@ -111,7 +111,7 @@ class RestorationCase(SynchronousTestCase):
         """Begin to repair the first damage; what became of it."""
         results: list[Any] = []
         damage = self.manager.damage.of(self.log)[0]
-        restoring = self.manager.restorer.restore(self.log, damage, self.replica, 7)
+        restoring = self.manager.repairer.repair(self.log, damage, self.replica, 7)
         Deferred.fromCoroutine(restoring).addBoth(results.append)
         for _ in range(100):
             if results:
@@ -172,7 +172,7 @@ class RepairTests(RestorationCase):
     def test_found_at_the_start(self) -> None:
         """After a crash, with a header that is none in an old segment, the broker starts, and the rest is served."""
         self.fill()
-        self.successResultOf(self.log.durability.write_back_and_wait())
+        self.successResultOf(self.log.flusher.write_back_and_wait())
         self.successResultOf(self.manager.directories[0].checkpoint_recovery_points())
         for number, index_too in ((0, False), (2, True)):
             segment = self.log.segments[number]
@@ -306,7 +306,7 @@ class RefusalTests(RestorationCase):
             self.damage(1)
             self.replica.held = []
             damage = self.manager.damage.of(self.log)[0]
-            restoring = Deferred.fromCoroutine(self.manager.restorer.restore(self.log, damage, self.replica, 7))
+            restoring = Deferred.fromCoroutine(self.manager.repairer.repair(self.log, damage, self.replica, 7))
             self.assertNoResult(restoring)
             changed = change()
             if self.log.is_closed and self.replica.held:
@@ -323,7 +323,7 @@ class CrashTests(RestorationCase):
         for steps in range(1000):
             self.setUp()
             self.fill(20)
-            self.successResultOf(self.log.durability.write_back_and_wait())
+            self.successResultOf(self.log.flusher.write_back_and_wait())
             self.successResultOf(self.manager.directories[0].checkpoint_recovery_points())
             self.damage(1)
             self.disk.crash_at = self.disk.steps + steps
@@ -375,7 +375,7 @@ class CompactedTests(RestorationCase):
 
     def clean(self) -> None:
         self.log.high_watermark = self.log.log_end_offset
-        self.successResultOf(self.log.durability.write_back_and_wait())
+        self.successResultOf(self.log.flusher.write_back_and_wait())
         cleaner = self.manager.cleaner
         before = cleaner.cleanings
         cleaner.start()
@@ -387,7 +387,7 @@ class CompactedTests(RestorationCase):
     def test_extent(self) -> None:
         """What was compacted behind the damage is replaced with it; what was not, and what lies before, stays."""
         self.fill(40)
-        self.successResultOf(self.log.durability.write_back_and_wait())
+        self.successResultOf(self.log.flusher.write_back_and_wait())
         segments = self.log.segments
         self.assertEqual(segments_to_refetch(self.log, segments[1]), segments[1:2])
         self.log.cleaned_end_offset = segments[3].base_offset

@@ -67,10 +67,10 @@ class ReindexingTests(SynchronousTestCase):
     def finish(self, log: Log, segment: int) -> int:
         """Let the rebuilding run, and see that it takes no more than a slice at a time; how many it took."""
         steps = before = 0
-        while (reindexing := log.segments[segment].reindexing) is not None:
+        while (index_rebuild := log.segments[segment].index_rebuild) is not None:
             # The last batch of a slice may reach out of it.
-            self.assertLess(reindexing.position - before, SLICE + 2 * len(VALUE))
-            before = reindexing.position
+            self.assertLess(index_rebuild.position - before, SLICE + 2 * len(VALUE))
+            before = index_rebuild.position
             self.assertEqual(self.disk.release(IOPool.READ, 1), 1)
             steps += 1
         self.disk.held.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import DecodeError
-from logbus.wire.messages.txn_log import TransactionLogKey, TransactionLogPartitions, TransactionLogValue
+from logbus.wire.messages.transaction_log import TransactionLogKey, TransactionLogPartitions, TransactionLogValue
 from logbus.wire.schema import EncodeError, decode_versioned, encode_versioned
 from tests.wire.golden import octets
 
