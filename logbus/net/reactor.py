@@ -3,10 +3,6 @@ An epoll reactor that calls our connections more directly.
 
 Twisted calls each ready descriptor in a logging context of its own, so that ``log.msg`` messages show the connection's
 name. Our transport and clients do not use that, and the context costs more than a tenth of what a small request costs.
-%# Both at once, hang-ups and errors are seldom: Twisted knows what to do with them. %%# Both at once, hang-ups and
-errors are rare: Twisted handles them. %# The connections of clients, and ours to other brokers. What is derived from
-them is called as by any reactor. %%# The connections of clients, and ours to other brokers. Subclasses are called as by
-any reactor.
 """
 
 from __future__ import annotations
@@ -21,9 +17,9 @@ from twisted.python.log import callWithLogger
 
 from logbus.net.transport import ServerTransport
 
-# Both at once, hang-ups and errors are seldom: Twisted knows what to do with them.
+# Both at once, hang-ups and errors are rare: Twisted handles them.
 _CALLS = (EPOLLIN, EPOLLOUT)
-# The connections of clients, and ours to other brokers. What is derived from them is called as by any reactor.
+# The connections of clients, and ours to other brokers. Subclasses are called as by any reactor.
 _STRAIGHT: frozenset[Any] = frozenset({ServerTransport, tcp.Client})
 
 

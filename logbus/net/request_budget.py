@@ -38,12 +38,10 @@ PATIENCE = 3
 BEYOND_SHARE = 16
 """
 Frames that lack little may together exceed the total by a sixteenth (16 MB by default). In addition one frame may lack
-any number of bytes. %# Waiting connections looked at for one that fits, if the first in line are above the share of
-their address. %%# Waiting connections examined for one that fits, if the first in line are above the share of their
-address.
+any number of bytes.
 """
 
-# Waiting connections looked at for one that fits, if the first in line are above the share of their address.
+# Waiting connections examined for one that fits, if the first in line are above the share of their address.
 _LOOKED_AT = 64
 
 

@@ -1,11 +1,10 @@
 """
-Names of APIs: Kafka's, and from 1000 on our own between brokers. %#: By number, for logs and metrics; also of the APIs
-that have no messages here. %%#: By API key, for logs and metrics; includes APIs without messages here.
+Names of APIs: Kafka's, and from 1000 on our own between brokers.
 """
 
 from __future__ import annotations
 
-#: By number, for logs and metrics; also of the APIs that have no messages here.
+#: By API key, for logs and metrics; includes APIs without messages here.
 API_NAMES: dict[int, str] = {
     0: "Produce",
     1: "Fetch",

@@ -1,13 +1,12 @@
 """
-Cluster and topic metadata: Metadata (3), DescribeCluster (60), DescribeTopicPartitions (75). %#: Authorized operations
-that were not asked for. %%#: Authorized operations that were not requested.
+Cluster and topic metadata: Metadata (3), DescribeCluster (60), DescribeTopicPartitions (75).
 """
 
 from __future__ import annotations
 
 from logbus.wire.schema import ZERO_UUID, Bool, Int8, Int16, Int32, String, Uuid, field, message, struct
 
-#: Authorized operations that were not asked for.
+#: Authorized operations that were not requested.
 OPERATIONS_UNKNOWN = -(2**31)
 
 

@@ -13,7 +13,7 @@ from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransact
 from logbus.client.cluster.cluster import Cluster
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.wire.messages import groups, transactions, txn_state
+from logbus.wire.messages import groups, transaction_admin, transactions
 from tests.client.admin.test_group_admin import nth
 from tests.client.memory_cluster import MemoryCluster
 
@@ -33,7 +33,7 @@ class TransactionTests(SynchronousTestCase):
         self.brokers = MemoryCluster(nodes={1, 2})
         self.brokers.served.update(SERVED)
         self.brokers.add("t", 1, 2)
-        self.states: dict[str, txn_state.DescribedTransactionState | int] = {}
+        self.states: dict[str, transaction_admin.DescribedTransactionState | int] = {}
         self.brokers.answers[FIND] = self.find
         self.brokers.answers[DESCRIBE] = self.described
         self.admin = AdminClient(Cluster(self.brokers.clock, "b1:9092", endpoint=self.brokers.endpoint))
@@ -51,10 +51,10 @@ class TransactionTests(SynchronousTestCase):
         for each in message.transactional_ids:
             state = self.states.get(each, int(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
             found.append(self.state(each, error_code=state) if isinstance(state, int) else state)
-        return txn_state.DescribeTransactionsResponse(transaction_states=found)
+        return transaction_admin.DescribeTransactionsResponse(transaction_states=found)
 
-    def state(self, transactional_id: str, **given: Any) -> txn_state.DescribedTransactionState:
-        return txn_state.DescribedTransactionState(
+    def state(self, transactional_id: str, **given: Any) -> transaction_admin.DescribedTransactionState:
+        return transaction_admin.DescribedTransactionState(
             **{
                 "transactional_id": transactional_id,
                 "transaction_state": "Ongoing",
@@ -84,9 +84,11 @@ class TransactionTests(SynchronousTestCase):
     # Lists.
 
     def listed(self, *rows: tuple[int, str, int, str], **given: Any) -> Callable[[int, Any], Any]:
-        return lambda node, message: txn_state.ListTransactionsResponse(
+        return lambda node, message: transaction_admin.ListTransactionsResponse(
             transaction_states=[
-                txn_state.ListedTransactionState(transactional_id=name, producer_id=number, transaction_state=state)
+                transaction_admin.ListedTransactionState(
+                    transactional_id=name, producer_id=number, transaction_state=state
+                )
                 for where, name, number, state in rows
                 if where == node
             ],
@@ -143,7 +145,7 @@ class TransactionTests(SynchronousTestCase):
         """
         It is asked again.
         """
-        loading = txn_state.ListTransactionsResponse(error_code=int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        loading = transaction_admin.ListTransactionsResponse(error_code=int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         self.brokers.answers[LIST] = nth(
             lambda message: loading, lambda message: self.listed((1, "a", 7, "Empty"))(1, message)
         )
@@ -156,8 +158,8 @@ class TransactionTests(SynchronousTestCase):
         Coordinators of transactions are asked; what nobody knows is told by name.
         """
         topics = [
-            txn_state.DescribedTransactionTopic(topic="u", partitions=[1]),
-            txn_state.DescribedTransactionTopic(topic="t", partitions=[1, 0]),
+            transaction_admin.DescribedTransactionTopic(topic="u", partitions=[1]),
+            transaction_admin.DescribedTransactionTopic(topic="t", partitions=[1, 0]),
         ]
         self.states["a"] = self.state("a", topics=topics)
         self.states["b"] = self.state("b", transaction_state="Empty", transaction_start_time_ms=-1)
@@ -208,16 +210,16 @@ class TransactionTests(SynchronousTestCase):
             partitions = []
             for index in topic.partition_indexes:
                 leads = self.brokers.topics[topic.name][index].leader == node
-                state = txn_state.ProducerState(
+                state = transaction_admin.ProducerState(
                     producer_id=7, producer_epoch=1, coordinator_epoch=-1, current_txn_start_offset=index - 1
                 )
                 partitions.append(
-                    txn_state.DescribeProducersPartitionResponse(
+                    transaction_admin.DescribeProducersPartitionResponse(
                         partition_index=index, error_code=0 if leads else 6, active_producers=[state] if leads else []
                     )
                 )
-            topics.append(txn_state.DescribeProducersTopicResponse(name=topic.name, partitions=partitions))
-        return txn_state.DescribeProducersResponse(topics=topics)
+            topics.append(transaction_admin.DescribeProducersTopicResponse(name=topic.name, partitions=partitions))
+        return transaction_admin.DescribeProducersResponse(topics=topics)
 
     def test_producers(self) -> None:
         """
