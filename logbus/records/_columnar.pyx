@@ -1,11 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """
-The compiled twin of ``columnar.py``: the same columns, straight from the bytes.
+The compiled implementation of ``columnar.py``: the same columns, straight from the bytes.
 
-What is read is not trusted. Each number is read, each length compared with what is left of its record, before anything
-is copied. What is written has room beforehand: the fields of a section are disjoint pieces of it, so that its keys
-together have no more bytes than it has, and neither have the values, names and contents; a record takes seven bytes at
-least, a header two.
+The input is not trusted: each length is compared with the rest of its record before anything is copied. Room is made
+before writing: the fields of a section are disjoint parts of it, so all its keys together have no more bytes than the
+section, and neither have the values, names and contents; a record has at least seven bytes, a header two.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -21,12 +20,12 @@ REVISION = 2
 cdef Py_ssize_t MIN_RECORD_SIZE = 7, MIN_HEADER_SIZE = 2
 cdef int64_t MAX_MS = INT64_MAX // 1000
 cdef Py_ssize_t LIMIT = COLUMN_LIMIT, GROWTH = NAME_GROWTH
-# Of memory that is worth to be used again, and how many pieces: one is filled, one sent, and one just let go.
+# Least bytes of memory worth reusing, and the number of pieces: one is filled, one is sent, one was just released.
 cdef Py_ssize_t SPARE_LEAST = 1 << 18, SPARE_MOST = 32 << 20, SPARES = 4
 
 
 cdef struct Cells:
-    # A column of bytes of varying length, where it is written.
+    # A column of variable-length bytes being written.
     Py_ssize_t rows
     Py_ssize_t size
     Py_ssize_t nulls
@@ -36,7 +35,7 @@ cdef struct Cells:
 
 
 cdef struct Rows:
-    # All that is written of the rows of a section.
+    # The columns being written for the rows of a section.
     int64_t *offsets
     int64_t *timestamps
     int32_t *header_ends
@@ -49,7 +48,7 @@ cdef struct Rows:
 
 
 cdef struct Section:
-    # What is read, and what is known of it.
+    # The section being read.
     const uint8_t *at
     const uint8_t *end
     Py_ssize_t count
@@ -65,7 +64,7 @@ cdef struct Section:
 
 
 cdef inline bint read_number(const uint8_t **at, const uint8_t *end, int bits, uint64_t *number) noexcept nogil:
-    # A number of variable length and at most so many bits, as it is written: the sign is its lowest bit.
+    # A varint of at most so many bits, still zigzag-encoded: the sign is its lowest bit.
     cdef const uint8_t *pos = at[0]
     cdef uint64_t byte, found = 0
     cdef int shift = 0
@@ -87,7 +86,7 @@ cdef inline void add_cell(Cells *cells, const uint8_t *data, Py_ssize_t size) no
     # A size of −1 is null.
     cdef Py_ssize_t row = cells.rows
     cdef int bit = row & 7
-    # What a section that was given up left in this byte goes.
+    # Clear bits that an abandoned section left in this byte.
     cells.valid[row >> 3] = (cells.valid[row >> 3] & ((1 << bit) - 1)) | ((size >= 0) << bit)
     if size > 0:
         memcpy(cells.data + cells.size, data, size)
@@ -101,7 +100,7 @@ cdef inline void add_cell(Cells *cells, const uint8_t *data, Py_ssize_t size) no
 cdef inline bint read_size(
     const uint8_t **at, const uint8_t *end, Py_ssize_t *size, bint any_null
 ) noexcept nogil:
-    # The size of what follows, which must be there; −1 is null, in a byte of its own unless any_null.
+    # The size of the following bytes, which must be present; −1 is null, in a byte of its own unless any_null.
     cdef uint64_t number
     cdef const uint8_t *begun = at[0]
     if not read_number(at, end, 32, &number):
@@ -114,7 +113,7 @@ cdef inline bint read_size(
 
 
 cdef const char *read_headers(const uint8_t **at, const uint8_t *end, Rows *rows, bint kept) noexcept nogil:
-    # NULL, or what is wrong.
+    # NULL, or the problem.
     cdef Py_ssize_t size, count, n
     cdef const uint8_t *name
     cdef uint64_t number
@@ -143,7 +142,7 @@ cdef const char *read_headers(const uint8_t **at, const uint8_t *end, Rows *rows
 
 
 cdef const char *read_rows(Section *section, Rows *rows) noexcept nogil:
-    # NULL, or what is wrong of record number section.read.
+    # NULL, or the problem with record number section.read.
     cdef const uint8_t *at = section.at
     cdef const uint8_t *end = section.end
     cdef const uint8_t *stop
@@ -219,7 +218,7 @@ cdef const char *read_rows(Section *section, Rows *rows) noexcept nogil:
 
 
 cdef int reserve(bytearray buffer, Py_ssize_t size) except -1:
-    # Twice as much as before, at least: to grow for each batch would copy too often.
+    # At least twice as much as before: growing for each batch would copy too often.
     cdef Py_ssize_t held = PyByteArray_GET_SIZE(buffer)
     if held < size:
         PyByteArray_Resize(buffer, max(size, 2 * held))
@@ -227,7 +226,7 @@ cdef int reserve(bytearray buffer, Py_ssize_t size) except -1:
 
 
 cdef bytearray used_before(list spares):
-    # A piece that nobody has a view of any more: it can change its size.
+    # A piece without views, which can be resized.
     cdef bytearray piece
     for piece in spares:
         try:
@@ -240,7 +239,7 @@ cdef bytearray used_before(list spares):
 
 
 cdef int spare(list spares, bytearray piece) except -1:
-    # Keep a piece that is handed over, until whoever has it lets it go.
+    # Keep a piece that is handed over, to reuse it once its views are released.
     if SPARE_LEAST <= PyByteArray_GET_SIZE(piece) <= SPARE_MOST:
         if len(spares) >= SPARES:
             del spares[0]
@@ -249,7 +248,7 @@ cdef int spare(list spares, bytearray piece) except -1:
 
 
 cdef class Binary:
-    """A column of bytes of varying length."""
+    """A column of variable-length bytes."""
 
     cdef bytearray ends, data, valid
     cdef Py_ssize_t rows, size, nulls
@@ -258,7 +257,7 @@ cdef class Binary:
         self.ends, self.data, self.valid = bytearray(4), used_before(spares), bytearray()
 
     cdef int begin(self, Cells *cells, Py_ssize_t rows, Py_ssize_t size) except -1:
-        # Have room for so many more, and say where.
+        # Make room for so many more bytes; returns the position.
         reserve(self.ends, 4 * (self.rows + rows + 1))
         reserve(self.valid, (self.rows + rows + 7) // 8)
         reserve(self.data, self.size + size)
@@ -269,7 +268,7 @@ cdef class Binary:
         return 0
 
     cdef void keep(self, const Cells *cells) noexcept:
-        # What was written since.
+        # Count the bytes written since.
         self.rows, self.size, self.nulls = cells.rows, cells.size, cells.nulls
 
     cdef bytearray taken_ends(self):
@@ -285,13 +284,13 @@ cdef class Binary:
             return None
         PyByteArray_Resize(self.valid, (self.rows + 7) // 8)
         if self.rows & 7:
-            # What a section that was given up left behind the last row goes.
+            # Clear bits that an abandoned section left behind the last row.
             self.valid[self.rows >> 3] &= (1 << (self.rows & 7)) - 1
         return self.valid
 
 
 cdef class Columns:
-    """The compiled twin of :class:`logbus.records.columnar.Columns`."""
+    """The compiled implementation of :class:`logbus.records.columnar.Columns`."""
 
     cdef bint with_headers, is_busy
     cdef bytearray offsets, timestamps, header_ends
@@ -305,7 +304,7 @@ cdef class Columns:
 
     cdef int clear(self) except -1:
         self.offsets, self.timestamps, self.header_ends = bytearray(), bytearray(), bytearray(4)
-        # Most bytes are those of values: for the rest it would be no gain.
+        # Most bytes are those of values: reuse of the rest would not pay.
         self.value = Binary(self.spares)
         self.key, self.name, self.content = Binary([]), Binary([]), Binary([])
         return 0
@@ -323,7 +322,7 @@ cdef class Columns:
 
     @property
     def nbytes(self):
-        """Bytes held, validity aside."""
+        """Bytes held, without validity bits."""
         return self.held()
 
     cpdef bint has_room(self, Py_ssize_t size):
@@ -360,7 +359,7 @@ cdef class Columns:
         return self.key.rows - held
 
     cdef int add(self, Py_buffer *view, Section *section) except -1:
-        # What is in the buffer, which is let go.
+        # The buffer's bytes; the buffer is released.
         cdef Rows rows
         try:
             if not self.has_room(view.len):
@@ -370,7 +369,7 @@ cdef class Columns:
             section.at = <const uint8_t *>view.buf
             section.end = section.at + view.len
             self.begin(&rows, section.count, view.len)
-            # The interpreter's lock is held: a megabyte takes less than a millisecond, and to let go was no gain.
+            # The interpreter lock is held: a megabyte takes less than a millisecond, and releasing it did not pay.
             section.problem = read_rows(section, &rows)
             if section.problem != NULL:
                 what = section.problem.decode()
@@ -386,7 +385,7 @@ cdef class Columns:
         return 0
 
     cdef int begin(self, Rows *rows, Py_ssize_t count, Py_ssize_t size) except -1:
-        # Have room for all that a section of so many records and bytes can hold, and say where.
+        # Make room for any section of so many records and bytes; sets the positions.
         cdef Py_ssize_t room = self.key.rows + count
         cdef Py_ssize_t headers = size // MIN_HEADER_SIZE if self.with_headers else 0
         cdef Py_ssize_t of_headers = size if self.with_headers else 0
@@ -404,7 +403,7 @@ cdef class Columns:
         return 0
 
     cdef int mend_names(self, Rows *rows) except -1:
-        # Not all names are ASCII: what is not UTF-8 either is replaced, by which a name may grow.
+        # Not all names are ASCII: invalid UTF-8 is replaced, which may lengthen a name.
         cdef Py_ssize_t row, size
         cdef Cells *name = &rows.name
         cdef list names = [
@@ -425,7 +424,7 @@ cdef class Columns:
         return 0
 
     def take(self):
-        """Hand over all rows, and be empty."""
+        """Return all rows, and become empty."""
         if self.is_busy:
             raise RuntimeError("columns are used while they are being extended")
         cdef Py_ssize_t rows = self.key.rows

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """
-The compiled twin of ``gathering.py``: the same bytes, written straight into memory that grows.
+The compiled implementation of ``gathering.py``: the same bytes, written straight into growing memory.
 
-The size of a record is known before anything of it is written, and room for it made.
+The size of a record is computed, and room made for it, before it is written.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -22,7 +22,7 @@ cdef Py_ssize_t _FIRST_ROOM = 256
 
 
 cdef inline Py_ssize_t width_of(bytes data):
-    # How many bytes a length and what it counts take.
+    # Bytes of a length and its content.
     return 1 if data is None else PyBytes_GET_SIZE(data) + width(zigzag(PyBytes_GET_SIZE(data)))
 
 
@@ -37,7 +37,7 @@ cdef inline uint8_t *write_bytes(uint8_t *at, bytes data):
 
 
 cdef list encoded(headers):
-    # Names and contents as bytes, by turns.
+    # Names and contents as bytes, alternating.
     cdef list found = []
     for name, content in headers:
         found.append(name.encode("utf-8", "surrogateescape"))

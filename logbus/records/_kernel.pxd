@@ -1,4 +1,4 @@
-# Types for the compiled twin of kernel.py.
+# Types for the compiled implementation of kernel.py.
 
 cimport cython
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """
-The compiled twin of ``packing.py``: the same bytes, straight from the columns.
+The compiled implementation of ``packing.py``: the same bytes, straight from the columns.
 
-The size of a record is known before anything of it is written, and held against the room that is left.
+The size of a record is computed, and compared with the room left, before it is written.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -19,11 +19,11 @@ REVISION = 2
 cdef int64_t LARGEST = MAX_RECORD
 cdef int64_t NONE = NO_TIMESTAMP
 cdef Py_ssize_t OVERHEAD = 48, HEADER_OVERHEAD = 10
-"""The most that a record's and a header's numbers take, in bytes."""
+"""Upper bounds of the bytes of a record's and of a header's numbers."""
 
 
 cdef struct Cells:
-    # A column of bytes of varying length; valid is NULL where nothing is null.
+    # A column of variable-length bytes; valid is NULL if nothing is null.
     const uint8_t *valid
     const int32_t *ends
     const uint8_t *data
@@ -31,7 +31,7 @@ cdef struct Cells:
 
 
 cdef struct Rows:
-    # Times is NULL where all rows have the same; header_ends where there are no headers.
+    # times is NULL if all rows have the same; header_ends is NULL without headers.
     const int64_t *times
     const int32_t *header_ends
     Py_ssize_t headers
@@ -42,7 +42,7 @@ cdef struct Rows:
 
 
 cdef struct Packed:
-    # What is written, and what is known of it.
+    # The records being written.
     uint8_t *data
     int64_t size
     int64_t room
@@ -64,7 +64,7 @@ cdef inline bint is_null(const Cells *cells, Py_ssize_t row) noexcept nogil:
 
 
 cdef inline int64_t width_of(const Cells *cells, Py_ssize_t row) noexcept nogil:
-    # How many bytes a cell takes, its length before it.
+    # Bytes of a cell, with its length.
     cdef int64_t size = cells.ends[row + 1] - cells.ends[row]
     return 1 if is_null(cells, row) else size + width(zigzag(size))
 
@@ -79,7 +79,7 @@ cdef inline uint8_t *write_cell(uint8_t *at, const Cells *cells, Py_ssize_t row)
 
 
 cdef int64_t width_of_headers(const Rows *rows, Py_ssize_t row) noexcept nogil:
-    # How many bytes the headers of a row take, their number before them; −1: they cannot be there.
+    # Bytes of a row's headers, with their number; −1: they are invalid.
     cdef Py_ssize_t n
     cdef int64_t size
     if not 0 <= rows.header_ends[row] <= rows.header_ends[row + 1] <= rows.headers:
@@ -102,7 +102,7 @@ cdef uint8_t *write_headers(uint8_t *at, const Rows *rows, Py_ssize_t row) noexc
 
 
 cdef const char *pack(Packed *out, const Rows *rows, Py_ssize_t stop) noexcept nogil:
-    # NULL, or what is wrong of the row out.row, which else is the first that does not fit.
+    # NULL, or the problem with the row out.row; without one that is the first row that does not fit.
     cdef uint8_t *at
     cdef uint64_t time_delta
     cdef int64_t now, base, of_headers, body, whole
@@ -147,7 +147,7 @@ cdef const char *pack(Packed *out, const Rows *rows, Py_ssize_t stop) noexcept n
 
 
 cdef class Held:
-    """A buffer that stays where it is as long as this lives."""
+    """Keeps a buffer in place as long as this object lives."""
 
     cdef Py_buffer view
     cdef bint is_held
@@ -189,7 +189,7 @@ cdef int check_rows(data, Py_ssize_t start, Py_ssize_t stop) except -1:
 
 
 cdef int64_t bound(const Cells *cells, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    # The most bytes that these cells have together. Their offsets are told to rise only one by one.
+    # Upper bound of the bytes of these cells. That their offsets ascend is checked only one by one.
     if stop - start == 1 and is_sound(cells, start):
         return cells.ends[stop] - cells.ends[start]
     return cells.size
@@ -240,7 +240,7 @@ def encode_columns(data, Py_ssize_t start, Py_ssize_t stop, room, int64_t delta=
     out.room = min(room, most)
     section = PyBytes_FromStringAndSize(NULL, max(0, out.room))
     out.data = <uint8_t *>PyBytes_AS_STRING(section)
-    # With the interpreter's lock held: nobody may change a buffer between the look at it and the copy.
+    # With the interpreter lock held: no buffer may change between the check and the copy.
     problem = pack(&out, &rows, stop)
     if problem != NULL:
         raise ValueError(f"row {out.row} makes no record: {problem.decode()}")

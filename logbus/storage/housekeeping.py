@@ -238,7 +238,7 @@ class Housekeeping:
         def failed(failure: Failure) -> None:
             if failure.check(ApiError):
                 if what not in self._refused:
-                    self._log.warn("{what} cannot be put down for now: {error}", what=what, error=str(failure.value))
+                    self._log.warn("{what}: not possible for now: {error}", what=what, error=str(failure.value))
                 self._refused.add(what)
             elif failure.check(StorageError) is None:
                 self._log.failure("{what} failed", failure, what=what)

@@ -132,7 +132,7 @@ class LogDirectory:
                 await self.checkpoint_recovery_points()
                 await self.checkpoint_high_watermarks()
             except ApiError as error:
-                self._log.warn("{root}: checkpoints cannot be put down: {error}", root=self.disk.root, error=error)
+                self._log.warn("{root}: checkpoints cannot be written: {error}", root=self.disk.root, error=error)
         self._look_for_losses(was_closed=found is not None and not recovered)
         self._log.info(
             "{root}: {count} logs opened, {recovered} of them recovered by scanning {scanned} bytes",
@@ -186,7 +186,7 @@ class LogDirectory:
             return checkpoints.decode_marker(data)
         except (ValueError, KeyError, TypeError) as problem:
             self._log.warn(
-                "{root}: marker of a clean stop ignored: {problem}", root=self.disk.root, problem=str(problem)
+                "{root}: marker of a clean shutdown ignored: {problem}", root=self.disk.root, problem=str(problem)
             )
             return None
 
