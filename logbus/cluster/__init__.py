@@ -1,0 +1,34 @@
+"""
+What brokers agree on and do together: membership, metadata, the controller, and replication.
+
+Packages:
+
+* ``controller``: the elected controller: leader elections, reassignments, topics, and metadata updates to brokers.
+* ``replication``: this broker's replicas: roles, high watermarks, in-sync replicas, and reads.
+* ``follower``: fetching from leaders, and truncation where the logs differ.
+
+What a broker knows of the cluster:
+
+* ``membership``: registers this broker in the metadata store; creates the cluster's id.
+* ``cluster_metadata``: the copy of brokers, topics and the controller that requests read (Kafka: MetadataCache).
+* ``images``: its values: brokers, partitions, topics.
+* ``metadata_update``: the update that the controller sends to brokers.
+* ``metadata_update_codec``: encodes and decodes it.
+* ``metadata_update_receiver``: applies it to this broker.
+* ``controller_epoch_store``: the highest controller epoch seen, on disk.
+
+Requests between brokers:
+
+* ``icluster``: the interfaces between the controller, brokers and replicas.
+* ``peers``: connections to the other brokers, one for each purpose.
+* ``controller_channel``: calls of this broker to the controller.
+* ``forwarding_manager``: forwards clients' requests to the controller (KIP-590).
+* ``topic_admin_forwarder``: topic administration on any broker.
+* ``controlled_shutdown``: moves leaderships away before a broker stops (KIP-143).
+* ``plugin_calls``: requests of a plugin to the same plugin on another broker.
+* ``producer_id_manager``: allocates producer ids, from blocks in the metadata store.
+
+A decision of the controller goes metadata store → ``controller.broker_channels`` → ``peers`` →
+``metadata_update_receiver`` → ``replication.replica_manager`` (roles) and ``cluster_metadata`` (answers to clients). A
+change of an ISR goes the other way: ``replication.isr_manager`` → ``controller_channel`` → ``controller``.
+"""

@@ -1,0 +1,29 @@
+"""
+The metadata store: a tree of versioned nodes with watches and sessions, as in ZooKeeper.
+
+* ``imetastore``: the interface of all stores.
+* ``operations``: operations, results, events and errors. Pure.
+
+The stores:
+
+* ``zookeeper_store``: of a cluster, in ZooKeeper.
+* ``kazoo_session``: a session with ZooKeeper; the only module that uses kazoo.
+* ``embedded_store``: of a single broker, in one SQLite file.
+* ``database``: that file.
+* ``memory_store``: for tests and the simulation.
+* ``base_store``: base classes of the stores.
+* ``tree``: the tree in memory. Pure.
+* ``watches``: the watches of one session.
+
+Their content:
+
+* ``znodes``: paths of all nodes; brokers, topics and configs. Pure.
+* ``cluster_znodes``: nodes of the cluster as a whole. Pure.
+* ``znode_json``: the JSON of nodes. Pure.
+* ``connect_string``: ``zookeeper.connect``. Pure.
+* ``metadata_file``: the file format of ``logbus metadata export``. Pure.
+* ``metadata_copy``: copies the metadata from one store to another.
+
+A write goes ``base_store`` → ``zookeeper_store`` → ``kazoo_session`` → ZooKeeper, or ``base_store`` →
+``embedded_store`` → ``tree`` and ``database``. Answers and watches come back in order, on the reactor thread.
+"""

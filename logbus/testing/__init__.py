@@ -1,13 +1,20 @@
 """
 A test kit that ships with the product: real brokers for any test.
 
-* :mod:`~logbus.testing.broker`: :class:`Broker`, a broker on a free port, in this process or in one of its own.
-* :mod:`~logbus.testing.cluster`: :class:`Cluster`, several of them with a ZooKeeper, to be killed, frozen and cut off.
-* :mod:`~logbus.testing.broker_process`, :mod:`~logbus.testing.network_proxy`, :mod:`~logbus.testing.zookeeper_view`:
-  what that is made of: a broker's process, the network between them, and a look into ZooKeeper.
+* :mod:`~logbus.testing.broker`: :class:`Broker`, a broker on free ports, in this process or in one of its own.
+* :mod:`~logbus.testing.cluster`: :class:`Cluster`, several brokers and a ZooKeeper, to be killed, frozen and cut off.
 * :mod:`~logbus.testing.zookeeper`: a real ZooKeeper.
 * :mod:`~logbus.testing.schema_registry`: a schema registry in memory.
 * :mod:`~logbus.testing.pytest_plugin`: the fixtures ``logbus_broker`` and ``logbus_cluster``.
+* :mod:`~logbus.testing.simulation`: whole clusters in one process, on virtual time.
+
+Used by these:
+
+* :mod:`~logbus.testing.broker_process`: a broker as a child process.
+* :mod:`~logbus.testing.network_proxy`: a network between brokers that can be cut.
+* :mod:`~logbus.testing.zookeeper_view`: reads ZooKeeper, and waits for changes there.
+* :mod:`~logbus.testing.held_ports`: ports that stay a test's own.
+* :mod:`~logbus.testing.settings`: settings as texts.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What would be found if it were broken: each bug of the museum is planted, and must be caught.
+Each bug is planted, and must be found by the simulation or by a named test.
 """
 
 from __future__ import annotations

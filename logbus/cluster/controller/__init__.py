@@ -1,0 +1,42 @@
+"""
+The controller: every broker runs one, and the elected one decides over leaders, ISRs and topics.
+
+The events and the decisions:
+
+* ``controller``: the queue of events, and this broker's part in the election (Kafka: KafkaController).
+* ``controller_election``: elects the controller, by an ephemeral node and an epoch.
+* ``active_controller``: the work of the elected controller.
+* ``controller_context``: its state: brokers, topics, partitions.
+* ``state_loader``: loads that from the metadata store.
+* ``fence``: writes that fail once another controller was elected.
+* ``controller_metrics``: counts of its work.
+
+Pure rules:
+
+* ``leader_election``: the leader and the ISR of a partition after a change of brokers.
+* ``topic_rules``: the topic settings that elections depend on.
+* ``alter_partition``: leaders' requests to change an ISR (KIP-497).
+* ``incomplete_replicas``: which reports of incomplete replicas count.
+* ``reassignment``: moves of partitions to other replicas (KIP-455).
+* ``preferred_leaders``: partitions that their preferred leader does not lead.
+* ``replica_assignment``: the brokers of new partitions.
+* ``feature_level``: the level that all brokers support.
+* ``topic_plan``: checks of requests to create or change topics.
+
+Changes on request:
+
+* ``topic_admin``: creates, deletes and configures topics, for request handlers.
+* ``topic_changes``: the same, as steps of the active controller.
+* ``partition_admin``: elections and reassignments, for request handlers.
+* ``partition_changes``: the same, as steps of the active controller.
+* ``leader_rebalancer``: hands leadership back to preferred leaders now and then.
+
+Metadata updates to brokers:
+
+* ``update_batch``: builds the updates from a batch of changes.
+* ``broker_channels``: sends them to all brokers (Kafka: ControllerChannelManager).
+* ``metadata_update_sender``: sends them to one broker, in order.
+
+A watch or a request puts an event on the queue of ``controller``; ``active_controller`` decides by the pure rules,
+writes under the ``fence``, changes the ``controller_context``, and hands a batch to ``broker_channels``.
+"""

@@ -1,1 +1,14 @@
-"""The follower's side of replication: fetching from leaders, and truncation where the logs differ."""
+"""
+The follower's side of replication: fetching from leaders, and truncation where the logs differ.
+
+* ``replica_fetcher_manager``: runs a fetcher for each leading broker (Kafka: ReplicaFetcherManager).
+* ``replica_fetcher``: fetches the partitions that one broker leads, in a loop (Kafka: ReplicaFetcherThread).
+* ``partition_fetch_state``: one followed partition.
+* ``fetch_session_handler``: the incremental fetch session with a leader (KIP-227). Pure.
+* ``divergence``: decides how to truncate a log that diverges from the leader's (KIP-101, KIP-595). Pure.
+* ``truncator``: truncates logs, while other partitions go on.
+* ``fetch_settings``: settings and counters.
+
+A fetch goes ``replica_fetcher`` → the leader's broker; its answer is appended by ``Replica.follow``, or ``divergence``
+decides and ``truncator`` truncates the log.
+"""

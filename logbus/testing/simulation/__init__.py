@@ -1,11 +1,24 @@
 """
-A whole cluster in one process and on one virtual clock, with everything that can go wrong in it, from one seed.
+Simulates whole clusters with faults, in one process and on virtual time, from a seed.
 
-Brokers are the real composition (:class:`logbus.broker.Broker`); only what they are given is ours: the reactor
-(:mod:`.reactor`), the network (:mod:`.network`), the disks (:mod:`.disk`), the metadata store (:mod:`.store`), the wall
-clock and the randomness. :mod:`.run` puts it together: clients that write and read (:mod:`.records`), or do so in
-transactions (:mod:`.transactions`), faults by a schedule (:mod:`.schedule`, :mod:`.nemesis`), and then the question
-whether what clients saw was right (:mod:`.history`, :mod:`.ledger`, :mod:`.inspection`).
+Brokers are the real :class:`logbus.broker.Broker`. Only their environment is simulated: the reactor, the network, the
+disks, the metadata store, the wall clock and the randomness. The same seed gives the same run.
 
-The same seed gives the same run. A seed that fails is reduced to the few faults that it takes (:mod:`.shrink`).
+* ``run``: one run: a cluster, clients and faults, then the checks.
+* ``series``: runs over many seeds.
+* ``settings``: of a run.
+* ``schedule``: faults and their times, drawn from the seed. Pure.
+* ``shrink``: reduces a failing schedule to the few faults that it needs. Pure.
+* ``nemesis``: injects faults of brokers, links, disks and the store.
+* ``transaction_nemesis``: injects faults of transactions' participants.
+* ``bitflips``: flips bits of records on disks.
+
+Packages:
+
+* ``environment``: virtual time, network, disks, metadata store, and the machines of brokers and clients.
+* ``workloads``: the clients.
+* ``checks``: whether clients saw what they must, and brokers hold the same.
+
+``run`` starts the brokers, a workload and the ``nemesis``; when all faults have ended it has ``checks`` compare the
+histories of the workload with each other and with the brokers' logs.
 """

@@ -1,9 +1,9 @@
 """
-Bits that flip on disks: what is stored is not what was written, and nobody is told.
+Chooses bits to flip on a broker's disk, as silent corruption does.
 
-Only what is committed and below the recovery point is hit, and only what a checksum or the walk over the batches can
-show: an offset or a leader epoch is covered by no checksum, and one that still fits between its neighbours is as good
-as the right one to everybody.
+Only committed records below the recovery point are hit, and only fields whose damage a checksum or the walk over the
+batches can show: no checksum covers an offset or a leader epoch, and a wrong one that still fits between its neighbours
+cannot be detected.
 """
 
 from __future__ import annotations

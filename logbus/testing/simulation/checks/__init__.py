@@ -1,1 +1,9 @@
-"""What clients saw and brokers hold, and whether it is correct."""
+"""
+Checks of what clients saw and brokers hold.
+
+* ``history``: sends and polls, and their anomalies. Pure.
+* ``transaction_history``: transactions and committed reads, and their anomalies. Pure.
+* ``read_committed``: drops aborted records, as a consumer does. Pure.
+* ``durability_oracle``: which records may be lost after power cuts.
+* ``replica_inspector``: compares brokers' logs and leaderships.
+"""

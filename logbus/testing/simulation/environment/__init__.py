@@ -1,1 +1,16 @@
-"""What simulated processes run on: virtual time, memory network, memory disks, metadata store."""
+"""
+The environment of simulated processes: virtual time, network, disks and metadata store.
+
+* ``virtual_clock``: the queue of all events; time jumps from one to the next.
+* ``node_reactor``: the reactor of one process, on that clock and network.
+* ``network``: hosts, ports and connections (TCP in memory).
+* ``network_links``: latency and cuts between two hosts.
+* ``transport``: one connection, with its two ends.
+* ``memory_disk``: a disk in memory that knows what was synced, and can fail.
+* ``timed_disk``: the same, with operations that take time.
+* ``inodes``: its files and directories, and their state after a power cut.
+* ``simulated_store``: the metadata store, with latency, lost connections and expired sessions.
+* ``broker_node``: a machine with a broker.
+* ``client_process``: a client process that can be killed.
+* ``garbage_collection``: ignores log messages of dead processes.
+"""
