@@ -483,7 +483,7 @@ class Broker(OrderedService):
         async def started() -> None:
             await self.controller.start()
             try:
-                if self.controller.tenure is None:
+                if self.controller.active is None:
                     # Another broker is the controller, and will connect.
                     self._socket_server.open(self._inter_broker_listener())
                 await self.metadata.wait_for(lambda metadata: self.broker_id in metadata.brokers)

@@ -90,31 +90,31 @@ class ReplicationMetrics:
 
     def register(self, registry: Registry) -> None:
         """Register the metrics."""
-        isr, fetched, tally = self.isr, self.fetcher.counters, self.controller.tally
+        isr, fetched, metrics = self.isr, self.fetcher.counters, self.controller.metrics
         for name, help, read in (
             ("isr_expands", "How often replicas of partitions led here came into sync.", lambda: isr.expansions),
             ("isr_shrinks", "How often they fell out of it.", lambda: isr.shrinks),
-            ("leader_elections", "Leaders elected by this broker as the controller.", lambda: tally.elections),
+            ("leader_elections", "Leaders elected by this broker as the controller.", lambda: metrics.elections),
             (
                 "unclean_leader_elections",
                 "Those among them that may have cost committed records.",
-                lambda: tally.unclean_elections,
+                lambda: metrics.unclean_elections,
             ),
             (
                 "leader_election_seconds",
                 "What the events took in which leaders were elected.",
-                lambda: tally.election_seconds,
+                lambda: metrics.election_seconds,
             ),
-            ("controller_events", "Events that this broker served as the controller.", lambda: tally.events),
-            ("controller_event_seconds", "What they took.", lambda: tally.event_seconds),
-            ("controller_queue_seconds", "What they waited for their turn.", lambda: tally.waited_seconds),
-            ("controller_tenures", "How often this broker became the controller.", lambda: tally.tenures),
+            ("controller_events", "Events that this broker served as the controller.", lambda: metrics.events),
+            ("controller_event_seconds", "What they took.", lambda: metrics.event_seconds),
+            ("controller_queue_seconds", "What they waited for their turn.", lambda: metrics.waited_seconds),
+            ("controller_tenures", "How often this broker became the controller.", lambda: metrics.activations),
             (
                 "controller_incomplete_replicas",
                 "Replicas that were reported to this controller as lacking committed records, or holding damaged ones.",
-                lambda: tally.incomplete_replicas,
+                lambda: metrics.incomplete_replicas,
             ),
-            ("controller_isr_changes", "Changes of in-sync replicas without an election.", lambda: tally.isr_changes),
+            ("controller_isr_changes", "Changes of in-sync replicas without an election.", lambda: metrics.isr_changes),
             ("replica_fetches", "Fetches from leaders.", lambda: fetched.fetches),
             ("replica_fetched_bytes", "Bytes fetched from leaders and appended.", lambda: fetched.bytes),
             ("replica_fetched_records", "Records fetched from leaders and appended.", lambda: fetched.records),
@@ -151,7 +151,7 @@ class ReplicationMetrics:
             (
                 "controller_takeover_seconds",
                 "What it took this broker to take over as the controller, the last time.",
-                lambda: tally.taking_office_seconds,
+                lambda: metrics.activation_seconds,
             ),
             ("replica_fetcher_partitions", "Partitions that this broker follows.", lambda: len(self.fetcher)),
             (

@@ -54,8 +54,8 @@ class ControllerChannel:
     ) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
         """See :meth:`IControllerChannel.alter_partitions`."""
 
-        async def here(tenure: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await tenure.alter_partitions(self.broker_id, epoch, changes)
+        async def here(active: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await active.alter_partitions(self.broker_id, epoch, changes)
 
         async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
             request = AlterPartitionsRequest(
@@ -83,8 +83,8 @@ class ControllerChannel:
     def report_failed(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[None]:
         """See :meth:`IControllerChannel.report_failed`."""
 
-        async def here(tenure: ActiveController) -> None:
-            await note_failed(tenure, self.broker_id, epoch, topic_partitions)
+        async def here(active: ActiveController) -> None:
+            await note_failed(active, self.broker_id, epoch, topic_partitions)
 
         async def there() -> None:
             await self._ask(ReportFailedRequest(broker_epoch=epoch, failed=topics_of(topic_partitions)))
@@ -97,8 +97,8 @@ class ControllerChannel:
     ) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
         """See :meth:`IControllerChannel.report_replicas`."""
 
-        async def here(tenure: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await tenure.report_replicas(self.broker_id, epoch, reports)
+        async def here(active: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await active.report_replicas(self.broker_id, epoch, reports)
 
         async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
             request = ReportReplicasRequest(
@@ -126,8 +126,8 @@ class ControllerChannel:
     def report_log_ends(self, ends: Mapping[TopicPartition, LogEndReport]) -> Deferred[None]:
         """See :meth:`IControllerChannel.report_log_ends`."""
 
-        async def here(tenure: ActiveController) -> None:
-            await tenure.note_log_ends(self.broker_id, epoch, ends)
+        async def here(active: ActiveController) -> None:
+            await active.note_log_ends(self.broker_id, epoch, ends)
 
         async def there() -> None:
             topics: dict[str, list[ReportedLogEnd]] = defaultdict(list)
@@ -146,8 +146,8 @@ class ControllerChannel:
     def shut_down(self) -> Deferred[Sequence[TopicPartition]]:
         """See :meth:`IControllerChannel.shut_down`."""
 
-        async def here(tenure: ActiveController) -> Sequence[TopicPartition]:
-            return await tenure.shut_down(self.broker_id, epoch)
+        async def here(active: ActiveController) -> Sequence[TopicPartition]:
+            return await active.shut_down(self.broker_id, epoch)
 
         async def there() -> Sequence[TopicPartition]:
             return partitions_of((await self._ask(ShutDownRequest(broker_epoch=epoch))).remaining)
@@ -204,17 +204,17 @@ class ControllerChannel:
 
 
 async def note_failed(
-    tenure: ActiveController, broker_id: int, broker_epoch: int, names: Iterable[TopicPartition]
+    active: ActiveController, broker_id: int, broker_epoch: int, names: Iterable[TopicPartition]
 ) -> None:
     """
     Note that replicas of a broker went offline.
 
     :raise ApiError: STALE_BROKER_EPOCH.
     """
-    image = tenure.state.brokers.get(broker_id)
+    image = active.state.brokers.get(broker_id)
     if image is None or image.epoch != broker_epoch:
         raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with epoch {broker_epoch}")
-    await tenure.note_failed(image, frozenset(names))
+    await active.note_failed(image, frozenset(names))
 
 
 def topics_of(names: Iterable[TopicPartition]) -> list[PartitionNumbers]:

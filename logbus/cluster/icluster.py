@@ -36,9 +36,9 @@ PartitionErrors = Mapping[TopicPartition, ApiError]
 class IMetadataUpdateReceiver(Interface):
     """A broker, as the controller sees it: this process, or one at the other end of a connection."""
 
-    def apply(announcement: MetadataUpdate) -> Deferred[PartitionErrors]:
+    def apply(update: MetadataUpdate) -> Deferred[PartitionErrors]:
         """
-        Apply ``announcement`` on the broker, after all earlier ones.
+        Apply ``update`` on the broker, after all earlier ones.
 
         :return: fires once the broker has applied it, with the partitions that it could not open.
         :raise ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.

@@ -54,7 +54,7 @@ class MetadataUpdate:
     :ivar brokers: all live brokers, or None when they did not change.
     :ivar partitions: grouped by topic, ascending by partition number.
     :ivar deleted: topics to forget, with their logs; applied before ``partitions``, so that a topic may be
-        deleted and made again in one announcement.
+        deleted and created again in one update.
     :ivar configs: new overrides of topics, by topic name.
     :ivar broker_configs: new overrides of brokers, by broker id or ``<default>`` (all brokers); applied before
         ``partitions``, whose logs lay their own overrides over them.

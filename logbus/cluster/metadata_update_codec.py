@@ -33,13 +33,13 @@ from logbus.wire.schema import ZERO_UUID, decode, element_budget, encode
 BODY_VERSION = 0
 
 
-def update_request(announcement: MetadataUpdate) -> AnnounceRequest:
+def update_request(update: MetadataUpdate) -> AnnounceRequest:
     """Encode an update as a request."""
     return AnnounceRequest(
-        controller_id=announcement.controller_id,
-        controller_epoch=announcement.controller_epoch,
-        broker_epoch=announcement.broker_epoch,
-        body=joined(encode(_body(announcement), BODY_VERSION)),
+        controller_id=update.controller_id,
+        controller_epoch=update.controller_epoch,
+        broker_epoch=update.broker_epoch,
+        body=joined(encode(_body(update), BODY_VERSION)),
     )
 
 
@@ -52,7 +52,7 @@ def decode_update(request: AnnounceRequest) -> MetadataUpdate:
     data = request.body
     body, end = decode(AnnouncementBody, BODY_VERSION, data, 0, element_budget(len(data), RESPONSE_ELEMENTS))
     if end != len(data):
-        raise DecodeError(f"{len(data) - end} bytes are left over after an announcement")
+        raise DecodeError(f"{len(data) - end} bytes are left over after a metadata update")
     return MetadataUpdate(
         request.controller_id,
         request.controller_epoch,
@@ -68,25 +68,25 @@ def decode_update(request: AnnounceRequest) -> MetadataUpdate:
     )
 
 
-def _body(announcement: MetadataUpdate) -> AnnouncementBody:
-    brokers = announcement.brokers
+def _body(update: MetadataUpdate) -> AnnouncementBody:
+    brokers = update.brokers
     return AnnouncementBody(
-        full=announcement.full,
+        full=update.full,
         brokers=None if brokers is None else [_announced_broker(one) for one in brokers.values()],
         deleted=[
             AnnouncedDeletion(name=one.name, topic_id=one.topic_id.bytes, partitions=one.partitions)
-            for one in announcement.deleted
+            for one in update.deleted
         ],
         topics=[
             _announced_topic(name, topic_id, list(states))
             for (name, topic_id), states in groupby(
-                announcement.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
+                update.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
             )
         ],
-        configs=_by_entity(announcement.configs),
-        broker_configs=_by_entity(announcement.broker_configs),
-        group_configs=_by_entity(announcement.group_configs),
-        unreadable=sorted(announcement.unreadable),
+        configs=_by_entity(update.configs),
+        broker_configs=_by_entity(update.broker_configs),
+        group_configs=_by_entity(update.group_configs),
+        unreadable=sorted(update.unreadable),
     )
 
 

@@ -45,57 +45,57 @@ class MetadataUpdateReceiver:
     epochs: ControllerEpochStore = field(factory=MemoryControllerEpochStore)
     _turn: DeferredLock = field(factory=DeferredLock, init=False)
 
-    def apply(self, announcement: MetadataUpdate) -> Deferred[PartitionErrors]:
+    def apply(self, update: MetadataUpdate) -> Deferred[PartitionErrors]:
         """See :meth:`IMetadataUpdateReceiver.apply`."""
 
         async def run() -> PartitionErrors:
             await self._turn.acquire()
             try:
-                return await self._apply(announcement)
+                return await self._apply(update)
             finally:
                 self._turn.release()
 
         return Deferred.fromCoroutine(run())
 
-    async def _apply(self, announcement: MetadataUpdate) -> PartitionErrors:
-        await self._check(announcement)
+    async def _apply(self, update: MetadataUpdate) -> PartitionErrors:
+        await self._check(update)
         errors: dict[TopicPartition, ApiError] = {}
-        await self._remove(announcement, errors)
-        if announcement.broker_configs:
-            self.broker_configs(announcement.broker_configs)
-        for topic, overrides in announcement.configs.items():
+        await self._remove(update, errors)
+        if update.broker_configs:
+            self.broker_configs(update.broker_configs)
+        for topic, overrides in update.configs.items():
             self.host.configure(topic, overrides)
-        mine = [state for state in announcement.partitions if self.broker_id in state.replicas]
+        mine = [state for state in update.partitions if self.broker_id in state.replicas]
         if mine:
             errors.update(await self.host.become(mine))
-        self._show(announcement)
+        self._show(update)
         return errors
 
-    async def _check(self, announcement: MetadataUpdate) -> None:
-        if announcement.controller_epoch < self.epochs.highest:
+    async def _check(self, update: MetadataUpdate) -> None:
+        if update.controller_epoch < self.epochs.highest:
             raise ApiError(
                 ErrorCode.STALE_CONTROLLER_EPOCH,
-                f"controller {announcement.controller_id} of epoch {announcement.controller_epoch} was replaced: "
+                f"controller {update.controller_id} of epoch {update.controller_epoch} was replaced: "
                 f"the epoch is {self.epochs.highest}",
             )
         epoch = self.broker_epoch()
         # A greater epoch is ours, too: the controller may see our registration before we have the store's answer.
-        if announcement.broker_epoch < epoch:
+        if update.broker_epoch < epoch:
             raise ApiError(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"the announcement is for epoch {announcement.broker_epoch} of broker {self.broker_id}, not {epoch}",
+                f"the update is for epoch {update.broker_epoch} of broker {self.broker_id}, not {epoch}",
             )
-        if announcement.controller_epoch > self.epochs.highest:
-            await self.epochs.remember(announcement.controller_epoch)
+        if update.controller_epoch > self.epochs.highest:
+            await self.epochs.remember(update.controller_epoch)
 
-    async def _remove(self, announcement: MetadataUpdate, errors: dict[TopicPartition, ApiError]) -> None:
-        gone = list(announcement.deleted)
-        if announcement.full:
-            alive = {(state.topic_partition.topic, state.topic_id) for state in announcement.partitions}
+    async def _remove(self, update: MetadataUpdate, errors: dict[TopicPartition, ApiError]) -> None:
+        gone = list(update.deleted)
+        if update.full:
+            alive = {(state.topic_partition.topic, state.topic_id) for state in update.partitions}
             gone += [
                 DeletedTopic(topic.name, topic.topic_id, len(topic.partitions))
                 for topic in self.metadata.topics.values()
-                if (topic.name, topic.topic_id) not in alive and topic.name not in announcement.unreadable
+                if (topic.name, topic.topic_id) not in alive and topic.name not in update.unreadable
             ]
         names: list[TopicPartition] = []
         if gone:
@@ -103,13 +103,13 @@ class MetadataUpdateReceiver:
                 for deleted in gone:
                     metadata.remove_topic(deleted.name, deleted.topic_id)
                     names += [TopicPartition(deleted.name, number) for number in range(deleted.partitions)]
-        names += self._moved_away(announcement.partitions)
+        names += self._moved_away(update.partitions)
         if names:
             errors.update(await self.host.remove(names))
-        if announcement.full:
+        if update.full:
             # Also those that were deleted, or moved away, while this broker was down.
-            held = {state.topic_partition for state in announcement.partitions if self.broker_id in state.replicas}
-            errors.update(await self.host.retain(held, announcement.unreadable))
+            held = {state.topic_partition for state in update.partitions if self.broker_id in state.replicas}
+            errors.update(await self.host.retain(held, update.unreadable))
 
     def _moved_away(self, states: Iterable[PartitionState]) -> list[TopicPartition]:
         """The partitions whose replica here was moved to other brokers."""
@@ -121,13 +121,13 @@ class MetadataUpdateReceiver:
                     names.append(state.topic_partition)
         return names
 
-    def _show(self, announcement: MetadataUpdate) -> None:
+    def _show(self, update: MetadataUpdate) -> None:
         with self.metadata.changing() as metadata:
-            metadata.set_controller(announcement.controller_id)
-            if announcement.brokers is not None:
-                metadata.set_brokers(announcement.brokers)
+            metadata.set_controller(update.controller_id)
+            if update.brokers is not None:
+                metadata.set_brokers(update.brokers)
             for (name, topic_id), states in groupby(
-                announcement.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
+                update.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
             ):
                 listed = list(states)
                 images = [
@@ -136,9 +136,9 @@ class MetadataUpdateReceiver:
                 ]
                 metadata.set_partitions(name, topic_id, images)
                 metadata.set_configs(name, listed[-1].overrides)
-            for name, overrides in announcement.configs.items():
+            for name, overrides in update.configs.items():
                 metadata.set_configs(name, overrides)
-            if announcement.full:
+            if update.full:
                 metadata.group_configs.clear()
-            for group_id, overrides in announcement.group_configs.items():
+            for group_id, overrides in update.group_configs.items():
                 metadata.set_group_configs(group_id, overrides)

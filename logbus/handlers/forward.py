@@ -76,7 +76,7 @@ class ForwardHandlers:
         message: ForwardRequest = request.message
         try:
             self._identity.require(context, context.broker, "forwarded a request")
-            if self._controller.tenure is None:
+            if self._controller.active is None:
                 raise ApiError(ErrorCode.NOT_CONTROLLER)
             if message.api_key not in FORWARDED_API_KEYS or message.api_key not in self._router.served:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"requests of API {message.api_key} are not forwarded")

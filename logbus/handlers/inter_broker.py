@@ -149,8 +149,8 @@ class InterBrokerHandlers:
             for one in message.changes
         ]
 
-        async def run(tenure: ActiveController, broker_id: int) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await tenure.alter_partitions(broker_id, message.broker_epoch, changes)
+        async def run(active: ActiveController, broker_id: int) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await active.alter_partitions(broker_id, message.broker_epoch, changes)
 
         try:
             outcomes = await self._as_controller(context, "asked for in-sync replicas", run)
@@ -163,8 +163,8 @@ class InterBrokerHandlers:
     async def shut_down(self, context: RequestContext, request: Request) -> ShutDownResponse:
         message: ShutDownRequest = request.message
 
-        async def run(tenure: ActiveController, broker_id: int) -> list[TopicPartition]:
-            return list(await tenure.shut_down(broker_id, message.broker_epoch))
+        async def run(active: ActiveController, broker_id: int) -> list[TopicPartition]:
+            return list(await active.shut_down(broker_id, message.broker_epoch))
 
         try:
             remaining = await self._as_controller(context, "asked to be relieved", run)
@@ -177,8 +177,8 @@ class InterBrokerHandlers:
     async def report_failed(self, context: RequestContext, request: Request) -> ReportFailedResponse:
         message: ReportFailedRequest = request.message
 
-        async def run(tenure: ActiveController, broker_id: int) -> None:
-            await note_failed(tenure, broker_id, message.broker_epoch, partitions_of(message.failed))
+        async def run(active: ActiveController, broker_id: int) -> None:
+            await note_failed(active, broker_id, message.broker_epoch, partitions_of(message.failed))
 
         try:
             await self._as_controller(context, "reported failed replicas", run)
@@ -197,8 +197,8 @@ class InterBrokerHandlers:
             for one in message.replicas
         ]
 
-        async def run(tenure: ActiveController, broker_id: int) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await tenure.report_replicas(broker_id, message.broker_epoch, reports)
+        async def run(active: ActiveController, broker_id: int) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+            return await active.report_replicas(broker_id, message.broker_epoch, reports)
 
         try:
             outcomes = await self._as_controller(context, "reported incomplete replicas", run)
@@ -218,8 +218,8 @@ class InterBrokerHandlers:
             for one in topic.partitions
         }
 
-        async def run(tenure: ActiveController, broker_id: int) -> None:
-            await tenure.note_log_ends(broker_id, message.broker_epoch, ends)
+        async def run(active: ActiveController, broker_id: int) -> None:
+            await active.note_log_ends(broker_id, message.broker_epoch, ends)
 
         try:
             await self._as_controller(context, "reported the ends of its logs", run)
@@ -233,7 +233,7 @@ class InterBrokerHandlers:
         self, context: RequestContext, what: str, run: Callable[[ActiveController, int], Awaitable[T]]
     ) -> T:
         broker_id = self._identity.require(context, context.broker, what)
-        return await self._controller.submit(lambda tenure: run(tenure, broker_id))
+        return await self._controller.submit(lambda active: run(active, broker_id))
 
 
 def shield_from_cancellation(work: Deferred[T]) -> Deferred[T]:

@@ -39,13 +39,13 @@ class ReplicationMetricsTests(SynchronousTestCase):
         self.replicas: list[Any] = []
         self.lags: list[Lag] = []
         self.counters = ReplicaFetchCounters()
-        self.tally = ControllerMetrics()
+        self.metrics = ControllerMetrics()
         self.metadata = ClusterMetadata("c" * 22, controller_id=0)
         fetcher: Any = cast(Any, type("Fetcher", (), {"__len__": lambda _: 4}))()
         fetcher.counters, fetcher.max_lag = self.counters, 17
         fetcher.failing = lambda: {2: "refused"}
         isr = SimpleNamespace(expansions=3, shrinks=5, lags=lambda: iter(self.lags))
-        controller = SimpleNamespace(tally=self.tally, queued=6)
+        controller = SimpleNamespace(metrics=self.metrics, queued=6)
         self.replication = ReplicationMetrics(
             0, self.metadata, cast(Any, self.replicas), cast(Any, isr), fetcher, cast(Any, controller)
         )
@@ -103,9 +103,9 @@ class ReplicationMetricsTests(SynchronousTestCase):
 
     def test_counters(self) -> None:
         """What is counted elsewhere is shown."""
-        self.tally.note(None, ElectionResult(LeaderAndIsr(0, 0, (0,)), unclean=True))
-        self.tally.served(0.5, 0.25, 0)
-        self.tally.served(0.0, 1.0, 1)
+        self.metrics.note(None, ElectionResult(LeaderAndIsr(0, 0, (0,)), unclean=True))
+        self.metrics.served(0.5, 0.25, 0)
+        self.metrics.served(0.0, 1.0, 1)
         self.counters.bytes, self.counters.failed_fetches = 1000, 2
         values = self.read()
         for name, value in {

@@ -275,7 +275,7 @@ class Several:
     @property
     def controller(self) -> int:
         """The broker that holds office; −1: none does."""
-        holders = [id for id in self.alive if self[id].broker.controller.tenure is not None]
+        holders = [id for id in self.alive if self[id].broker.controller.active is not None]
         assert len(holders) <= 1, holders
         return holders[0] if holders else -1
 

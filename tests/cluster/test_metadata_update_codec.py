@@ -66,14 +66,14 @@ class SpellingTests(SynchronousTestCase):
     """From announcements to requests and back."""
 
     @given(ANNOUNCEMENTS)
-    def test_nothing_is_lost(self, announcement: MetadataUpdate) -> None:
+    def test_nothing_is_lost(self, update: MetadataUpdate) -> None:
         """What is read is what was said."""
-        self.assertEqual(decode_update(update_request(announcement)), announcement)
+        self.assertEqual(decode_update(update_request(update)), update)
 
     @given(ANNOUNCEMENTS, st.data())
-    def test_damage(self, announcement: MetadataUpdate, data: Any) -> None:
+    def test_damage(self, update: MetadataUpdate, data: Any) -> None:
         """A body that is cut short, or too long, is refused as a whole."""
-        request = update_request(announcement)
+        request = update_request(update)
         whole = request.body
         request.body = whole[: data.draw(st.integers(0, len(whole) - 1))]
         self.assertRaises(DecodeError, decode_update, request)
@@ -88,13 +88,13 @@ class SpellingTests(SynchronousTestCase):
             for topic in range(100)
             for number in range(100)
         )
-        announcement = MetadataUpdate(1, 2, 3, brokers={}, partitions=states, full=True)
-        request = update_request(announcement)
-        self.assertEqual(decode_update(request), announcement)
+        update = MetadataUpdate(1, 2, 3, brokers={}, partitions=states, full=True)
+        request = update_request(update)
+        self.assertEqual(decode_update(request), update)
         self.assertLess(len(request.body), 2**20)
 
     def test_for_whom_is_outside(self) -> None:
         """The same said to another broker has the same body."""
-        announcement = MetadataUpdate(1, 2, 3, brokers={1: BrokerImage(1, {})})
-        other = evolve(announcement, broker_epoch=4)
-        self.assertEqual(update_request(announcement).body, update_request(other).body)
+        update = MetadataUpdate(1, 2, 3, brokers={1: BrokerImage(1, {})})
+        other = evolve(update, broker_epoch=4)
+        self.assertEqual(update_request(update).body, update_request(other).body)

@@ -203,7 +203,7 @@ class ThreeBrokersTests(ReplicationCase):
         self.cluster.boot(old)
         self.cluster.settle(1)
         self.assertEqual((self.leader(), self.log(old).log_end_offset), (old, 0))
-        self.assertEqual(self.cluster[old].broker.controller.tally.unclean_elections, 1)
+        self.assertEqual(self.cluster[old].broker.controller.metrics.unclean_elections, 1)
         for follower in followers:
             self.cluster.boot(follower)
             self.assertEqual(self.log(follower).log_end_offset, 2)

@@ -216,7 +216,7 @@ class MemoryBroker:
         """Delete an internal topic, as only somebody at the metadata store could."""
 
         async def delete() -> None:
-            begun = await self.broker.controller.submit(lambda tenure: topic_changes.begin_deletion(tenure, [name]))
+            begun = await self.broker.controller.submit(lambda active: topic_changes.begin_deletion(active, [name]))
             await self.broker.controller.end_deletion([name], begun)
 
         self.now(Deferred.fromCoroutine(delete()))

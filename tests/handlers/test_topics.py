@@ -129,7 +129,7 @@ class Topics(HandlerCase):
     def test_no_controller(self) -> None:
         """While there is no controller, each topic hears so, and the connection lives."""
         broker = self.server.broker
-        tenure, broker.controller.tenure = broker.controller.tenure, None
+        active, broker.controller.active = broker.controller.active, None
         self.assertEqual(self.create().error_code, ErrorCode.NOT_CONTROLLER)
         deleted = self.client.ask(DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=10), 5).responses
         self.assertEqual([answer.error_code for answer in deleted], [ErrorCode.NOT_CONTROLLER] * 2)
@@ -137,7 +137,7 @@ class Topics(HandlerCase):
         described = self.client.metadata("auto", auto_create=True).topics[0]
         self.assertEqual(described.error_code, ErrorCode.NOT_CONTROLLER)
         self.assertEqual(broker.net_metrics.failures, 0)
-        broker.controller.tenure = tenure
+        broker.controller.active = active
 
 
 class Ceilings(HandlerCase):

@@ -32,16 +32,16 @@ class TakingOverTests(PumpedTestCase):
             topic = NewTopic(f"t{number}", assignment=[[1, 2]] * 100)
             [outcome] = self.successResultOf(one.admin.create_topics([topic]))
             self.assertNotIsInstance(outcome, ApiError)
-        tenure = one.controller.tenure
-        assert tenure is not None
+        active = one.controller.active
+        assert active is not None
         session, credentials = one.store.session_id, one.store.credentials  # type: ignore[attr-defined]
         self.zookeeper.expire(*credentials)
-        self.wait_until(lambda: two.controller.tenure is not None, "another controller")
-        self.assertLess(two.controller.tally.taking_office_seconds, 10)
+        self.wait_until(lambda: two.controller.active is not None, "another controller")
+        self.assertLess(two.controller.metrics.activation_seconds, 10)
         # Whoever leads now, all were elected again, as their leader began a new life.
         images = [image for topic in two.metadata.topics.values() for image in topic.partitions]
         self.assertEqual({image.leader_epoch >= 1 for image in images}, {True})
         # The first one may hear of the end of its session after the second one did.
         store = one.store
         self.wait_until(lambda: store.session_id != session and store.state is SessionState.CONNECTED, "a new session")
-        self.failureResultOf(Deferred.fromCoroutine(tenure.fence.write([[Create("/zombie")]])), ControllerMoved)
+        self.failureResultOf(Deferred.fromCoroutine(active.fence.write([[Create("/zombie")]])), ControllerMoved)

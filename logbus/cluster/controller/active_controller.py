@@ -66,17 +66,17 @@ class ActiveController:
     :ivar epoch: the controller epoch; ``fence`` checks at every write that it is still current.
     :ivar rules_for: the rules of a topic, from its overrides and the defaults.
     :ivar brokers_moved: watches the brokers' registrations.
-    :ivar tally: metrics, over all controller epochs of this broker.
+    :ivar metrics: counted, over all controller epochs of this broker.
     :ivar scheduler: gives time slices to work on many partitions; None: all of it runs at once.
     """
 
     broker_id: int
     epoch: int
     fence: Fence
-    announcer: BrokerChannels
+    channels: BrokerChannels
     rules_for: RulesFor
     brokers_moved: Watcher
-    tally: ControllerMetrics = field(factory=ControllerMetrics)
+    metrics: ControllerMetrics = field(factory=ControllerMetrics)
     scheduler: SliceScheduler | None = None
     state: ControllerContext = field(factory=ControllerContext, init=False)
     _log = Logger()
@@ -93,7 +93,7 @@ class ActiveController:
         """Load the state, hold the elections that are due, and send the full state to all brokers."""
         store = self.fence.store
         await store.sync()
-        self.state = self.announcer.state = await load_state(store)
+        self.state = self.channels.state = await load_state(store)
         self.state.brokers = await self._load_brokers()
         for name, reason in sorted(self.state.unreadable.items()):
             self._log.error("topic {topic} is left alone: {reason}", topic=name, reason=reason)
@@ -105,7 +105,7 @@ class ActiveController:
             brokers=len(self.state.brokers),
             topics=len(self.state.topics),
         )
-        self.announcer.announce(UpdateBatch(), self.state.brokers)
+        self.channels.send(UpdateBatch(), self.state.brokers)
         await self.finish_moves(self.state.partitions())
 
     async def refresh_brokers(self) -> None:
@@ -133,7 +133,7 @@ class ActiveController:
             now[number] = evolve(now[number], in_controlled_shutdown=True)
         elected = await self.elect(self.state.partitions(), come)
         await self._raise_level()
-        self.announcer.announce(UpdateBatch(brokers=True, partitions=elected), come)
+        self.channels.send(UpdateBatch(brokers=True, partitions=elected), come)
 
     async def _load_brokers(self) -> dict[int, BrokerImage]:
         found = await load_brokers(self.fence.store, self.brokers_moved)
@@ -239,7 +239,7 @@ class ActiveController:
                     "{partition}: the replica on broker {replica} is incomplete, says broker {broker}: {reason}",
                     partition=name, replica=report.replica, broker=broker_id, reason=report.reason,
                 )  # fmt: skip
-                self.tally.incomplete_replicas += name not in marked
+                self.metrics.incomplete_replicas += name not in marked
                 marked.add(name)
         try:
             await self.settle([report.topic_partition for report in taken])
@@ -288,7 +288,7 @@ class ActiveController:
         """Hold the elections that are due among ``names``, and send them to the brokers together with ``batch``."""
         elected = await self.elect(names)
         batch = batch or UpdateBatch()
-        return self.announcer.announce(evolve(batch, partitions=batch.partitions | elected))
+        return self.channels.send(evolve(batch, partitions=batch.partitions | elected))
 
     async def elect(
         self, names: Iterable[TopicPartition], come: LiveBrokers | None = None, *, first: Iterable[Sequence[Op]] = ()
@@ -338,7 +338,7 @@ class ActiveController:
             before, record.state = record.state, outcome.result
             if outcome.result.leader != NO_LEADER:
                 self.state.log_ends.pop(name, None)
-            self.tally.note(before, outcome)
+            self.metrics.note(before, outcome)
             if outcome.unclean:
                 self._log.warn(
                     "{partition}: unclean election of broker {leader}, epoch {epoch}: committed records may be lost",
@@ -388,7 +388,7 @@ class ActiveController:
                 changed[name] = ElectionResult(state)
         if changed:
             await self.write(changed)
-            self.announcer.announce(UpdateBatch(partitions=frozenset(changed)))
+            self.channels.send(UpdateBatch(partitions=frozenset(changed)))
             await self._replace_incomplete(changed)
             await self.finish_moves(changed)
         return answers
@@ -404,7 +404,7 @@ class ActiveController:
 
     async def move(self, moves: Mapping[TopicPartition, Move]) -> PendingUpdates:
         """
-        Write where partitions are to be, and announce it.
+        Write the new replicas of partitions, and send them to the brokers.
 
         Their states come first: cut short there, they name nobody who is no replica any more, and the move is as far
         as it was.
@@ -423,7 +423,7 @@ class ActiveController:
             self.state.topics[name.topic].partitions[name.partition] = record
         for topic_name in {name.topic for name in moves}:
             self.state.topics[topic_name].version += 1
-        return self.announcer.announce(UpdateBatch(partitions=frozenset(moves)))
+        return self.channels.send(UpdateBatch(partitions=frozenset(moves)))
 
     async def finish_moves(self, names: Iterable[TopicPartition]) -> None:
         """End the moves among ``names`` whose new replicas are in sync."""

@@ -61,19 +61,19 @@ class BrokerChannels:
     _receivers: dict[int, tuple[int, IMetadataUpdateReceiver]] = field(factory=dict, init=False)
     _log = Logger()
 
-    def announce(self, batch: UpdateBatch, new: Mapping[int, BrokerImage] | None = None) -> PendingUpdates:
+    def send(self, batch: UpdateBatch, new: Mapping[int, BrokerImage] | None = None) -> PendingUpdates:
         """
         Send the changes to the brokers.
 
         :param new: brokers that have no state yet; they get a full update.
         """
-        announcements = dict(incremental_updates(self.state, batch, self.broker_id, self.epoch))
+        updates = dict(incremental_updates(self.state, batch, self.broker_id, self.epoch))
         if new:
-            announcements.update(full_updates(self.state, new.values(), self.broker_id, self.epoch))
+            updates.update(full_updates(self.state, new.values(), self.broker_id, self.epoch))
         for number in self._receivers.keys() - self.state.brokers.keys():
             del self._receivers[number]
         answers = gatherResults(
-            [self._send(self.state.brokers[number], announcement) for number, announcement in announcements.items()]
+            [self._send_to(self.state.brokers[number], update) for number, update in updates.items()]
         )
         return PendingUpdates(
             answers.addCallback(lambda all: {name: error for one in all for name, error in one.items()})
@@ -89,7 +89,7 @@ class BrokerChannels:
         known = self.state.brokers.get(broker.broker_id)
         return known is not None and known.epoch == broker.epoch
 
-    def _send(self, broker: BrokerImage, announcement: MetadataUpdate) -> Deferred[PartitionErrors]:
+    def _send_to(self, broker: BrokerImage, update: MetadataUpdate) -> Deferred[PartitionErrors]:
         epoch, receiver = self._receivers.get(broker.broker_id, (None, None))
         if receiver is None or epoch != broker.epoch:
             receiver = self.receiver_for(broker, partial(self.full_update_for, broker))
@@ -106,10 +106,8 @@ class BrokerChannels:
             if failure.check(ApiError) is not None:
                 self._log.warn("broker {broker} refused: {error}", broker=broker.broker_id, error=failure.value)
             else:
-                self._log.failure("broker {broker} did not apply an announcement", failure, broker=broker.broker_id)
+                self._log.failure("broker {broker} did not apply a metadata update", failure, broker=broker.broker_id)
             error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker.broker_id} has not heard of it yet")
-            return {
-                state.topic_partition: error for state in announcement.partitions if broker.broker_id in state.replicas
-            }
+            return {state.topic_partition: error for state in update.partitions if broker.broker_id in state.replicas}
 
-        return receiver.apply(announcement).addCallbacks(answered, failed)
+        return receiver.apply(update).addCallbacks(answered, failed)

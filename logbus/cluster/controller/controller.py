@@ -26,7 +26,7 @@ from logbus.cluster.controller.controller_election import ControllerElection, Co
 from logbus.cluster.controller.controller_metrics import ControllerMetrics
 from logbus.cluster.controller.fence import ControllerMoved, Fence
 from logbus.cluster.controller.partition_changes import reapply_topic_rules, start_znode_reassignments
-from logbus.cluster.controller.topic_changes import announce_deletion, finish_deletion
+from logbus.cluster.controller.topic_changes import finish_deletion, send_deletion
 from logbus.cluster.controller.topic_rules import RulesFor
 from logbus.cluster.icluster import ReceiverFor
 from logbus.errors import ApiError, ErrorCode
@@ -61,8 +61,8 @@ class Controller:
     :ivar receiver_for: how to reach a broker of that image (itself included).
     :ivar rules_for: the rules of a topic, from its overrides and the defaults.
     :ivar scheduler: gives time slices to work on many partitions; None: all of it runs at once.
-    :ivar tenure: None while another broker is the controller, or none is known.
-    :ivar tally: metrics of its work.
+    :ivar active: None while another broker is the controller, or none is known.
+    :ivar metrics: metrics of its work.
     """
 
     store: IMetadataStore
@@ -74,8 +74,8 @@ class Controller:
     clock: IReactorTime
     wall_clock: Callable[[], float]
     scheduler: SliceScheduler | None = None
-    tenure: ActiveController | None = field(default=None, init=False)
-    tally: ControllerMetrics = field(factory=ControllerMetrics, init=False)
+    active: ActiveController | None = field(default=None, init=False)
+    metrics: ControllerMetrics = field(factory=ControllerMetrics, init=False)
     _queue: deque[tuple[float, Callable[[], Awaitable[None]]]] = field(factory=deque, init=False)
     _serving: bool = field(default=False, init=False)
     _connections: int = field(default=0, init=False)
@@ -115,10 +115,10 @@ class Controller:
             if self._retry is not None:
                 self._retry.cancel()
                 self._retry = None
-            tenure = self._resign_controller()
-            if tenure is not None:
+            active = self._resign_controller()
+            if active is not None:
                 try:
-                    await self.store.multi([Check(CONTROLLER_EPOCH, tenure.fence.token), Delete(CONTROLLER)])
+                    await self.store.multi([Check(CONTROLLER_EPOCH, active.fence.token), Delete(CONTROLLER)])
                 except MetastoreError:
                     pass  # It is not ours any more, or goes with the session.
             stopped.callback(None)
@@ -137,12 +137,12 @@ class Controller:
         answer: Deferred[T] = Deferred()
 
         async def event() -> None:
-            tenure = self.tenure
-            if tenure is None:
+            active = self.active
+            if active is None:
                 answer.errback(ApiError(ErrorCode.NOT_CONTROLLER))
                 return
             try:
-                result = await run(tenure)
+                result = await run(active)
             except ApiError:
                 answer.errback()
             except Exception:
@@ -160,15 +160,15 @@ class Controller:
 
         async def run() -> None:
             await begun.wait()
-            await self.submit(lambda tenure: finish_deletion(tenure, names))
+            await self.submit(lambda active: finish_deletion(active, names))
 
         return Deferred.fromCoroutine(run())
 
     def report_failed(self, broker: BrokerImage, names: frozenset[TopicPartition]) -> None:
         """Replicas of a broker went offline with their log directory: move what they led."""
 
-        async def note(tenure: ActiveController) -> None:
-            await tenure.note_failed(broker, names)
+        async def note(active: ActiveController) -> None:
+            await active.note_failed(broker, names)
 
         self._put(lambda: self._as_controller(note))
 
@@ -183,7 +183,7 @@ class Controller:
             # Watches were lost, and with them all that happened meanwhile.
             self._connections += 1
             self._put(self._elect_later)
-        elif self.tenure is not None:
+        elif self.active is not None:
             self._log.info("controller work stops: the metadata session is {state}", state=state.value)
             self._resign_controller()
 
@@ -197,7 +197,7 @@ class Controller:
         self._put(self._take_orders)
 
     async def _take_orders(self) -> None:
-        await self._as_controller(lambda tenure: start_znode_reassignments(tenure, self._reassignments_znode_changed))
+        await self._as_controller(lambda active: start_znode_reassignments(active, self._reassignments_znode_changed))
 
     async def _elect_later(self) -> None:
         if self._running and self.store.state is SessionState.CONNECTED:
@@ -212,7 +212,7 @@ class Controller:
             if not isinstance(outcome, ControllerEpochAndToken):
                 self._resign_controller()
                 self._show_controller(outcome.broker_id)
-            elif self.tenure is None or self.tenure.epoch != outcome.epoch:
+            elif self.active is None or self.active.epoch != outcome.epoch:
                 await self._become_active(outcome)
         except Exception:
             failure = Failure()
@@ -221,47 +221,47 @@ class Controller:
         return None
 
     async def _become_active(self, elected: ControllerEpochAndToken) -> None:
-        tenure = ActiveController(
+        active = ActiveController(
             self.broker_id,
             elected.epoch,
             Fence(self.store, elected.token),
             BrokerChannels(self.broker_id, elected.epoch, self.receiver_for, self.report_failed),
             self.rules_for,
             self._broker_ids_changed,
-            self.tally,
+            self.metrics,
             self.scheduler,
         )
         connections = self._connections
         began = self.clock.seconds()
         try:
-            await tenure.begin()
+            await active.begin()
             if self.store.state is not SessionState.CONNECTED or self._connections != connections:
                 raise ConnectionLost("the session broke while the controller took office")
         except BaseException:
-            tenure.announcer.over = True
+            active.channels.over = True
             raise
         self._resign_controller()
-        self.tenure = tenure
-        self.tally.became_active(self.clock.seconds() - began)
+        self.active = active
+        self.metrics.became_active(self.clock.seconds() - began)
         self._show_controller(self.broker_id)
         self._put(self._take_orders)
-        unfinished = [name for name, topic in tenure.state.topics.items() if topic.deleting]
+        unfinished = [name for name, topic in active.state.topics.items() if topic.deleting]
         if unfinished:
-            self.end_deletion(unfinished, announce_deletion(tenure, unfinished)).addErrback(
+            self.end_deletion(unfinished, send_deletion(active, unfinished)).addErrback(
                 lambda failure: self._log.info("deletion goes on later: {error}", error=failure.value)
             )
 
     def _resign_controller(self) -> ActiveController | None:
         """Resign, as far as this broker can tell; return the active controller that ended, if there was one."""
-        tenure, self.tenure = self.tenure, None
-        if tenure is not None:
-            tenure.announcer.over = True
-        return tenure
+        active, self.active = self.active, None
+        if active is not None:
+            active.channels.over = True
+        return active
 
     async def _as_controller(self, run: Callable[[ActiveController], Awaitable[None]]) -> None:
-        if self.tenure is not None:
+        if self.active is not None:
             try:
-                await run(self.tenure)
+                await run(self.active)
             except Exception:
                 self._give_up(Failure())
 
@@ -313,9 +313,9 @@ class Controller:
             while self._queue:
                 put_at, event = self._queue.popleft()
                 began_at = self.clock.seconds()
-                elections = self.tally.elections
+                elections = self.metrics.elections
                 await event()
-                self.tally.served(began_at - put_at, self.clock.seconds() - began_at, elections)
+                self.metrics.served(began_at - put_at, self.clock.seconds() - began_at, elections)
         finally:
             self._serving = False
 

@@ -18,7 +18,7 @@ class ControllerMetrics:
     :ivar incomplete_replicas: how often a replica was reported to lack committed records, or to hold damaged ones.
     :ivar isr_changes: how often in-sync replicas changed without an election.
     :ivar events: processed by the queue; ``waited_seconds``: time on it, ``event_seconds``: processing time.
-    :ivar tenures: how often this broker became the controller; ``taking_office_seconds``: duration of the last time.
+    :ivar activations: how often this broker became the controller; ``activation_seconds``: duration of the last time.
     :ivar election_events: the events in which leaders were elected; ``election_seconds``: their processing time.
     """
 
@@ -26,8 +26,8 @@ class ControllerMetrics:
     unclean_elections: int = field(default=0, init=False)
     incomplete_replicas: int = field(default=0, init=False)
     isr_changes: int = field(default=0, init=False)
-    tenures: int = field(default=0, init=False)
-    taking_office_seconds: float = field(default=0.0, init=False)
+    activations: int = field(default=0, init=False)
+    activation_seconds: float = field(default=0.0, init=False)
     events: int = field(default=0, init=False)
     waited_seconds: float = field(default=0.0, init=False)
     event_seconds: float = field(default=0.0, init=False)
@@ -53,5 +53,5 @@ class ControllerMetrics:
 
     def became_active(self, seconds: float) -> None:
         """Count that the broker became the controller."""
-        self.tenures += 1
-        self.taking_office_seconds = seconds
+        self.activations += 1
+        self.activation_seconds = seconds

@@ -38,7 +38,7 @@ class LeaderRebalancer:
 
     def _look(self) -> None:
         self._later()
-        if self.config.get(keys.AUTO_LEADER_REBALANCE_ENABLE) and self.partitions.controller.tenure is not None:
+        if self.config.get(keys.AUTO_LEADER_REBALANCE_ENABLE) and self.partitions.controller.active is not None:
             percentage = self.config.get(keys.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE)
             self.partitions.balance(percentage).addErrback(self._failed)
 

@@ -42,15 +42,14 @@ _ENDS = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
 @define(eq=False)
 class MetadataUpdateSender:
     """
-    Delivers announcements to one life of a broker.
+    Sends metadata updates to one registration of a broker.
 
-    :ivar everything: see :data:`.FullUpdate`.
-    :ivar timeout: seconds that the broker may take to apply an announcement.
-    :ivar wanted: whether this is still the one to tell the broker; it is asked before each attempt.
+    :ivar full_update: see :data:`.FullUpdate`.
+    :ivar timeout: seconds that the broker may take to apply an update.
     """
 
     broker: BrokerImage
-    everything: FullUpdate
+    full_update: FullUpdate
     peers: Peers
     clock: IReactorTime
     timeout: float
@@ -62,7 +61,7 @@ class MetadataUpdateSender:
     _pause: float = field(default=FIRST_RETRY_SECONDS, init=False)
     _log = Logger()
 
-    def apply(self, announcement: MetadataUpdate) -> Deferred[PartitionErrors]:
+    def apply(self, update: MetadataUpdate) -> Deferred[PartitionErrors]:
         """See :meth:`IMetadataUpdateReceiver.apply`."""
         answer: Deferred[PartitionErrors] = Deferred()
         if self._end is not None:
@@ -71,7 +70,7 @@ class MetadataUpdateSender:
         if self._behind:
             self._wait(answer)
         else:
-            self._queue.append((announcement, answer))
+            self._queue.append((update, answer))
             if len(self._queue) > MAX_QUEUED_UPDATES:
                 self._schedule_full_update()
         if not self._serving:
@@ -81,24 +80,24 @@ class MetadataUpdateSender:
 
     async def _serve(self) -> None:
         while self._end is None and (self._queue or self._waiting):
-            announcement: MetadataUpdate | None
+            update: MetadataUpdate | None
             if self._behind:
-                announcement = self.everything()
-                if announcement is None:
+                update = self.full_update()
+                if update is None:
                     self._finish(ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker, or the controller, is gone"))
                     break
                 answers, self._waiting = list(self._waiting), deque()
                 self._behind = False
             else:
-                announcement, answer = self._queue.popleft()
+                update, answer = self._queue.popleft()
                 answers = [answer]
-            await self._deliver(announcement, answers)
+            await self._deliver(update, answers)
         self._serving = False
 
-    async def _deliver(self, announcement: MetadataUpdate, answers: list[Deferred[PartitionErrors]]) -> None:
+    async def _deliver(self, update: MetadataUpdate, answers: list[Deferred[PartitionErrors]]) -> None:
         try:
             response: AnnounceResponse = await self.peers.request(
-                self.broker, update_request(announcement), ANNOUNCE, self.timeout
+                self.broker, update_request(update), ANNOUNCE, self.timeout
             )
             if response.error_code:
                 raise error_of(response.error_code, response.error_message)
@@ -108,7 +107,7 @@ class MetadataUpdateSender:
                 self._finish(error)
                 return
             self._log.warn(
-                "broker {broker} has not heard what was announced: {error}",
+                "broker {broker} has not applied a metadata update yet: {error}",
                 broker=self.broker.broker_id,
                 error=error.message,
             )
@@ -155,10 +154,10 @@ def update_receivers(
 ) -> Callable[[BrokerImage, FullUpdate], IMetadataUpdateReceiver]:
     """A factory of receivers: this broker is called directly, the others over the network."""
 
-    def receiver_for(broker: BrokerImage, everything: FullUpdate) -> IMetadataUpdateReceiver:
+    def receiver_for(broker: BrokerImage, full_update: FullUpdate) -> IMetadataUpdateReceiver:
         if broker.broker_id == broker_id:
             return local
-        return MetadataUpdateSender(broker, everything, peers, clock, timeout)
+        return MetadataUpdateSender(broker, full_update, peers, clock, timeout)
 
     return receiver_for
 

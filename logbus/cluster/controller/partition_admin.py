@@ -51,10 +51,10 @@ class PartitionAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def run(tenure: ActiveController) -> tuple[Outcomes, PendingUpdates | None]:
-            outcomes, delivery = await elect(tenure, kind, names)
+        async def run(active: ActiveController) -> tuple[Outcomes, PendingUpdates | None]:
+            outcomes, delivery = await elect(active, kind, names)
             if names is None:
-                items = tenure.time_slice().over(outcomes.items())
+                items = active.time_slice().over(outcomes.items())
                 outcomes = {name: one async for name, one in items if not _not_needed(one)}
             return outcomes, delivery
 
@@ -73,8 +73,8 @@ class PartitionAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def run(tenure: ActiveController) -> tuple[Outcomes, PendingUpdates | None]:
-            return await reassign(tenure, wanted, factor_may_change=factor_may_change)
+        async def run(active: ActiveController) -> tuple[Outcomes, PendingUpdates | None]:
+            return await reassign(active, wanted, factor_may_change=factor_may_change)
 
         return Deferred.fromCoroutine(self._heard(self.controller.submit(run), timeout_ms))
 
@@ -87,11 +87,11 @@ class PartitionAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def run(tenure: ActiveController) -> Mapping[TopicPartition, Reassignment]:
+        async def run(active: ActiveController) -> Mapping[TopicPartition, Reassignment]:
             found = {}
             among = None if names is None else frozenset(names)
-            async for name in tenure.time_slice().over(tenure.state.partitions()):
-                record = tenure.state.partition(name)
+            async for name in active.time_slice().over(active.state.partitions()):
+                record = active.state.partition(name)
                 if record.reassigning and (among is None or name in among):
                     found[name] = Reassignment(record.replicas, record.adding, record.removing)
             return found
@@ -106,12 +106,12 @@ class PartitionAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def run(tenure: ActiveController) -> int:
-            names = not_led_by_preferred(tenure.state, percentage)
-            outcomes, _ = await elect(tenure, ElectionType.PREFERRED, names)
+        async def run(active: ActiveController) -> int:
+            names = not_led_by_preferred(active.state, percentage)
+            outcomes, _ = await elect(active, ElectionType.PREFERRED, names)
             if outcomes:
                 self._log.info("handed {count} partitions back to their preferred leaders", count=len(outcomes))
-            await reapply_topic_rules(tenure)
+            await reapply_topic_rules(active)
             return len(outcomes)
 
         return self.controller.submit(run)

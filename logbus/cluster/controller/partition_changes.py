@@ -37,45 +37,45 @@ class ElectionType(Enum):
 
 
 async def elect(
-    tenure: ActiveController, kind: ElectionType, names: Sequence[TopicPartition] | None
+    active: ActiveController, kind: ElectionType, names: Sequence[TopicPartition] | None
 ) -> tuple[Outcomes, PendingUpdates | None]:
     """Hold elections of one kind, of all partitions if ``names`` is None."""
     outcomes: Outcomes = {}
     elections: dict[TopicPartition, ElectionResult] = {}
     decide = preferred_leader if kind is ElectionType.PREFERRED else unclean_leader
-    async for name in tenure.time_slice().over(tenure.state.partitions() if names is None else names, UNITS_TO_DECIDE):
+    async for name in active.time_slice().over(active.state.partitions() if names is None else names, UNITS_TO_DECIDE):
         try:
-            topic, record = tenure.existing(name)
+            topic, record = active.existing(name)
             if record.state is not None:
-                elections[name] = decide(tenure.situation(name, topic, record))
+                elections[name] = decide(active.situation(name, topic, record))
             outcomes[name] = None
         except ApiError as error:
             # What is kept of thousands of errors is their words.
             outcomes[name] = error.without_frames()
     if not elections:
         return outcomes, None
-    await tenure.write(elections)
-    return outcomes, tenure.announcer.announce(UpdateBatch(partitions=frozenset(elections)))
+    await active.write(elections)
+    return outcomes, active.channels.send(UpdateBatch(partitions=frozenset(elections)))
 
 
 async def reassign(
-    tenure: ActiveController, wanted: Mapping[TopicPartition, Sequence[int] | None], *, factor_may_change: bool = True
+    active: ActiveController, wanted: Mapping[TopicPartition, Sequence[int] | None], *, factor_may_change: bool = True
 ) -> tuple[Outcomes, PendingUpdates | None]:
     """Begin or cancel reassignments; those in which no replica has to fetch complete at once."""
     outcomes: Outcomes = {}
     moves: dict[TopicPartition, Move] = {}
-    time_slice = tenure.time_slice()
+    time_slice = active.time_slice()
     async for name, replicas in time_slice.over(wanted.items(), UNITS_TO_DECIDE):
         try:
-            topic, record = tenure.existing(name)
+            topic, record = active.existing(name)
             if record.state is None:
                 raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} never had a leader")
-            now = tenure.situation(name, topic, record)
+            now = active.situation(name, topic, record)
             if replicas is None:
                 moves[name] = cancelled_move(name, record, now)
             else:
                 moves[name] = move_to(
-                    name, record, now, replicas, tenure.state.brokers, factor_may_change=factor_may_change
+                    name, record, now, replicas, active.state.brokers, factor_may_change=factor_may_change
                 )
             outcomes[name] = None
         except ApiError as error:
@@ -83,7 +83,7 @@ async def reassign(
             outcomes[name] = error.without_frames()
     if not moves:
         return outcomes, None
-    delivery = await tenure.move(moves)
+    delivery = await active.move(moves)
     async for name, move in time_slice.over(moves.items(), UNITS_TO_LOG):
         _log.info(
             "{partition} moves: brokers {replicas}, adding {adding}, removing {removing}",
@@ -92,17 +92,17 @@ async def reassign(
             adding=move.adding,
             removing=move.removing,
         )
-    await tenure.finish_moves(moves)
+    await active.finish_moves(moves)
     return outcomes, delivery
 
 
-async def start_znode_reassignments(tenure: ActiveController, watch: Watcher) -> None:
+async def start_znode_reassignments(active: ActiveController, watch: Watcher) -> None:
     """
     Begin the reassignments that a tool wrote to ``/admin/reassign_partitions``, and remove the node.
 
     :param watch: fires when the node is created again.
     """
-    store = tenure.fence.store
+    store = active.fence.store
     if await store.exists(REASSIGN_PARTITIONS, watch) is None:
         return
     try:
@@ -113,22 +113,22 @@ async def start_znode_reassignments(tenure: ActiveController, watch: Watcher) ->
     except BadZnode as error:
         _log.error("nothing is reassigned: {error}", error=error)
         return
-    outcomes, _ = await reassign(tenure, wanted)
+    outcomes, _ = await reassign(active, wanted)
     for name, refused in outcomes.items():
         if refused is not None:
             _log.error("{path}: {error}", path=REASSIGN_PARTITIONS, partition=name, error=refused.message)
-    await tenure.fence.write([(Delete(REASSIGN_PARTITIONS, stat.version),)])
+    await active.fence.write([(Delete(REASSIGN_PARTITIONS, stat.version),)])
 
 
-async def reapply_topic_rules(tenure: ActiveController) -> None:
+async def reapply_topic_rules(active: ActiveController) -> None:
     """
     Hold the elections that a change of all topics' defaults makes due: a lower minimum of in-sync replicas ends
     eligibility outside the ISR, and where unclean elections are allowed now, a partition without a leader gets one.
     """
     doubtful = []
-    async for name in tenure.time_slice().over(tenure.state.partitions()):
-        state = tenure.state.partition(name).state
+    async for name in active.time_slice().over(active.state.partitions()):
+        state = active.state.partition(name).state
         if state is not None and (state.eligible or state.leader == NO_LEADER):
             doubtful.append(name)
     if doubtful:
-        await tenure.settle(doubtful)
+        await active.settle(doubtful)

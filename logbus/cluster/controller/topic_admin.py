@@ -115,20 +115,20 @@ class TopicAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def run(tenure: ActiveController) -> tuple[list[CreatedTopic | ApiError], PendingUpdates | None]:
+        async def run(active: ActiveController) -> tuple[list[CreatedTopic | ApiError], PendingUpdates | None]:
             outcomes: list[CreatedTopic | ApiError] = []
             records: list[TopicRecord] = []
             room = MAX_NEW_PARTITIONS
             time_slice = TimeSlice(self.scheduler)
             twice = await _twice((topic.name for topic in topics), time_slice)
-            collisions = NameCollisions(tenure.state.topics)
+            collisions = NameCollisions(active.state.topics)
             defaults = self.defaults()
-            quota = TopicQuota(tenure.state, defaults)
+            quota = TopicQuota(active.state, defaults)
             async for topic in time_slice.over(topics, UNITS_TO_PLAN):
                 try:
                     _refuse_twice(topic.name, twice)
                     collisions.check(topic.name)
-                    record = plan_topic(tenure.state, topic, defaults, self.check_topic, self.random, room)
+                    record = plan_topic(active.state, topic, defaults, self.check_topic, self.random, room)
                     quota.take(topic.name, [partition.replicas for partition in record.partitions], is_new=True)
                 except ApiError as error:
                     outcomes.append(error.without_frames())
@@ -147,7 +147,7 @@ class TopicAdmin:
                 )
             if validate_only or not records:
                 return outcomes, None
-            delivery = await topic_changes.create(tenure, records)
+            delivery = await topic_changes.create(active, records)
             async for record in time_slice.over(records, UNITS_TO_LOG):
                 self._log_creation(record)
             return outcomes, delivery
@@ -166,12 +166,12 @@ class TopicAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def find(tenure: ActiveController) -> list[tuple[str, UUID] | ApiError]:
-            by_id = {topic.topic_id: topic for topic in tenure.state.topics.values()}
+        async def find(active: ActiveController) -> list[tuple[str, UUID] | ApiError]:
+            by_id = {topic.topic_id: topic for topic in active.state.topics.values()}
             outcomes: list[tuple[str, UUID] | ApiError] = []
             seen: set[str] = set()
             async for one in TimeSlice(self.scheduler).over(topics):
-                topic = by_id.get(one) if isinstance(one, UUID) else tenure.state.topics.get(one)
+                topic = by_id.get(one) if isinstance(one, UUID) else active.state.topics.get(one)
                 if topic is None or topic.deleting:
                     outcomes.append(unknown(one))
                 elif topic.name in INTERNAL_TOPICS:
@@ -182,7 +182,7 @@ class TopicAdmin:
                     seen.add(topic.name)
                     outcomes.append((topic.name, topic.topic_id))
             if seen:
-                begun.append(await topic_changes.begin_deletion(tenure, sorted(seen)))
+                begun.append(await topic_changes.begin_deletion(active, sorted(seen)))
             return outcomes
 
         begun: list[PendingUpdates] = []
@@ -208,17 +208,17 @@ class TopicAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def run(tenure: ActiveController) -> tuple[list[str | ApiError], PendingUpdates | None]:
+        async def run(active: ActiveController) -> tuple[list[str | ApiError], PendingUpdates | None]:
             outcomes: list[str | ApiError] = []
             grown: list[tuple[TopicRecord, Sequence[Replicas]]] = []
             room = MAX_NEW_PARTITIONS
-            quota = TopicQuota(tenure.state, self.defaults())
+            quota = TopicQuota(active.state, self.defaults())
             time_slice = TimeSlice(self.scheduler)
             twice = await _twice((request.name for request in requests), time_slice)
             async for request in time_slice.over(requests, UNITS_TO_PLAN):
                 try:
                     _refuse_twice(request.name, twice)
-                    topic, added = plan_partitions(tenure.state, request, self.random, room)
+                    topic, added = plan_partitions(active.state, request, self.random, room)
                     quota.take(request.name, added, is_new=False)
                 except ApiError as error:
                     outcomes.append(error.without_frames())
@@ -228,7 +228,7 @@ class TopicAdmin:
                 outcomes.append(request.name)
             if validate_only or not grown:
                 return outcomes, None
-            delivery = await topic_changes.create_partitions(tenure, grown)
+            delivery = await topic_changes.create_partitions(active, grown)
             async for topic, added in time_slice.over(grown, UNITS_TO_LOG):
                 self._log.info("topic {topic} was given {added} more partitions", topic=topic.name, added=len(added))
             return outcomes, delivery
@@ -246,19 +246,19 @@ class TopicAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def run(tenure: ActiveController) -> tuple[dict[str, ApiError | None], PendingUpdates | None]:
+        async def run(active: ActiveController) -> tuple[dict[str, ApiError | None], PendingUpdates | None]:
             outcomes: dict[str, ApiError | None] = {}
             wanted: dict[str, Mapping[str, str]] = {}
             for name, edit in edits.items():
                 try:
-                    overrides = edited(existing(tenure.state, name).overrides, edit, self.check_topic)
+                    overrides = edited(existing(active.state, name).overrides, edit, self.check_topic)
                     wanted[name] = compacted_if_internal(name, overrides)
                     outcomes[name] = None
                 except ApiError as error:
                     outcomes[name] = error.without_frames()
             if validate_only or not wanted:
                 return outcomes, None
-            return outcomes, await topic_changes.configure_topics(tenure, wanted)
+            return outcomes, await topic_changes.configure_topics(active, wanted)
 
         return self._configured(run)
 
@@ -272,7 +272,7 @@ class TopicAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def run(tenure: ActiveController) -> tuple[dict[int | None, ApiError | None], PendingUpdates | None]:
+        async def run(active: ActiveController) -> tuple[dict[int | None, ApiError | None], PendingUpdates | None]:
             outcomes: dict[int | None, ApiError | None] = {}
             delivery = None
             for broker_id, edit in edits.items():
@@ -282,16 +282,16 @@ class TopicAdmin:
 
                 entity = DEFAULT_ENTITY if broker_id is None else str(broker_id)
                 try:
-                    if broker_id is not None and broker_id not in tenure.state.brokers:
+                    if broker_id is not None and broker_id not in active.state.brokers:
                         raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no broker {broker_id} alive")
-                    now = tenure.state.broker_configs.get(entity, {})
+                    now = active.state.broker_configs.get(entity, {})
                     wanted = edited(now, edit, check, refused=ErrorCode.INVALID_REQUEST)
                     outcomes[broker_id] = None
                 except ApiError as error:
                     outcomes[broker_id] = error.without_frames()
                     continue
                 if not validate_only:
-                    delivery = await topic_changes.configure_broker(tenure, entity, wanted)
+                    delivery = await topic_changes.configure_broker(active, entity, wanted)
             return outcomes, delivery  # Announcements are applied in order: the last one's end is the end of all.
 
         return self._configured(run)
@@ -306,10 +306,10 @@ class TopicAdmin:
         :raise ApiError: NOT_CONTROLLER.
         """
 
-        async def run(tenure: ActiveController) -> tuple[dict[str, ApiError | None], PendingUpdates | None]:
+        async def run(active: ActiveController) -> tuple[dict[str, ApiError | None], PendingUpdates | None]:
             outcomes: dict[str, ApiError | None] = {}
             delivery = None
-            known = tenure.state.group_configs
+            known = active.state.group_configs
             for group_id, edit in edits.items():
                 try:
                     wanted = edited(known.get(group_id, {}), edit, self.check_group)
@@ -324,7 +324,7 @@ class TopicAdmin:
                     outcomes[group_id] = error.without_frames()
                     continue
                 if not validate_only:
-                    delivery = await topic_changes.configure_group(tenure, group_id, wanted)
+                    delivery = await topic_changes.configure_group(active, group_id, wanted)
             return outcomes, delivery
 
         return self._configured(run)

@@ -24,11 +24,11 @@ UNITS_TO_ENCODE_TOPIC = 4
 _log = Logger(namespace="logbus.cluster.controller")
 
 
-async def create(tenure: ActiveController, topics: Sequence[TopicRecord]) -> PendingUpdates:
+async def create(active: ActiveController, topics: Sequence[TopicRecord]) -> PendingUpdates:
     """Create topics that do not exist; their first leaders are elected in the same transactions."""
     groups: list[Sequence[Op]] = []
     created: set[TopicPartition] = set()
-    async for topic in tenure.time_slice().over(topics, UNITS_TO_ENCODE_TOPIC):
+    async for topic in active.time_slice().over(topics, UNITS_TO_ENCODE_TOPIC):
         groups.append(
             (
                 Create(ConfigZnode.topic_path(topic.name), ConfigZnode.encode(topic.overrides)),
@@ -38,33 +38,33 @@ async def create(tenure: ActiveController, topics: Sequence[TopicRecord]) -> Pen
         )
         topic.config_version = 0
         created.update(TopicPartition(topic.name, number) for number in range(len(topic.partitions)))
-    return await _write_new(tenure, topics, groups, created)
+    return await _write_new(active, topics, groups, created)
 
 
 async def create_partitions(
-    tenure: ActiveController, grown: Sequence[tuple[TopicRecord, Sequence[tuple[int, ...]]]]
+    active: ActiveController, grown: Sequence[tuple[TopicRecord, Sequence[tuple[int, ...]]]]
 ) -> PendingUpdates:
     """Add partitions with the given replicas to topics."""
     groups: list[Sequence[Op]] = []
     created: set[TopicPartition] = set()
     topics = []
-    async for topic, added in tenure.time_slice().over(grown, UNITS_TO_ENCODE_TOPIC):
+    async for topic, added in active.time_slice().over(grown, UNITS_TO_ENCODE_TOPIC):
         records = [*topic.partitions, *(PartitionRecord(replicas) for replicas in added)]
         larger = evolve(topic, partitions=records, version=topic.version + 1)
         groups.append((Set(TopicZnode.path(topic.name), TopicZnode.encode(larger.assignment), topic.version),))
         created.update(TopicPartition(topic.name, n) for n in range(len(topic.partitions), len(records)))
         topics.append(larger)
-    return await _write_new(tenure, topics, groups, created)
+    return await _write_new(active, topics, groups, created)
 
 
 async def _write_new(
-    tenure: ActiveController, topics: Sequence[TopicRecord], groups: list[Sequence[Op]], created: set[TopicPartition]
+    active: ActiveController, topics: Sequence[TopicRecord], groups: list[Sequence[Op]], created: set[TopicPartition]
 ) -> PendingUpdates:
-    known = tenure.state.topics
+    known = active.state.topics
     before = {topic.name: known.get(topic.name) for topic in topics}
     known.update((topic.name, topic) for topic in topics)
     try:
-        await tenure.elect(sorted(created), first=groups)
+        await active.elect(sorted(created), first=groups)
     except BaseException:
         for name, topic in before.items():
             if topic is None:
@@ -72,13 +72,13 @@ async def _write_new(
             else:
                 known[name] = topic
         raise
-    return tenure.announcer.announce(UpdateBatch(partitions=frozenset(created), created=frozenset(created)))
+    return active.channels.send(UpdateBatch(partitions=frozenset(created), created=frozenset(created)))
 
 
-async def configure_topics(tenure: ActiveController, overrides: Mapping[str, Mapping[str, str]]) -> PendingUpdates:
+async def configure_topics(active: ActiveController, overrides: Mapping[str, Mapping[str, str]]) -> PendingUpdates:
     """Replace topics' overrides."""
-    state = tenure.state
-    await tenure.fence.write(
+    state = active.state
+    await active.fence.write(
         (_put_config(ConfigZnode.topic_path(name), values, state.topics[name].config_version),)
         for name, values in overrides.items()
     )
@@ -92,51 +92,51 @@ async def configure_topics(tenure: ActiveController, overrides: Mapping[str, Map
         if not state.topics[name].deleting
         for number in range(len(state.topics[name].partitions))
     ]
-    return await tenure.settle(names, UpdateBatch(configs=frozenset(overrides)))
+    return await active.settle(names, UpdateBatch(configs=frozenset(overrides)))
 
 
-async def configure_broker(tenure: ActiveController, entity: str, overrides: Mapping[str, str]) -> PendingUpdates:
+async def configure_broker(active: ActiveController, entity: str, overrides: Mapping[str, str]) -> PendingUpdates:
     """Replace the overrides of a broker, or of all brokers (``<default>``)."""
-    state = tenure.state
+    state = active.state
     version = state.broker_config_versions.get(entity, ABSENT)
-    await tenure.fence.write([(_put_config(ConfigZnode.broker_path(entity), overrides, version),)])
+    await active.fence.write([(_put_config(ConfigZnode.broker_path(entity), overrides, version),)])
     state.broker_configs[entity] = dict(overrides)
     state.broker_config_versions[entity] = version + 1
-    return tenure.announcer.announce(UpdateBatch(broker_configs=frozenset([entity])))
+    return active.channels.send(UpdateBatch(broker_configs=frozenset([entity])))
 
 
-async def configure_group(tenure: ActiveController, group_id: str, overrides: Mapping[str, str]) -> PendingUpdates:
+async def configure_group(active: ActiveController, group_id: str, overrides: Mapping[str, str]) -> PendingUpdates:
     """Replace the overrides of a consumer group; its node is removed if there are none."""
-    state = tenure.state
+    state = active.state
     path, version = ConfigZnode.group_path(group_id), state.group_config_versions.get(group_id, ABSENT)
     if overrides:
-        await tenure.fence.write([(_put_config(path, overrides, version),)])
+        await active.fence.write([(_put_config(path, overrides, version),)])
         state.group_configs[group_id] = dict(overrides)
         state.group_config_versions[group_id] = version + 1
     elif version != ABSENT:
-        await tenure.fence.write([(Delete(path, version),)])
+        await active.fence.write([(Delete(path, version),)])
         del state.group_configs[group_id], state.group_config_versions[group_id]
-    return tenure.announcer.announce(UpdateBatch(group_configs=frozenset([group_id])))
+    return active.channels.send(UpdateBatch(group_configs=frozenset([group_id])))
 
 
-async def begin_deletion(tenure: ActiveController, names: Sequence[str]) -> PendingUpdates:
+async def begin_deletion(active: ActiveController, names: Sequence[str]) -> PendingUpdates:
     """Mark topics as deleted, for later controllers too, and have the brokers delete their logs."""
-    await tenure.fence.write((Create(DeletedTopicZnode.path(name)),) for name in names)
+    await active.fence.write((Create(DeletedTopicZnode.path(name)),) for name in names)
     for name in names:
-        tenure.state.topics[name].deleting = True
-    return announce_deletion(tenure, names)
+        active.state.topics[name].deleting = True
+    return send_deletion(active, names)
 
 
-def announce_deletion(tenure: ActiveController, names: Sequence[str]) -> PendingUpdates:
+def send_deletion(active: ActiveController, names: Sequence[str]) -> PendingUpdates:
     """Tell the live brokers; the others learn it from the full update when they are back."""
-    topics = [tenure.state.topics[name] for name in names]
+    topics = [active.state.topics[name] for name in names]
     deleted = tuple(DeletedTopic(topic.name, topic.topic_id, len(topic.partitions)) for topic in topics)
-    return tenure.announcer.announce(UpdateBatch(deleted=deleted))
+    return active.channels.send(UpdateBatch(deleted=deleted))
 
 
-async def finish_deletion(tenure: ActiveController, names: Sequence[str]) -> None:
+async def finish_deletion(active: ActiveController, names: Sequence[str]) -> None:
     """Remove the nodes of topics whose logs are gone; the mark last, so that a failed attempt is repeated."""
-    store, state = tenure.fence.store, tenure.state
+    store, state = active.fence.store, active.state
     for name in names:
         topic = state.topics.get(name)
         if topic is None or not topic.deleting:
@@ -155,7 +155,7 @@ async def finish_deletion(tenure: ActiveController, names: Sequence[str]) -> Non
             for path in (parent, TopicZnode.path(name), ConfigZnode.topic_path(name), DeletedTopicZnode.path(name))
             if await store.exists(path) is not None
         ]
-        await tenure.fence.write([*groups, [Delete(path) for path in last]])
+        await active.fence.write([*groups, [Delete(path) for path in last]])
         state.topics.pop(name, None)
         for failed in state.failed.values():
             failed.difference_update([one for one in failed if one.topic == name])

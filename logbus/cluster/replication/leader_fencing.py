@@ -56,7 +56,7 @@ class LeaderFencing:
         self.replicas.heard = self.heard
         self._ends = [
             self.store.subscribe(self._session_changed),
-            self.metadata.subscribe(self._announced),
+            self.metadata.subscribe(self._metadata_changed),
         ]
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ class LeaderFencing:
         me = self.metadata.brokers.get(self.replicas.broker_id)
         return self.store.state is SessionState.CONNECTED and me is not None and me.epoch == self.epoch()
 
-    def _announced(self) -> None:
+    def _metadata_changed(self) -> None:
         if self._alone_since is not None and self._is_registered():
             self._over()
 

@@ -1,5 +1,5 @@
 """
-This broker's replicas, and the host that the controller's announcements reach.
+All replicas of this broker, and their roles by the controller's metadata updates (Kafka: ReplicaManager).
 """
 
 from __future__ import annotations

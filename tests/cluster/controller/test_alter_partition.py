@@ -133,7 +133,7 @@ class AlterPartitionsTests(ControllerCase):
     def alter(self, broker: int, *changes: IsrChange, epoch: int | None = None) -> dict[TopicPartition, object]:
         """Ask the controller as a broker would."""
         its = self.nodes[broker].membership.epoch if epoch is None else epoch
-        answer = self.nodes[0].controller.submit(lambda tenure: tenure.alter_partitions(broker, its, changes))
+        answer = self.nodes[0].controller.submit(lambda active: active.alter_partitions(broker, its, changes))
         answers: dict[TopicPartition, object] = {}
         answer.addCallback(answers.update)
         self.assertTrue(answer.called)
@@ -160,7 +160,7 @@ class AlterPartitionsTests(ControllerCase):
     def test_a_former_life(self) -> None:
         """Who is not registered with this epoch is refused, and nothing is changed."""
         answer = self.nodes[0].controller.submit(
-            lambda tenure: tenure.alter_partitions(1, 1, [IsrChange(T0, 0, 0, (1,))])
+            lambda active: active.alter_partitions(1, 1, [IsrChange(T0, 0, 0, (1,))])
         )
         self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.STALE_BROKER_EPOCH)
         self.assertEqual(self.stored().version, 0)
@@ -178,16 +178,16 @@ class AlterPartitionsTests(ControllerCase):
 
     def test_a_zombie_grants_nothing(self) -> None:
         """A controller that was replaced overwrites nothing, and answers that it is none."""
-        tenure = self.nodes[0].controller.tenure
-        assert tenure is not None
+        active = self.nodes[0].controller.active
+        assert active is not None
         self.nodes[0].store.suspend()
         self.nodes[0].store.expire()
         before = self.stored()
         self.nodes[0].store.resume()
-        self.nodes[0].controller.tenure = tenure
+        self.nodes[0].controller.active = active
         wish = IsrChange(T0, 0, 0, (1,))
         answer = self.nodes[0].controller.submit(
-            lambda tenure: tenure.alter_partitions(1, self.nodes[1].membership.epoch, [wish])
+            lambda active: active.alter_partitions(1, self.nodes[1].membership.epoch, [wish])
         )
         self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.NOT_CONTROLLER)
         self.assertEqual(self.stored(), before)

@@ -26,7 +26,7 @@ class ThreeBrokers(ControllerCase):
     def shut_down(self, broker: int) -> Deferred[Sequence[TopicPartition]]:
         """Ask the controller as a broker that is about to stop."""
         epoch = self.nodes[broker].membership.epoch
-        return self.nodes[0].controller.submit(lambda tenure: tenure.shut_down(broker, epoch))
+        return self.nodes[0].controller.submit(lambda active: active.shut_down(broker, epoch))
 
     def written(self) -> list[Sequence[Op]]:
         """Every transaction from now on."""
@@ -74,7 +74,7 @@ class ShutDownTests(ThreeBrokers):
 
     def test_a_former_life(self) -> None:
         """Only the broker that lives now can say that it stops."""
-        answer = self.nodes[0].controller.submit(lambda tenure: tenure.shut_down(1, 1))
+        answer = self.nodes[0].controller.submit(lambda active: active.shut_down(1, 1))
         self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.STALE_BROKER_EPOCH)
         self.create(self.nodes[0], [1])
         self.assertEqual(self.seen(self.nodes[0]).leader, 1)
@@ -179,7 +179,7 @@ class LossTests(ThreeBrokers):
         """A broker says how long its log is."""
         self.successResultOf(
             self.nodes[0].controller.submit(
-                lambda tenure: tenure.note_log_ends(node.broker_id, node.membership.epoch, {name: end})
+                lambda active: active.note_log_ends(node.broker_id, node.membership.epoch, {name: end})
             )
         )
 
@@ -209,7 +209,7 @@ class LossTests(ThreeBrokers):
         self.nodes[1].store.expire()
         self.cluster.ensemble.clients.remove(self.nodes[1].store)
         again = self.back(1, unsynced_lost=True)
-        self.assertEqual(again.controller.tenure is not None, True)
+        self.assertEqual(again.controller.active is not None, True)
         state = self.stored()
         self.assertEqual((state.leader, state.isr), (2, (2,)))
         for number in range(2):
@@ -233,7 +233,7 @@ class ReportTests(ThreeBrokers):
         node = self.nodes[broker]
         answers = self.successResultOf(
             self.nodes[0].controller.submit(
-                lambda tenure: tenure.report_replicas(broker, node.membership.epoch, [said])
+                lambda active: active.report_replicas(broker, node.membership.epoch, [said])
             )
         )
         return answers[self.name]
@@ -251,7 +251,7 @@ class ReportTests(ThreeBrokers):
         node = self.nodes[broker]
         answers = self.successResultOf(
             self.nodes[0].controller.submit(
-                lambda tenure: tenure.alter_partitions(broker, node.membership.epoch, [change])
+                lambda active: active.alter_partitions(broker, node.membership.epoch, [change])
             )
         )
         answer = answers[self.name]
@@ -260,7 +260,7 @@ class ReportTests(ThreeBrokers):
     def test_with_nobody_else(self) -> None:
         """It leads on while there is nobody else, until somebody comes into sync."""
         self.nodes[2].crash()
-        self.nodes[0].controller.submit(lambda tenure: tenure.shut_down(0, self.nodes[0].membership.epoch))
+        self.nodes[0].controller.submit(lambda active: active.shut_down(0, self.nodes[0].membership.epoch))
         self.assertEqual(self.stored().isr, (1,))
         answer = self.report(1, 1)
         self.assertEqual(answer, self.stored())

@@ -67,9 +67,9 @@ class LoneBrokerTests(ControllerCase):
         """Elections, tenures and events; nothing waits when all is done."""
         node = self.cluster.started()
         self.create(node, [0], [0])
-        tally = node.controller.tally
-        self.assertEqual((tally.elections, tally.unclean_elections, tally.tenures), (2, 0, 1))
-        self.assertGreater(tally.events, 1)
+        metrics = node.controller.metrics
+        self.assertEqual((metrics.elections, metrics.unclean_elections, metrics.activations), (2, 0, 1))
+        self.assertGreater(metrics.events, 1)
         self.assertEqual(node.controller.queued, 0)
 
     def test_a_restart_is_an_election(self) -> None:
@@ -153,11 +153,11 @@ class LoneBrokerTests(ControllerCase):
         self.successResultOf(node.store.create("/brokers/ids/x", b""))
         self.successResultOf(node.store.create("/brokers/ids/7", b"{}"))
         before = tree.get("/brokers/topics/t")
-        tenure = node.controller.tenure
+        active = node.controller.active
         node.store.suspend()
         node.store.resume()
-        self.assertIsNot(node.controller.tenure, tenure)
-        again = node.controller.tenure
+        self.assertIsNot(node.controller.active, active)
+        again = node.controller.active
         assert again is not None
         self.assertEqual(sorted(again.state.topics), ["w"])
         self.assertIn("/brokers/topics/t has version 9", again.state.unreadable["t"])
@@ -410,8 +410,8 @@ class ClusterTests(ControllerCase):
     def test_a_zombie_can_write_nothing(self) -> None:
         """A controller that was replaced without noticing is stopped by the fence, and steps back."""
         self.create(self.nodes[0], [0, 1])
-        tenure = self.nodes[0].controller.tenure
-        assert tenure is not None
+        active = self.nodes[0].controller.active
+        assert active is not None
         self.nodes[0].store.suspend()
         self.nodes[0].store.expire()
         self.assertEqual(self.controller_epoch(), 2)
@@ -419,20 +419,20 @@ class ClusterTests(ControllerCase):
         self.assertEqual(before.leader, 1)
         self.nodes[0].store.resume()
         self.cluster.nodes[0] = self.nodes[0]
-        writing = Deferred.fromCoroutine(tenure.fence.write([[Create("/zombie")]]))
+        writing = Deferred.fromCoroutine(active.fence.write([[Create("/zombie")]]))
         self.failureResultOf(writing, ControllerMoved)
         self.assertIsNone(self.cluster.ensemble.tree.exists("/zombie"))
-        self.assertIsNone(self.nodes[0].controller.tenure)
+        self.assertIsNone(self.nodes[0].controller.active)
         self.assertEqual(self.nodes[0].metadata.controller_id, self.nodes[1].metadata.controller_id)
 
     def test_an_old_controllers_announcements_are_refused(self) -> None:
         """Brokers that have heard of a newer one answer STALE_CONTROLLER_EPOCH."""
         self.create(self.nodes[0], [0, 1])
-        tenure = self.nodes[0].controller.tenure
-        assert tenure is not None
+        active = self.nodes[0].controller.active
+        assert active is not None
         self.nodes[0].store.suspend()
         self.nodes[0].store.expire()
         before = self.seen(self.nodes[2])
-        tenure.state.partition(T0).state = LeaderAndIsr(0, 99, (0,), 1, 99)
-        tenure.announcer.announce(UpdateBatch(partitions=frozenset([T0])))
+        active.state.partition(T0).state = LeaderAndIsr(0, 99, (0,), 1, 99)
+        active.channels.send(UpdateBatch(partitions=frozenset([T0])))
         self.assertEqual(self.seen(self.nodes[2]), before)

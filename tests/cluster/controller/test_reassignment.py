@@ -130,7 +130,7 @@ class AdminCase(ThreeBrokers):
         epochs = tuple(self.cluster.nodes[one].membership.epoch for one in isr)
         wish = IsrChange(name, state.leader_epoch, state.version, tuple(isr), epochs)
         answer = (node or self.nodes[0]).controller.submit(
-            lambda tenure: tenure.alter_partitions(state.leader, epoch, [wish])
+            lambda active: active.alter_partitions(state.leader, epoch, [wish])
         )
         self.assertIsInstance(self.successResultOf(answer)[name], LeaderAndIsr)
 
@@ -214,8 +214,8 @@ class ReassignmentTests(AdminCase):
         """Cut short after the states were written, the move is ended by the next controller."""
         self.create(self.nodes[0], [1])
         self.reassign([2])
-        tenure = self.nodes[0].controller.tenure
-        assert tenure is not None
+        active = self.nodes[0].controller.active
+        assert active is not None
         state = self.stored()
         joined = LeaderAndIsr(1, state.leader_epoch, (1, 2), 1, state.version + 1)
         self.successResultOf(self.nodes[0].store.set("/brokers/topics/t/partitions/0/state", StateZnode.encode(joined)))
@@ -280,7 +280,7 @@ class ElectTests(AdminCase):
         self.assertEqual(self.seen(self.nodes[0]).leader, -1)
         self.assertEqual(self.elect(ElectionType.UNCLEAN, T0), {T0: None})
         self.assertEqual(self.seen(self.nodes[0]).leader, 2)
-        self.assertEqual(self.nodes[0].controller.tally.unclean_elections, 1)
+        self.assertEqual(self.nodes[0].controller.metrics.unclean_elections, 1)
 
     def test_balance(self) -> None:
         """Only where too much is led elsewhere it is handed back, and only to those that can take it."""
@@ -288,11 +288,11 @@ class ElectTests(AdminCase):
         self.successResultOf(self.shut_down(1))
         self.nodes[1].crash()
         self.cluster.started(1)
-        tenure = self.nodes[0].controller.tenure
-        assert tenure is not None
-        self.assertEqual((imbalance(tenure.state), offline(tenure.state)), (2, 0))
-        self.assertEqual(not_led_by_preferred(tenure.state, 10), [])
+        active = self.nodes[0].controller.active
+        assert active is not None
+        self.assertEqual((imbalance(active.state), offline(active.state)), (2, 0))
+        self.assertEqual(not_led_by_preferred(active.state, 10), [])
         self.join([2, 1])
-        self.assertEqual(not_led_by_preferred(tenure.state, 100), [])
+        self.assertEqual(not_led_by_preferred(active.state, 100), [])
         self.assertEqual(self.successResultOf(self.admin().balance(10)), 1)
-        self.assertEqual((self.seen(self.nodes[0]).leader, imbalance(tenure.state)), (1, 1))
+        self.assertEqual((self.seen(self.nodes[0]).leader, imbalance(active.state)), (1, 1))
