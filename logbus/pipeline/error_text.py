@@ -56,7 +56,7 @@ def short_message(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_CALLING)]
     ours = [found[1] for line in lines if (found := _OURS.search(line))]
     if ours or not lines:
-        return (ours or ["Spark failed without a word"])[-1]
+        return (ours or ["Spark failed without a message"])[-1]
     if ends := _STACK.findall(text):
         return str(ends[-1])
     first = _FAILED.sub("", lines[0].removeprefix(": "))

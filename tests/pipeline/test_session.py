@@ -167,7 +167,7 @@ class GistTests(TestCase):
         words = "org.apache.spark.SparkException: Task failed: java.io.IOException: No space left on device"
         self.assertEqual(short_message(java), words)
         self.assertEqual(short_message("[A] b\n\nJVM stacktrace:\n  at c\nCaused by: [A] b"), "[A] b")
-        self.assertEqual(short_message(" \n"), "Spark failed without a word")
+        self.assertEqual(short_message(" \n"), "Spark failed without a message")
 
 
 class ExtraTests(TestCase):

@@ -36,9 +36,9 @@ CONNECTION_OPTIONS = OptionTable(
             "bootstrap.servers",
             OptionType(_addresses, "HOST:PORT, or several with commas between"),
             None,
-            "Brokers to ask first, ``HOST:PORT`` with commas between. Required.",
+            "The bootstrap brokers, ``HOST:PORT`` with commas between. Required.",
         ),
-        Option("client.id", text(), "logbus-pipeline", "What we call ourselves: quotas and request logs go by it."),
+        Option("client.id", text(), "logbus-pipeline", "The name of this client, for quotas and request logs."),
         Option(
             "security.protocol",
             one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
@@ -55,20 +55,21 @@ CONNECTION_OPTIONS = OptionTable(
             "ssl.truststore.location",
             text(),
             None,
-            "A PEM file with the certificates that brokers are trusted by; default: the system's. It is read where a "
-            "task runs.",
+            "A PEM file with trusted CA certificates; default: the system's. It is read where a task runs.",
         ),
         Option("ssl.truststore.certificates", text(), None, "The same, as the text of such a file."),
         Option("ssl.keystore.type", one_of("PEM"), "PEM", "``PEM``."),
-        Option("ssl.keystore.location", text(), None, "A PEM file with our own certificate chain and private key."),
-        Option("ssl.keystore.certificate.chain", text(), None, "Our certificate chain as PEM text."),
-        Option("ssl.keystore.key", text(), None, "Our private key as PEM text (PKCS#8).", secret=True),
-        Option("ssl.key.password", text(), None, "What the private key is encrypted with.", secret=True),
+        Option(
+            "ssl.keystore.location", text(), None, "A PEM file with the client's certificate chain and private key."
+        ),
+        Option("ssl.keystore.certificate.chain", text(), None, "The client's certificate chain as PEM text."),
+        Option("ssl.keystore.key", text(), None, "The client's private key as PEM text (PKCS#8).", secret=True),
+        Option("ssl.key.password", text(), None, "The password of the private key.", secret=True),
         Option(
             "ssl.endpoint.identification.algorithm",
             one_of("https", ""),
             "https",
-            "``https`` holds the broker's certificate against its host's name; empty: it does not.",
+            "``https``: verify that the broker's certificate is of its host name; empty: do not.",
         ),
         Option(
             "ssl.enabled.protocols",
@@ -82,13 +83,13 @@ CONNECTION_OPTIONS = OptionTable(
             "sasl.jaas.config",
             text(),
             None,
-            "User and password as Java's clients are told: ``org.apache.kafka.common.security.scram.ScramLoginModule "
+            "User and password as in Java's clients: ``org.apache.kafka.common.security.scram.ScramLoginModule "
             'required username="..." password="...";``',
             secret=True,
         ),
         Option("sasl.username", text(), None, "The user, instead of ``sasl.jaas.config``."),
         Option("sasl.password", text(), None, "The password, instead of ``sasl.jaas.config``.", secret=True),
-        Option("request.timeout.ms", milliseconds(1), 30.0, "How long to wait for an answer."),
+        Option("request.timeout.ms", milliseconds(1), 30.0, "How long to wait for a response."),
         Option(
             "socket.connection.setup.timeout.ms", milliseconds(1), 10.0, "How long to wait until a broker is connected."
         ),
@@ -96,15 +97,13 @@ CONNECTION_OPTIONS = OptionTable(
             "default.api.timeout.ms",
             milliseconds(0),
             60.0,
-            "How long to try again what may succeed later: leaders that move, brokers that restart.",
+            "How long to retry retriable errors, such as those of moving leaders and restarting brokers.",
         ),
         Option(
-            "retry.backoff.ms", milliseconds(0), 0.1, "The first pause before another attempt; each is twice as long."
+            "retry.backoff.ms", milliseconds(0), 0.1, "The wait before the first retry; it doubles with each retry."
         ),
-        Option("retry.backoff.max.ms", milliseconds(0), 1.0, "The longest such pause."),
-        Option(
-            "connections.max.idle.ms", milliseconds(0), 540.0, "Connections that are not used for so long are closed."
-        ),
+        Option("retry.backoff.max.ms", milliseconds(0), 1.0, "The longest wait before a retry."),
+        Option("connections.max.idle.ms", milliseconds(0), 540.0, "After how long idle connections are closed."),
         Option(
             "receive.buffer.bytes", integer(-1, 2**31 - 1), -1, "The socket's receive buffer; -1: the system decides."
         ),

@@ -331,7 +331,7 @@ class Prefetcher:
         if end < self._end:
             return self._lost(f"the log ends before {self._end}", start, end)
         return PipelineError(
-            f"{self._partition}: the leader gives nothing at offset {self._offset}, and has up to {end}"
+            f"{self._partition}: the leader returns no records at offset {self._offset}, and has up to {end}"
         )
 
     def _bounds(self) -> tuple[int, int]:

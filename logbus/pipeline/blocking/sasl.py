@@ -47,7 +47,7 @@ def _scram(digest: str, username: str, password: str, nonce: str) -> Conversatio
         raise AuthenticationFailed(f"the broker refuses the user {username!r}: {said['e']}")
     server_nonce = said.get("r", "")
     if not server_nonce.startswith(nonce) or server_nonce == nonce:
-        raise AuthenticationFailed("the broker does not keep to SCRAM: its nonce does not go on from ours")
+        raise AuthenticationFailed("the broker violates SCRAM: its nonce does not extend ours")
     salt, iterations = _base64(said.get("s", "")), _iterations(said.get("i", ""))
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = _mac(digest, salted, b"Client Key")
@@ -72,7 +72,7 @@ def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise AuthenticationFailed("the broker does not keep to SCRAM: its words are not UTF-8") from None
+        raise AuthenticationFailed("the broker violates SCRAM: its message is not UTF-8") from None
 
 
 def _attributes(text: str) -> dict[str, str]:
@@ -83,7 +83,7 @@ def _base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise AuthenticationFailed("the broker does not keep to SCRAM: its words are not base64") from None
+        raise AuthenticationFailed("the broker violates SCRAM: its message is not base64") from None
 
 
 def _iterations(text: str) -> int:

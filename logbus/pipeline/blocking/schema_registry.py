@@ -86,7 +86,7 @@ class RegistryClient:
                     text = answer.read(_LONGEST + 1)
                 found = json.loads(text)
                 if not isinstance(found, dict) or "schema" not in found:
-                    raise ValueError("it says nothing of a schema")
+                    raise ValueError("it has no schema")
                 return found
             except urllib.error.HTTPError as e:
                 said = _message(e)

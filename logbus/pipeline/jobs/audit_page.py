@@ -74,7 +74,7 @@ def _verdict(report: AuditReport) -> str:
     if any(each.verdict is AuditVerdict.MISSING for each in report.comparisons):
         told = "records are missing"
     elif report.has_loss:
-        told = "it cannot be told whether records are missing"
+        told = "it is unknown whether records are missing"
     elif all(each.verdict is AuditVerdict.OPEN for each in report.comparisons):
         told = "there is nothing to judge yet"
     else:

@@ -25,7 +25,7 @@ class JobStopped(PipelineError):
 @contextmanager
 def stoppable(spark: SparkSession, watch: JobControl, every: float = TELL) -> Iterator[None]:
     """
-    A context in which a request to stop cancels this thread's Spark jobs, and their progress is told.
+    A context in which a request to stop cancels this thread's Spark jobs, and their progress is reported.
 
     :param every: seconds between progress messages.
     :raise Stopped: the job was asked to stop.

@@ -117,7 +117,7 @@ def late_events_message(found: LateEvents, most: float, watermark: int, is_limit
     if is_limited:
         told += " Without maxOffsetsPerTrigger what is there is one batch, in which no event is late."
     return told + (
-        " Begin anew with that, with another checkpoint and other outputs; or, to go on without these events, allow "
+        " Start over with that, with another checkpoint and other outputs; or, to continue without these events, allow "
         "a greater share"
     )
 

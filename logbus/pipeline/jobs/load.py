@@ -237,7 +237,7 @@ class _Load:
         wanted = plan.wanted
         if left := {each: len(of.missing) for each, of in wanted.items() if of.missing}:
             topics = ", ".join(sorted({each.topic for each in left}))
-            self.watch.tell(plan_line(topics, {}, left, self.options.batch_offsets, "which the table has not"))
+            self.watch.tell(plan_line(topics, {}, left, self.options.batch_offsets, "which the table lacks"))
         while not self.watch.is_stopping and (ranges := next_batch(wanted, self.options.batch_offsets)):
             try:
                 self.load_batch(ranges, plan.ids)

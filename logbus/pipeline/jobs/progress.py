@@ -23,9 +23,9 @@ TELL = 10.0
 @contextmanager
 def report_progress(spark: SparkSession, watch: JobControl, every: float = TELL) -> Iterator[None]:
     """
-    A context in which the number of finished tasks is told for stages that take long.
+    A context in which the number of finished tasks is reported for long stages.
 
-    :param every: seconds: nothing is told about a stage that takes less.
+    :param every: seconds: stages that take less are not reported.
     """
     context = spark.sparkContext
     over = threading.Event()

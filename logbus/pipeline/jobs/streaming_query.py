@@ -241,7 +241,7 @@ def run_writer(
                 return
             if _IMPATIENT not in str(e) or failures or not left:
                 raise PipelineError(_problem(e, failures)) from e
-            watch.tell("a Python process did not start in time; once more")
+            watch.tell("a Python process did not start in time; starting it again")
 
 
 def _plan(files: FileSystem, query: QueryDefinition) -> list[str]:

@@ -41,35 +41,35 @@ SINK_OPTIONS = OptionTable(
             "topic",
             OptionType(_topic, "the name of a topic"),
             None,
-            "Where all rows go; it wins over a column ``topic``. Required where there is no such column.",
+            "The topic of all rows; it takes precedence over a column ``topic``. Required without such a column.",
         ),
         Option(
             "deliveryGuarantee",
             one_of(AT_LEAST_ONCE, EXACTLY_ONCE),
             AT_LEAST_ONCE,
-            "``at-least-once``: a task that is tried again writes its rows again. ``exactly-once``: by transactions: "
-            "whoever reads only what is committed sees each row of a stream once.",
+            "``at-least-once``: a retried task writes its rows again. ``exactly-once``: rows are written in "
+            "transactions, so that readers of committed records see each row of a stream once.",
         ),
         Option(
             "transactionalIdPrefix",
             _IDS,
             "logbus-spark",
-            "With ``exactly-once``: what transactional ids, and the groups that remember what was committed, begin "
-            "with. It never changes while a query lives.",
+            "With ``exactly-once``: the prefix of transactional ids, and of the groups that save committed batches. "
+            "It must not change while a query exists.",
         ),
         Option(
             "txnAppId",
             _IDS,
             None,
-            "With ``exactly-once``, for batches: who writes. With ``txnVersion`` it makes a write that can be "
-            "repeated, say in ``foreachBatch``: what is committed already is not written again.",
+            "With ``exactly-once``, for batches: the name of the writer. With ``txnVersion`` a write can be repeated, "
+            "as in ``foreachBatch``: what is committed is not written again.",
         ),
-        Option("txnVersion", integer(0), None, "Which write of ``txnAppId`` it is, such as the number of the batch."),
+        Option("txnVersion", integer(0), None, "The number of the write by ``txnAppId``, such as that of the batch."),
         Option(
             "includeHeaders",
             boolean(),
             None,
-            "Taken, and of no effect: a column ``headers`` is written if there is one.",
+            "Accepted and ignored: a column ``headers`` is written if there is one.",
         ),
     ]
 )
@@ -80,14 +80,14 @@ PRODUCER_OPTIONS = OptionTable(
             "acks",
             one_of("all", "-1", "1"),
             "all",
-            "``all``: a row is written when all in-sync replicas have it; ``1``: when the leader has, and may be lost "
-            "with it. Without any acknowledgement (``0``) there would be no guarantee at all.",
+            "``all``: a row is written when all in-sync replicas have it; ``1``: when the leader has it, and may be "
+            "lost with it. ``0`` is refused, since it allows no guarantee.",
         ),
         Option(
             "enable.idempotence",
             boolean(),
             None,
-            "Whether brokers know a request again that is sent twice; default: with ``acks`` ``all``.",
+            "Whether brokers recognize repeated batches; default: with ``acks`` ``all``.",
         ),
         Option(
             "compression.type",
@@ -102,52 +102,51 @@ PRODUCER_OPTIONS = OptionTable(
             "batch.size",
             integer(0, 64 << 20),
             256 << 10,
-            "Bytes of one batch at most, before compression. Rows come in thousands, so that it is larger here than in "
-            "Kafka's producer.",
+            "The most bytes of one batch, before compression. Larger than in Kafka's producer, since rows come in "
+            "thousands.",
         ),
         Option(
             "linger.ms",
             milliseconds(0),
             0.0,
-            "For how long rows may wait for more rows of the same task, so that batches get larger where there are "
-            "many partitions.",
+            "How long rows may wait for more rows of the same task, for larger batches with many partitions.",
         ),
         Option(
             "max.request.size",
             integer(1, 128 << 20),
             1 << 20,
-            "Bytes of one request, and of one record, at most, before compression.",
+            "The most bytes of one request, and of one record, before compression.",
         ),
         Option(
             "buffer.memory",
             integer(1, 2**40),
             32 << 20,
-            "Bytes that may be on their way; a task waits while there are more.",
+            "The most bytes of unacknowledged batches; a task waits while there are more.",
         ),
         Option(
             "delivery.timeout.ms",
             milliseconds(1),
             120.0,
-            "For how long a batch is tried: leaders that move, brokers that restart.",
+            "How long a batch is retried, as when leaders move or brokers restart.",
         ),
-        Option("retries", integer(0, 2**31 - 1), 2**31 - 1, "How often it is, at most."),
+        Option("retries", integer(0, 2**31 - 1), 2**31 - 1, "The most retries of a batch."),
         Option(
             "max.in.flight.requests.per.connection",
             integer(1, 1000),
             5,
-            "Requests under way to a broker at a time. Rows of a partition keep their order in any case.",
+            "Requests in flight to a broker. Rows of a partition keep their order in any case.",
         ),
         Option(
             "max.block.ms",
             milliseconds(0),
             5.0,
-            "How long to wait for a topic that brokers create when it is first asked for.",
+            "How long to wait for a topic that brokers create automatically.",
         ),
         Option(
             "transaction.timeout.ms",
             milliseconds(1),
             900.0,
-            "After which time the brokers abort a batch of a stream that is not committed; they allow as much as their "
+            "How long a batch of a stream may take until the brokers abort it; at most their "
             "``transaction.max.timeout.ms``.",
         ),
     ]

@@ -71,8 +71,8 @@ SOURCE_OPTIONS = OptionTable(
             "subscribePattern",
             OptionType(_pattern, "a regular expression"),
             None,
-            "A regular expression (Python's ``re``) that is searched for in names of topics. Topics that appear while "
-            "a stream runs are read, too; internal ones never.",
+            "A regular expression (Python's ``re``) that is searched for in names of topics. Topics created while a "
+            "stream runs are also read; internal ones never.",
         ),
         Option(
             "assign",
@@ -86,68 +86,72 @@ SOURCE_OPTIONS = OptionTable(
             None,
             '``earliest``, ``latest`` or ``{"orders": {"0": 23, "1": -1, "2": -2}}``, where -1 is latest and -2 '
             "earliest and every partition must be named. Batches begin at ``earliest`` by default and cannot begin at "
-            "latest; a new stream begins at ``latest`` by default. A stream that is restarted goes on where it was, "
-            "and partitions that are new to it are read from the beginning.",
+            "latest; a new stream begins at ``latest`` by default. A restarted stream continues from its checkpoint, "
+            "and reads new partitions from the beginning.",
         ),
         Option(
             "startingOffsetsByTimestamp",
             _TIMES,
             None,
-            'The same by time: ``{"orders": {"0": 1700000000000}}``. It wins over ``startingOffsets``.',
+            'The same by time: ``{"orders": {"0": 1700000000000}}``. It takes precedence over ``startingOffsets``.',
         ),
         Option(
             "startingTimestamp",
             _TIME,
             None,
-            "The first record at or after a time, in milliseconds since 1970, in every partition. It wins over both.",
+            "The first record at or after a time, in milliseconds since 1970, in every partition. It takes precedence "
+            "over both.",
         ),
         Option(
             "startingOffsetsByTimestampStrategy",
             one_of("error", "latest"),
             "error",
-            "What to do where no record is at or after the time: fail, or begin at the end.",
+            "What to do if no record is at or after the time: fail, or begin at the end.",
         ),
         Option("endingOffsets", _OFFSETS, None, "Where a batch ends: ``latest`` (default), or as ``startingOffsets``."),
-        Option("endingOffsetsByTimestamp", _TIMES, None, "The same by time; the end where no record is so late."),
-        Option("endingTimestamp", _TIME, None, "The same for every partition; it wins over both."),
+        Option("endingOffsetsByTimestamp", _TIMES, None, "The same by time; the end if no record is at or after it."),
+        Option("endingTimestamp", _TIME, None, "The same for every partition; it takes precedence over both."),
         Option(
             "failOnDataLoss",
             boolean(),
             True,
-            "Fail when offsets that were to be read are gone: expired, truncated, or of a topic that was deleted or "
-            "made anew. With ``false`` what is left is read, and a warning says what was not.",
+            "Fail if offsets to be read are gone: expired, truncated, or of a topic that was deleted or recreated. "
+            "With ``false`` the remaining offsets are read, and a warning names the others.",
         ),
-        Option("includeHeaders", boolean(), False, "Have a column ``headers``."),
-        Option("minPartitions", integer(1, 2**31 - 1), None, "Use about so many tasks: large ranges are cut."),
-        Option("maxRecordsPerPartition", integer(1), None, "Offsets that one task reads at most."),
+        Option("includeHeaders", boolean(), False, "Add a column ``headers``."),
+        Option(
+            "minPartitions", integer(1, 2**31 - 1), None, "The approximate number of tasks: large ranges are split."
+        ),
+        Option("maxRecordsPerPartition", integer(1), None, "The most offsets that one task reads."),
         Option(
             "maxOffsetsPerTrigger",
             integer(1),
             None,
-            "Offsets that one batch of a stream reads at most, in proportion to what there is in each partition, but "
-            "at least one of each.",
+            "The most offsets that one batch of a stream reads, divided in proportion to the available offsets of each "
+            "partition, with at least one of each.",
         ),
-        Option("minOffsetsPerTrigger", integer(1), None, "Offsets that make a batch of a stream worth while."),
-        Option("maxTriggerDelay", duration(), 900.0, "For how long ``minOffsetsPerTrigger`` is waited for."),
+        Option(
+            "minOffsetsPerTrigger", integer(1), None, "The least offsets of a batch of a stream; fewer are delayed."
+        ),
+        Option("maxTriggerDelay", duration(), 900.0, "The longest delay for ``minOffsetsPerTrigger``."),
         Option(
             "fetchOffset.numRetries",
             integer(0, 1000),
             3,
-            "How often to ask again for the end of a partition that seems to be before what was read.",
+            "How often to request the end of a partition again if it is before the offset read so far.",
         ),
-        Option("fetchOffset.retryIntervalMs", milliseconds(0), 1.0, "The pause before it."),
+        Option("fetchOffset.retryIntervalMs", milliseconds(0), 1.0, "The wait before that."),
         Option(
             "groupIdPrefix",
             text(),
             None,
-            "Taken, and of no effect: offsets are in Spark's checkpoint, and no group is joined.",
+            "Accepted and ignored: offsets are in Spark's checkpoint, and no group is joined.",
         ),
         Option(
             "kafkaConsumer.pollTimeoutMs",
             milliseconds(0),
             None,
-            "Taken, and of no effect: ``kafka.request.timeout.ms`` and ``kafka.default.api.timeout.ms`` say how long "
-            "to wait.",
+            "Accepted and ignored: use ``kafka.request.timeout.ms`` and ``kafka.default.api.timeout.ms``.",
         ),
     ]
 )
@@ -158,18 +162,18 @@ CONSUMER_OPTIONS = OptionTable(
             "isolation.level",
             one_of("read_uncommitted", "read_committed"),
             "read_uncommitted",
-            "``read_committed`` ends at the first open transaction and leaves out what was aborted.",
+            "``read_committed`` ends at the first open transaction and leaves out aborted records.",
         ),
-        Option("fetch.max.bytes", integer(1, 128 << 20), 8 << 20, "Bytes of one answer, beyond its first batch."),
+        Option("fetch.max.bytes", integer(1, 128 << 20), 8 << 20, "Bytes of one response, beyond its first batch."),
         Option(
             "max.partition.fetch.bytes",
             integer(1, 128 << 20),
             None,
-            "The same, for each partition: the smaller one counts, since a task reads one partition.",
+            "The same for each partition: the smaller one counts, since a task reads one partition.",
         ),
-        Option("fetch.min.bytes", integer(0, 128 << 20), 1, "Bytes that an answer waits for."),
-        Option("fetch.max.wait.ms", milliseconds(0), 0.5, "For how long it does."),
-        Option("client.rack", text(), "", "Where we are: a replica that is near may be read from (KIP-392)."),
+        Option("fetch.min.bytes", integer(0, 128 << 20), 1, "Bytes that a broker waits for before it responds."),
+        Option("fetch.max.wait.ms", milliseconds(0), 0.5, "How long it waits."),
+        Option("client.rack", text(), "", "The rack of this client, to read from a replica in it (KIP-392)."),
     ]
 )
 """The ``kafka.*`` options about fetching."""

@@ -88,7 +88,7 @@ def resume_offsets(
                 lost.append(f"{each} is new and begins at {here}, not at 0")
         elif _differ(start.ids, end.ids, each.topic):
             lost.append(
-                f"{each} is of a topic that was deleted and made anew; the old one was read up to {known[each]}"
+                f"{each} is of a topic that was deleted and recreated; the old one was read up to {known[each]}"
             )
         elif known[each] < here:
             lost.append(f"{each} begins at {here} now, and was read up to {known[each]}: what is between has expired")

@@ -190,10 +190,10 @@ class TestPlanted:
         assert {each.role for each in report.comparisons} == {LAKE}
         assert report.notes == {"lake": ["half-0: it begins at offset 7"]}
         typed = _run(spark, broker, topic, topics=["hlaf", "half"], expected=[("lake", "abesnt"), ("lake", "half")])
-        assert typed.unknown == ["no monitoring event tells of topic 'hlaf'"]
+        assert typed.unknown == ["no monitoring event is about topic 'hlaf'"]
         assert typed.has_loss
         typed = _run(spark, broker, topic, expected=[("kitchen", "abesnt")])
-        assert typed.unknown == ["no monitoring event tells of topic 'abesnt'"]
+        assert typed.unknown == ["no monitoring event is about topic 'abesnt'"]
         only = _run(spark, broker, topic, tables={"lake": table}, topics=["half"], since_ms=later)
         assert _verdicts(only) == {("half", 5, "lake"): ("complete", 0)}
         assert not only.has_loss
@@ -494,8 +494,8 @@ class TestPage:
             (AuditReport([complete, still_open]), "nothing is missing"),
             (AuditReport([still_open]), "there is nothing to judge yet"),
             (AuditReport([]), "there is nothing to judge yet"),
-            (AuditReport([complete, unknown]), "it cannot be told whether records are missing"),
-            (AuditReport([complete], unknown=["why"]), "it cannot be told whether records are missing"),
+            (AuditReport([complete, unknown]), "it is unknown whether records are missing"),
+            (AuditReport([complete], unknown=["why"]), "it is unknown whether records are missing"),
         ):
             assert f"Audit: {said}" in _Page(page(report, made_ms=FIRST)).text
 

@@ -51,9 +51,7 @@ def test_load(
     lines = [line for line in said.splitlines() if not line.endswith("tasks are done")]
     assert lines[0] == "load: starts Spark"
     assert re.fullmatch("load: Spark 4[0-9.]* runs on local.2.", lines[1])
-    assert (
-        lines[2] == f"load: {topic}: 10 offsets of 2 partitions to read, in 2 batches or more, which the table has not"
-    )
+    assert lines[2] == f"load: {topic}: 10 offsets of 2 partitions to read, in 2 batches or more, which the table lacks"
     assert lines[3].startswith("load: commit 2: ")
     assert "in quarantine of 2 partitions" in said
     status, out, said = command(*asked, "--quiet")

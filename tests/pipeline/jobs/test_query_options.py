@@ -422,4 +422,4 @@ class GistTests(TestCase):
             "[SOME] Failed: Traceback (most recent call last):\n  File x\n    y()\nAttributeError: no y\n SQLSTATE: 1"
         )
         self.assertEqual(short_message(stack), "AttributeError: no y")
-        self.assertEqual(short_message("\n"), "Spark failed without a word")
+        self.assertEqual(short_message("\n"), "Spark failed without a message")

@@ -168,7 +168,7 @@ class BeginningTests(SynchronousTestCase):
             ({one: 5}, {one: 9}, {one: 7}, (ONE, ONE, ONE), {one: 7}, "has expired"),
             ({one: 5}, {one: 9}, {one: 11}, (ONE, ONE, ONE), {one: 9}, "has expired"),
             ({one: 5}, {one: 4}, {one: 0}, (ONE, ONE, ONE), {one: 4}, "was truncated"),
-            ({one: 5}, {one: 9}, {one: 0}, (ONE, TWO, TWO), {one: 0}, "deleted and made anew"),
+            ({one: 5}, {one: 9}, {one: 0}, (ONE, TWO, TWO), {one: 0}, "deleted and recreated"),
             ({one: 5}, {one: 9}, {one: 0}, (ONE, ONE, TWO), {}, "is gone"),
             ({one: 5}, {one: 9}, {}, (ONE, ONE, ONE), {}, "is gone"),
             ({one: 5, two: 3}, {one: 9}, {one: 0, two: 0}, (ONE, ONE, ONE), {one: 5}, "a-1 is gone"),
