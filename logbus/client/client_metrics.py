@@ -26,20 +26,20 @@ from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
 
 _PRODUCER = {
-    "records": "Records that were put into batches.",
-    "bytes": "Bytes of batches that were sent, compressed, and again with each attempt.",
+    "records": "Records that were added to batches.",
+    "bytes": "Bytes of batches as sent: compressed, and counted again with each attempt.",
     "batches": "Batches that were sent for the first time.",
     "requests": "Produce requests.",
     "retries": "Batches that were sent again.",
-    "splits": "Batches that were too large, and were made two.",
-    "errors": "Batches that were not written, or of which nobody knows.",
-    "failed_records": "Records in those.",
-    "queue_us": "Microseconds that batches waited, from their first record to their first request, all together.",
-    "waits": "Sends that had to wait for room.",
+    "splits": "Batches that were split because they were too large.",
+    "errors": "Batches that failed, or whose outcome is unknown.",
+    "failed_records": "Records in failed batches.",
+    "queue_us": "Microseconds from the first record of batches to their first request, summed.",
+    "waits": "Sends that waited for room in the buffer.",
 }
 _CONSUMER = {
-    "records": "Records that were read.",
-    "batches": "Times that records were read.",
+    "records": "Records that were delivered.",
+    "batches": "Deliveries of records.",
     "commits": "Commits of offsets.",
 }
 

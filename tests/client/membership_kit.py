@@ -25,7 +25,7 @@ def places(topic: str, *numbers: int) -> Places:
 
 
 @define(eq=False)
-class Hears(GroupListener):
+class RecordingListener(GroupListener):
     """
     A listener that remembers.
 
@@ -83,7 +83,7 @@ class MembershipCase(ClusterCase):
         super().setUp()
         self.cluster[0].create("t", 6)
         self.members: list[Membership] = []
-        self.hears: list[Hears] = []
+        self.hears: list[RecordingListener] = []
         self.clients = CLIENTS
         self.quiet: set[int] = set()
 
@@ -103,9 +103,11 @@ class MembershipCase(ClusterCase):
         self.addCleanup(close)
         return client
 
-    def member(self, *topics: str, listener: Hears | None = None, client: Any = None, **options: Any) -> Membership:
+    def member(
+        self, *topics: str, listener: RecordingListener | None = None, client: Any = None, **options: Any
+    ) -> Membership:
         """One more member; it subscribes to topics if some are given."""
-        hears = listener or Hears()
+        hears = listener or RecordingListener()
         settings = {"group_id": "g", "group_protocol": self.protocol, "request_timeout": 5.0, **options}
         membership = membership_of(client or self.a_client(), GroupOptions(**settings), hears)
         self.members.append(membership)

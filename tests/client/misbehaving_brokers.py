@@ -16,69 +16,69 @@ from tests.client.memory_cluster import SERVED, Log, MemoryCluster
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, INIT_PRODUCER_ID = 0, 1, 2, 3, 22
 
-Lie = Callable[["Liars", Any, bytes], None]
+Misbehavior = Callable[["MisbehavingBrokers", Any, bytes], None]
 """Passes on an answer, or does not."""
 
 
-def late(liars: Liars, to: Any, frame: bytes) -> None:
+def late(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """When nobody waits for it any more."""
     liars.clock.callLater(liars.patience * 3, to.heard, frame)
 
 
-def never(liars: Liars, to: Any, frame: bytes) -> None:
+def never(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """Nothing comes, and the connection stays."""
 
 
-def hangs_up(liars: Liars, to: Any, frame: bytes) -> None:
+def hangs_up(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """The connection ends instead."""
     to.break_off()
 
 
-def half(liars: Liars, to: Any, frame: bytes) -> None:
+def half(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """The connection ends in the middle."""
     to.heard(frame[: len(frame) // 2])
     to.break_off()
 
 
-def half_and_no_more(liars: Liars, to: Any, frame: bytes) -> None:
+def half_and_no_more(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """The rest does not come, and what comes next is taken for it."""
     to.heard(frame[: len(frame) // 2])
 
 
-def twice(liars: Liars, to: Any, frame: bytes) -> None:
+def twice(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """An answer to nothing follows."""
     to.heard(frame)
     to.heard(frame)
 
 
-def to_another_request(liars: Liars, to: Any, frame: bytes) -> None:
+def to_another_request(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """With a number that was not asked with."""
     to.heard(frame[:4] + struct.pack(">i", liars.chance.randrange(1 << 20)) + frame[8:])
 
 
-def noise(liars: Liars, to: Any, frame: bytes) -> None:
+def noise(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """The right length and number, and then anything."""
     to.heard(frame[:8] + liars.chance.randbytes(len(frame) - 8))
 
 
-def too_long(liars: Liars, to: Any, frame: bytes) -> None:
+def too_long(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """Two thousand million bytes are said to follow."""
     to.heard(b"\x7f\xff\xff\xff" + frame[4:])
 
 
-def cut_short(liars: Liars, to: Any, frame: bytes) -> None:
+def cut_short(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
     """A whole frame whose contents end too early."""
     short = frame[4 : 8 + (len(frame) - 8) // 2]
     to.heard(struct.pack(">i", len(short)) + short)
 
 
-LIES: tuple[Lie, ...] = (
+MISBEHAVIORS: tuple[Misbehavior, ...] = (
     late, never, hangs_up, half, half_and_no_more, twice, to_another_request, noise, too_long, cut_short,
 )  # fmt: skip
 
 
 @define(eq=False)
-class Liars(MemoryCluster):
+class MisbehavingBrokers(MemoryCluster):
     """
     Two brokers that know producers again, as Kafka's do (KIP-98), and lie while ``lies`` has something.
 
@@ -90,7 +90,7 @@ class Liars(MemoryCluster):
     """
 
     chance: Random = field(factory=lambda: Random(1))
-    lies: tuple[Lie, ...] = ()
+    lies: tuple[Misbehavior, ...] = ()
     share: float = 0.5
     about: frozenset[int] = frozenset({PRODUCE, FETCH, LIST_OFFSETS, METADATA, INIT_PRODUCER_ID, 18})
     patience: float = 2.0

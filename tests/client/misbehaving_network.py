@@ -19,7 +19,7 @@ from zope.interface import implementer
 
 from logbus.net.channel import Channel
 from logbus.wire.connection import api_key_of
-from tests.client.misbehaving_brokers import Lie
+from tests.client.misbehaving_brokers import Misbehavior
 
 _LENGTH = struct.Struct(">i")
 Change = Callable[[Random, Any, Any], None]
@@ -27,7 +27,7 @@ Change = Callable[[Random, Any, Any], None]
 
 
 @define(eq=False)
-class Wire:
+class MisbehavingNetwork:
     """
     :ivar lies: one of them is chosen for an answer; nothing: all is passed on.
     :ivar changes: what answers say, by API key, while there are lies or changes.
@@ -40,7 +40,7 @@ class Wire:
     clock: Any
     chance: Random
     about: frozenset[int]
-    lies: tuple[Lie, ...] = ()
+    lies: tuple[Misbehavior, ...] = ()
     changes: dict[int, Change] = field(factory=dict)
     share: float = 0.4
     patience: float = 2.0
@@ -85,7 +85,7 @@ class Wire:
 @implementer(IStreamClientEndpoint)
 @define(eq=False)
 class _Endpoint:
-    wire: Wire
+    wire: MisbehavingNetwork
     inner: IStreamClientEndpoint
 
     def connect(self, factory: Any) -> Deferred[Any]:
@@ -96,7 +96,7 @@ class _Endpoint:
 class _Tap(Protocol):
     """Sits between a connection and its client."""
 
-    def __init__(self, wire: Wire, factory: Any) -> None:
+    def __init__(self, wire: MisbehavingNetwork, factory: Any) -> None:
         self.wire, self.client = wire, factory.buildProtocol(None)
         self._asked: dict[bytes, int] = {}
         self._out = self._in = b""

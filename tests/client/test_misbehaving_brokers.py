@@ -20,18 +20,32 @@ from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 from logbus.records.batch import iter_records
 from logbus.wire.messages.records import FetchableTopicResponse, FetchResponse, PartitionData, ProduceResponse
-from tests.client.misbehaving_brokers import FETCH, LIES, METADATA, PRODUCE, Liars, Lie, hangs_up, never
+from tests.client.misbehaving_brokers import (
+    FETCH,
+    METADATA,
+    MISBEHAVIORS,
+    PRODUCE,
+    MisbehavingBrokers,
+    Misbehavior,
+    hangs_up,
+    never,
+)
 
 P0 = TopicPartition("t", 0)
 NEVER_HEARD_OF = 7777
-EACH_AND_ALL: list[Sequence[Lie]] = [*([each] for each in LIES), LIES, LIES, LIES]
+EACH_AND_ALL: list[Sequence[Misbehavior]] = [
+    *([each] for each in MISBEHAVIORS),
+    MISBEHAVIORS,
+    MISBEHAVIORS,
+    MISBEHAVIORS,
+]
 
 
-class LyingCase(SynchronousTestCase):
+class MisbehavingBrokersCase(SynchronousTestCase):
     """Liars with a topic of two partitions, which have different leaders."""
 
     def begin(self, seed: int = 1) -> None:
-        self.liars = Liars(chance=Random(seed))
+        self.liars = MisbehavingBrokers(chance=Random(seed))
         self.logs = self.liars.add("t", 1, 2)
         self.cluster = Cluster(
             self.liars.clock,
@@ -41,7 +55,7 @@ class LyingCase(SynchronousTestCase):
             connect_timeout=self.liars.patience,
         )
 
-    def lie(self, seconds: float, *lies: Lie) -> None:
+    def lie(self, seconds: float, *lies: Misbehavior) -> None:
         """For so long, and the truth from then on."""
         self.liars.lies = lies
         self.liars.clock.callLater(seconds, setattr, self.liars, "lies", ())
@@ -66,7 +80,7 @@ class LyingCase(SynchronousTestCase):
         gc.collect()
 
 
-class ProducerTests(LyingCase):
+class ProducerTests(MisbehavingBrokersCase):
     """A hundred records, some at a time."""
 
     def send(self, seconds: float = 8.0, **options: Any) -> tuple[list[list[object]], weakref.ref[Producer]]:
@@ -200,7 +214,7 @@ class ProducerTests(LyingCase):
         self.liars.clock.callLater(1.0, setattr, self.liars, "nodes", {1, 2})
 
 
-class ConsumerTests(LyingCase):
+class ConsumerTests(MisbehavingBrokersCase):
     """Readers of two partitions with a hundred records each."""
 
     def fill(self) -> None:

@@ -22,8 +22,8 @@ from logbus.errors import ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
 from tests.client.membership_kit import MembershipCase
-from tests.client.misbehaving_brokers import LIES, Lie
-from tests.client.misbehaving_network import Change, Wire
+from tests.client.misbehaving_brokers import MISBEHAVIORS, Misbehavior
+from tests.client.misbehaving_network import Change, MisbehavingNetwork
 from tests.cluster.memory_cluster import host_of
 from tests.handlers.kit import a_batch
 
@@ -37,13 +37,13 @@ PASSING = (
     ErrorCode.NOT_COORDINATOR,
 )
 LOSING = (*PASSING, ErrorCode.UNKNOWN_MEMBER_ID)
-EACH_AND_ALL: list[Sequence[Lie]] = [*([each] for each in LIES), LIES, LIES]
+EACH_AND_ALL: list[Sequence[Misbehavior]] = [*([each] for each in MISBEHAVIORS), MISBEHAVIORS, MISBEHAVIORS]
 
 
-class LyingWireCase(MembershipCase):
+class MisbehavingNetworkCase(MembershipCase):
     """Clients of one broker whose answers pass a wire that lies."""
 
-    def client_of(self, wire: Wire) -> Cluster:
+    def client_of(self, wire: MisbehavingNetwork) -> Cluster:
         self.clients += 1
         client = Cluster(
             self.cluster.clock,
@@ -133,7 +133,7 @@ class Reader:
 class Members:
     """Two members, while somebody writes; mixed into cases of each protocol."""
 
-    def work(self: Any, wire: Wire, seconds: int = 20) -> tuple[list[Reader], list[tuple[int, bytes]]]:
+    def work(self: Any, wire: MisbehavingNetwork, seconds: int = 20) -> tuple[list[Reader], list[tuple[int, bytes]]]:
         """Read while there are lies, and then until everything was read."""
         self.rounds = getattr(self, "rounds", 0) + 1
         name = f"round-{self.rounds}"
@@ -184,7 +184,7 @@ class Members:
         """
         for seed, lies in enumerate(EACH_AND_ALL):
             with self.subTest(lies=[each.__name__ for each in lies]):
-                wire = Wire(self.cluster.clock, Random(seed), GROUP, tuple(lies))
+                wire = MisbehavingNetwork(self.cluster.clock, Random(seed), GROUP, tuple(lies))
                 self.check(*self.work(wire))
                 self.assertGreater(wire.told, 3)
 
@@ -195,7 +195,7 @@ class Members:
         """
         for seed in range(4):
             with self.subTest(seed=seed):
-                wire = Wire(self.cluster.clock, Random(seed), GROUP, share=0.3)
+                wire = MisbehavingNetwork(self.cluster.clock, Random(seed), GROUP, share=0.3)
                 wire.changes = dict(CHANGES)
                 self.patch(Channel, "request", wire.request(Channel.request))
                 self.check(*self.work(wire))
@@ -207,7 +207,7 @@ class Members:
         """
         for code in (*LOSING, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS):
             with self.subTest(code=code):
-                wire = Wire(self.cluster.clock, Random(1), GROUP, share=1.0)
+                wire = MisbehavingNetwork(self.cluster.clock, Random(1), GROUP, share=1.0)
                 wire.changes = dict.fromkeys((JOIN, SYNC, HEARTBEAT, CONSUMER_HEARTBEAT), always(code))
                 self.patch(Channel, "request", wire.request(Channel.request))
                 reader = Reader(self.client_of(wire), self.protocol, "t")
@@ -280,16 +280,16 @@ CHANGES: dict[int, Change] = {
 }
 
 
-class ClassicTests(Members, LyingWireCase):
+class ClassicTests(Members, MisbehavingNetworkCase):
     """By JoinGroup and SyncGroup."""
 
 
-class ConsumerProtocolTests(Members, LyingWireCase):
+class ConsumerProtocolTests(Members, MisbehavingNetworkCase):
     """By ConsumerGroupHeartbeat."""
 
     protocol = "consumer"
     config: ClassVar[Mapping[str, str]] = {  # type: ignore[misc]
-        **LyingWireCase.config,
+        **MisbehavingNetworkCase.config,
         "group.consumer.heartbeat.interval.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "1000",
         "group.consumer.session.timeout.ms": "10000",
@@ -310,7 +310,7 @@ class ConsumerProtocolTests(Members, LyingWireCase):
                     for each in topic.partitions:
                         each.error_code = ErrorCode.STALE_MEMBER_EPOCH
 
-        wire = Wire(self.cluster.clock, Random(1), GROUP, share=1.0, changes={OFFSET_COMMIT: change})
+        wire = MisbehavingNetwork(self.cluster.clock, Random(1), GROUP, share=1.0, changes={OFFSET_COMMIT: change})
         self.patch(Channel, "request", wire.request(Channel.request))
         member = self.member("t", client=self.client_of(wire))
         self.until(lambda: len(member.assignment) == 6)

@@ -12,8 +12,8 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.producer.producer import Producer
 from logbus.client.producer.transaction import OutcomeUnknown, ProducerUnusable
 from logbus.errors import LogbusError
-from tests.client.misbehaving_brokers import LIES
-from tests.client.misbehaving_network import Wire
+from tests.client.misbehaving_brokers import MISBEHAVIORS
+from tests.client.misbehaving_network import MisbehavingNetwork
 from tests.client.producer.test_transaction_manager import (
     ADD_OFFSETS,
     ADD_PARTITIONS,
@@ -35,7 +35,7 @@ class Transactions:
     """Mixed into cases of each version of transactions."""
 
     def client(self: Any) -> Cluster:
-        self.wire = Wire(self.several.clock, Random(1), ABOUT, share=0.3)
+        self.wire = MisbehavingNetwork(self.several.clock, Random(1), ABOUT, share=0.3)
         cluster = Cluster(
             self.several.clock,
             f"{host_of(0)}:{PORT}",
@@ -66,7 +66,7 @@ class Transactions:
         """
         outcomes: dict[bytes, str] = {}
         offset = 0
-        for seed, lies in enumerate([*([each] for each in LIES), LIES]):
+        for seed, lies in enumerate([*([each] for each in MISBEHAVIORS), MISBEHAVIORS]):
             with self.subTest(lies=[each.__name__ for each in lies]):
                 producer = self.producer(transaction_timeout=10.0)
                 self.wire.chance, self.wire.lies, self.wire.told = Random(seed), tuple(lies), 0

@@ -19,7 +19,7 @@ from logbus.records.file_slice import joined
 from logbus.testing.held_ports import HeldPorts
 from logbus.wire.connection import ServerConnection
 from tests.client.memory_cluster import SERVED, MemoryCluster
-from tests.client.misbehaving_brokers import Lie
+from tests.client.misbehaving_brokers import Misbehavior
 
 FETCH_BY_ID = {**SERVED, 1: (4, 16)}
 
@@ -37,7 +37,7 @@ class SocketCluster(MemoryCluster):
         self.served = dict(served)
         self.nodes = set(range(1, nodes + 1))
         self.ids: dict[str, bytes] = {}
-        self.lies: tuple[Lie, ...] = ()
+        self.lies: tuple[Misbehavior, ...] = ()
         self.share, self.about = 0.4, frozenset({1, 2, 3, 18})
         self.chance, self.patience, self.told = Random(1), 9.0, 0
         self.lock = threading.RLock()
@@ -132,7 +132,7 @@ class SocketCluster(MemoryCluster):
             with self.lock:
                 self._open.discard(peer)
 
-    def _lie(self, key: int) -> Lie | None:
+    def _lie(self, key: int) -> Misbehavior | None:
         if self.lies and key in self.about and self.chance.random() < self.share:
             self.told += 1
             return self.chance.choice(self.lies)

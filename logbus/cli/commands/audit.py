@@ -72,7 +72,7 @@ def audit(
     if read.unreadable:
         print_error(f"ignored {read.unreadable} records that are no monitoring events; the first: {read.problem}")
     try:
-        compared = read.ledger.compare(settled_ms=int((time.time() - query.grace) * 1000), expected=query.expected)
+        compared = read.totals.compare(settled_ms=int((time.time() - query.grace) * 1000), expected=query.expected)
     except ValueError as e:
         raise CommandFailed(str(e)) from None
     found = [

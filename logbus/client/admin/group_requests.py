@@ -152,8 +152,8 @@ async def _list_at(channel: Channel, states: Sequence[str], types: Sequence[str]
     version = channel.version(_LIST_GROUPS)
     for what, wanted, since in (("states", states, 4), ("types", types, 5)):
         if wanted and version < since:
-            told = f"the broker at {channel.peer} does not tell the {what} of groups: it speaks ListGroups {version}"
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{told}, and {since} is needed")
+            reason = f"the broker at {channel.peer} does not tell the {what} of groups: it speaks ListGroups {version}"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{reason}, and {since} is needed")
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     response: ListGroupsResponse = await channel.request(request)
     return response
@@ -218,7 +218,7 @@ def _commit_error(code: int, group_id: str, partition: TopicPartition) -> ApiErr
 def _whole(
     errors: dict[TopicPartition, ApiError | None],
 ) -> dict[TopicPartition, ApiError | None] | ApiError:
-    """OffsetCommit has no error for all of it: a coordinator that moved says so of each partition."""
+    """OffsetCommit has no error for the whole response: a coordinator that has moved returns one for each partition."""
     for error in errors.values():
         if error is not None and is_coordinator_retriable(error):
             return error

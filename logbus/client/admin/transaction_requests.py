@@ -101,8 +101,8 @@ async def _list_at(channel: Channel, filters: TransactionFilters) -> ListTransac
     version = channel.version(_LIST_TRANSACTIONS)
     for what, wanted, since in (("duration", filters.longer_than_ms, 1), ("pattern", filters.pattern, 2)):
         if wanted is not None and version < since:
-            told = f"the broker at {channel.peer} knows no filter by {what}: it speaks ListTransactions {version}"
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{told}, and {since} is needed")
+            reason = f"the broker at {channel.peer} knows no filter by {what}: it speaks ListTransactions {version}"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{reason}, and {since} is needed")
     request = ListTransactionsRequest(
         state_filters=list(filters.states),
         producer_id_filters=list(filters.producer_ids),

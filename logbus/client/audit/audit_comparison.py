@@ -175,7 +175,7 @@ def compare(
 
     :param reference: the role whose counts are the reference.
     """
-    ledger = AuditTotals(reference)
+    totals = AuditTotals(reference)
     for each in events:
-        ledger.add(each)
-    return ledger.compare(settled_ms=settled_ms, expected=expected)
+        totals.add(each)
+    return totals.compare(settled_ms=settled_ms, expected=expected)

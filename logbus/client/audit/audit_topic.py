@@ -27,13 +27,13 @@ class AuditRead:
     """
     The result of reading an audit topic.
 
-    :ivar ledger: the sums.
+    :ivar totals: the sums.
     :ivar events: the number of events, including duplicates.
     :ivar unreadable: the number of records that are not events.
     :ivar problem: the position of the first of those, and its error.
     """
 
-    ledger: AuditTotals
+    totals: AuditTotals
     events: int = 0
     unreadable: int = 0
     problem: str = ""
@@ -41,7 +41,7 @@ class AuditRead:
 
 def read_audit(
     cluster: Cluster,
-    ledger: AuditTotals,
+    totals: AuditTotals,
     topic: str = AUDIT_TOPIC,
     *,
     since_ms: int | None = None,
@@ -50,14 +50,14 @@ def read_audit(
     """
     Sum up the events that are in an audit topic now.
 
-    :param ledger: the sums to add to.
+    :param totals: the sums to add to.
     :param since_ms: skip events published before this time; milliseconds since 1970.
     :param decode: decodes an event, or returns a Deferred of it; default: an
         :class:`~logbus.client.audit.event_decoder.EventDecoder` without a registry.
     :raise ApiError: (in the Deferred) the topic does not exist, or cannot be read.
     :raise LogbusError: brokers cannot be reached; or an error of ``decode`` other than SerializationError.
     """
-    return Deferred.fromCoroutine(_read(cluster, AuditRead(ledger), topic, since_ms, decode or EventDecoder()))
+    return Deferred.fromCoroutine(_read(cluster, AuditRead(totals), topic, since_ms, decode or EventDecoder()))
 
 
 async def _read(
@@ -84,7 +84,7 @@ async def _read(
                     continue
                 try:
                     event = decode(record.value)
-                    found.ledger.add(await event if isinstance(event, Deferred) else event)
+                    found.totals.add(await event if isinstance(event, Deferred) else event)
                     found.events += 1
                 except SerializationError as e:
                     found.unreadable += 1

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 
 from logbus.client.cluster.addresses import parse_bootstrap
 from logbus.client.cluster.broker_outages import BrokerOutages
-from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, newest
+from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, merge_topic
 from logbus.client.retry import Backoff, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, seconds, shown, text
 from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, RequestTimedOut
@@ -291,7 +291,7 @@ class Cluster:
             if each.error_code:
                 self._topics.pop(each.name, None)
             else:
-                self._topics[each.name] = newest(self._topics.get(each.name), decode_topic(each))
+                self._topics[each.name] = merge_topic(self._topics.get(each.name), decode_topic(each))
         return response.topics
 
     async def _any_channel(self) -> Channel:

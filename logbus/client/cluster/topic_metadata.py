@@ -71,17 +71,17 @@ def decode_topic(answer: MetadataResponseTopic) -> TopicMetadata:
     return TopicMetadata(answer.name, uuid.UUID(bytes=answer.topic_id), answer.is_internal, partitions)
 
 
-def newest(known: TopicMetadata | None, said: TopicMetadata) -> TopicMetadata:
+def merge_topic(known: TopicMetadata | None, received: TopicMetadata) -> TopicMetadata:
     """
     Merge a response into the cache: per partition the higher leader epoch wins, since a broker may not know of the last
     election yet (KIP-320).
     """
-    if known is None or known.topic_id != said.topic_id or not said.topic_id.int:
+    if known is None or known.topic_id != received.topic_id or not received.topic_id.int:
         # A topic was created anew under its name (or that cannot be told): its epochs start again.
-        return said
-    partitions = dict(said.partitions)
+        return received
+    partitions = dict(received.partitions)
     for index, ours in known.partitions.items():
         theirs = partitions.get(index)
         if theirs is not None and -1 < theirs.leader_epoch < ours.leader_epoch:
             partitions[index] = ours
-    return evolve(said, partitions=partitions)
+    return evolve(received, partitions=partitions)

@@ -145,11 +145,11 @@ class ConsumerConnector:
             else KafkaOffsetStorage(AdminClient(cluster, timeout=offsets_timeout), group_id)
         )
         self._committing = PeriodicTask(
-            cluster.reactor, auto_commit_interval, self._commit_now_and_then, "committing offsets"
+            cluster.reactor, auto_commit_interval, self._commit_periodically, "committing offsets"
         )
         self._cannot_commit = False
         self._member: ZookeeperMember | None = None
-        self._holding: OwnedPartitions | None = None
+        self._owned_partitions: OwnedPartitions | None = None
         self._closing: list[Deferred[None]] | None = None
         self._closed = False
 
@@ -212,17 +212,17 @@ class ConsumerConnector:
         """
 
         async def commit() -> None:
-            if self._holding is not None:
-                for stream in in_hand or self._holding.streams:
+            if self._owned_partitions is not None:
+                for stream in in_hand or self._owned_partitions.streams:
                     stream.finish()
-                await self._holding.commit()
+                await self._owned_partitions.commit()
 
         return Deferred.fromCoroutine(commit())
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
         """The partitions that this consumer reads at present."""
-        streams = () if self._holding is None else self._holding.streams
+        streams = () if self._owned_partitions is None else self._owned_partitions.streams
         return frozenset(partition for stream in streams for partition in stream.partitions)
 
     def shutdown(self) -> Deferred[None]:
@@ -254,13 +254,13 @@ class ConsumerConnector:
     def _check_fresh(self) -> None:
         if self._closing is not None:
             raise LogbusError("the connector is shut down")
-        if self._holding is not None:
+        if self._owned_partitions is not None:
             raise LogbusError("the connector has streams already; make another one for more")
 
     async def _join(
         self, subscription: TopicCount, streams: list[MessageStream], stream_of: Callable[[str, int], MessageStream]
     ) -> None:
-        self._holding = OwnedPartitions(
+        self._owned_partitions = OwnedPartitions(
             self._cluster,
             self._storage,
             self._positions,
@@ -276,7 +276,7 @@ class ConsumerConnector:
         )
         self._member = ZookeeperMember(
             self._registry,
-            self._holding,
+            self._owned_partitions,
             subscription,
             self._rounds,
             self._backoff,
@@ -291,10 +291,10 @@ class ConsumerConnector:
             await self.shutdown()
             raise
 
-    async def _commit_now_and_then(self) -> None:
-        assert self._holding is not None
+    async def _commit_periodically(self) -> None:
+        assert self._owned_partitions is not None
         try:
-            await self._holding.commit()
+            await self._owned_partitions.commit()
         except LogbusError as e:
             if not self._cannot_commit:
                 self._log.warn("consumer {name}: {error}; retrying", name=self.consumer_id, error=e)
@@ -311,8 +311,8 @@ class ConsumerConnector:
             if self._member is not None:
                 await self._member.leave()
         finally:
-            if self._holding is not None:
-                self._holding.end()
+            if self._owned_partitions is not None:
+                self._owned_partitions.end()
 
     def _ended(self, result: Any) -> None:
         self._closed = True

@@ -64,7 +64,7 @@ class GroupRegistry:
     paths: GroupPaths
     consumer_id: str
     wall_clock: Callable[[], float]
-    _strange: set[str] = field(factory=set, init=False)
+    _unreadable: set[str] = field(factory=set, init=False)
     _log = Logger()
 
     async def register(self, subscription: TopicCount) -> None:
@@ -96,17 +96,17 @@ class GroupRegistry:
             if node is not None:
                 try:
                     members[name] = TopicCountZnode.decode(self.paths.id(name), node[0])
-                    self._strange.discard(name)
+                    self._unreadable.discard(name)
                 except (BadZnode, ConfigError) as e:
-                    if name not in self._strange:
+                    if name not in self._unreadable:
                         self._log.warn(
                             "group {group}: the subscription of consumer {name} cannot be read: {error}",
                             group=self.paths.group_id,
                             name=name,
                             error=e,
                         )
-                    self._strange.add(name)
-        self._strange.intersection_update(names)
+                    self._unreadable.add(name)
+        self._unreadable.intersection_update(names)
         return members
 
     async def topics(self, watch: Watcher) -> list[str]:

@@ -79,7 +79,7 @@ class OwnedPartitions:
             stream.add(partitions)
         return failed
 
-    async def let_go(self, released: Mapping[TopicPartition, int]) -> None:
+    async def release_gracefully(self, released: Mapping[TopicPartition, int]) -> None:
         """Stop delivering these partitions, and commit what was processed."""
         by_stream = self._by_stream(released)
         for stream, partitions in by_stream.items():
@@ -89,7 +89,7 @@ class OwnedPartitions:
         outstanding = [each for each in waiting if each is not None]
         if outstanding:
             done = DeferredList(outstanding, consumeErrors=True)
-            await _patiently(done, self.finish_timeout, self.cluster.reactor)
+            await _wait_at_most(done, self.finish_timeout, self.cluster.reactor)
         for stream, partitions in by_stream.items():
             stream.disown(partitions)
         if self.auto_commit:
@@ -156,7 +156,7 @@ class OwnedPartitions:
         )
 
 
-async def _patiently(done: Deferred[Any], seconds: float, clock: Any) -> None:
+async def _wait_at_most(done: Deferred[Any], seconds: float, clock: Any) -> None:
     """Wait for a Deferred, with a timeout."""
     late = False
 

@@ -50,7 +50,7 @@ class TopicFilter:
     """
 
     pattern: ClassVar[str]
-    """What the consumer id registry calls it."""
+    """Its name in the consumer id registry."""
 
     expression: str = field()
 

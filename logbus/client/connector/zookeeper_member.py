@@ -40,8 +40,8 @@ class ZookeeperMember:
     :ivar internal: whether filters include internal topics.
     """
 
-    registry: GroupRegistry
-    holding: OwnedPartitions
+    group_registry: GroupRegistry
+    owned_partitions: OwnedPartitions
     subscription: TopicCount
     rounds: RebalanceRounds
     backoff: float
@@ -49,13 +49,13 @@ class ZookeeperMember:
     clock: Any
     claimed: dict[TopicPartition, int] = field(factory=dict, init=False)
     _tasks: Tasks = field(factory=Tasks, init=False)
-    _goodbye: Tasks = field(factory=Tasks, init=False)
-    _looking: Task | None = field(default=None, init=False)
-    _nap: Deferred[None] | None = field(default=None, init=False)
+    _leaving_tasks: Tasks = field(factory=Tasks, init=False)
+    _rebalancing: Task | None = field(default=None, init=False)
+    _pausing: Deferred[None] | None = field(default=None, init=False)
     _joining: Deferred[None] | None = field(default=None, init=False)
     _unsubscribe: Callable[[], None] | None = field(default=None, init=False)
     _registered_by: int | None = field(default=None, init=False)
-    _told: dict[TopicPartition, int] | None = field(default=None, init=False)
+    _logged: dict[TopicPartition, int] | None = field(default=None, init=False)
     _left: bool = field(default=False, init=False)
     _log = Logger()
 
@@ -65,7 +65,7 @@ class ZookeeperMember:
 
         :raise RebalanceFailed: (in the Deferred) it did not get its partitions; it stays a member all the same.
         """
-        store = self.registry.store
+        store = self.group_registry.store
         joined = self._joining = Deferred()
         if store.state is SessionState.CLOSED:
             joined.errback(LogbusError("the connection to ZooKeeper is closed"))
@@ -82,27 +82,27 @@ class ZookeeperMember:
         if joining is not None and not joining.called:
             joining.errback(LogbusError("the connector was shut down before it had its share"))
         await self._tasks.stop()
-        await self.holding.let_go(dict(self.claimed))
+        await self.owned_partitions.release_gracefully(dict(self.claimed))
         if self._unsubscribe is not None:
             # Only now: a session lost before this takes its partitions with it, which must not be committed then.
             self._unsubscribe()
         claimed, self.claimed = list(self.claimed), {}
-        if self._unsubscribe is not None and self.registry.store.state is not SessionState.CLOSED:
+        if self._unsubscribe is not None and self.group_registry.store.state is not SessionState.CLOSED:
             try:
                 await self._unregister(claimed)
             except LogbusError as e:
-                self._say_later(claimed, e)
+                self._unregister_later(claimed, e)
 
     async def _unregister(self, claimed: Iterable[TopicPartition]) -> None:
-        await gather(self.registry.release(each) for each in claimed)
-        await self.registry.unregister()
+        await gather(self.group_registry.release(each) for each in claimed)
+        await self.group_registry.unregister()
 
-    def _say_later(self, claimed: Iterable[TopicPartition], why: object) -> None:
+    def _unregister_later(self, claimed: Iterable[TopicPartition], why: object) -> None:
         """Leave when ZooKeeper is back: the session may outlive this member, and keep its nodes."""
         self._log.warn(
             "consumer {name} leaves while ZooKeeper is unreachable; the others notice when it is back, or when the "
             "session expires: {why}",
-            name=self.registry.consumer_id,
+            name=self.group_registry.consumer_id,
             why=why,
         )
 
@@ -110,26 +110,26 @@ class ZookeeperMember:
             if state is not SessionState.SUSPENDED:
                 unsubscribe()
             if state is SessionState.CONNECTED:
-                self._goodbye.start(self._unregister(claimed), "leaving a group")
+                self._leaving_tasks.start(self._unregister(claimed), "leaving a group")
 
-        unsubscribe = self.registry.store.subscribe(changed)
+        unsubscribe = self.group_registry.store.subscribe(changed)
 
     # Changes of the session and of watched nodes.
 
     @property
     def _connected(self) -> bool:
-        return bool(self.registry.store.state is SessionState.CONNECTED)
+        return bool(self.group_registry.store.state is SessionState.CONNECTED)
 
     def _state_changed(self, state: SessionState) -> None:
-        name = self.registry.consumer_id
+        name = self.group_registry.consumer_id
         if state is SessionState.CONNECTED:
             self.rounds.connected()
-            self._look()
+            self._start_round()
             return
         self.rounds.away()
-        looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.cancel()
+        rebalancing, self._rebalancing = self._rebalancing, None
+        if rebalancing is not None:
+            rebalancing.cancel()
         if state is SessionState.SUSPENDED:
             self._log.warn(
                 "ZooKeeper is unreachable: consumer {name} reads on, but cannot commit until it is back", name=name
@@ -141,25 +141,25 @@ class ZookeeperMember:
                 count=len(self.claimed),
             )
             self.claimed.clear()
-            self.holding.drop()
+            self.owned_partitions.drop()
 
-    def _heard(self, event: WatchedEvent) -> None:
+    def _node_changed(self, event: WatchedEvent) -> None:
         """A watched node has changed."""
         if not self._left:
             self.rounds.changed()
-            self._look()
+            self._start_round()
 
-    def _look(self) -> None:
+    def _start_round(self) -> None:
         """Start a round, now or after the current one."""
         if not self.rounds.is_in(RebalancePhase.DUE):
             return
-        if self._nap is not None:
-            nap, self._nap = self._nap, None
-            nap.callback(None)
-        elif self._looking is None or self._looking.done:
-            self._looking = self._tasks.start(self._until_settled(), "rebalancing")
+        if self._pausing is not None:
+            pausing, self._pausing = self._pausing, None
+            pausing.callback(None)
+        elif self._rebalancing is None or self._rebalancing.done:
+            self._rebalancing = self._tasks.start(self._until_settled(), "rebalancing")
             if self.rounds.is_in(RebalancePhase.AWAY):
-                self._looking.cancel()
+                self._rebalancing.cancel()
 
     # Rebalance rounds.
 
@@ -189,78 +189,78 @@ class ZookeeperMember:
 
     async def _round(self) -> list[str]:
         """Compute the assignment, release and claim partitions; returns reasons for those still missing."""
-        consumer_id = self.registry.consumer_id
+        consumer_id = self.group_registry.consumer_id
         members = await self._members()
         wanted = plan(self.claimed, share(assign(await self._topics(), members), consumer_id))
         if wanted.release:
-            await self.holding.let_go(wanted.release)
-            await gather(self.registry.release(each) for each in wanted.release)
-            self.holding.drop(wanted.release)
+            await self.owned_partitions.release_gracefully(wanted.release)
+            await gather(self.group_registry.release(each) for each in wanted.release)
+            self.owned_partitions.drop(wanted.release)
             for each in wanted.release:
                 del self.claimed[each]
         # Noted before the request, since its response may be lost.
         self.claimed.update(wanted.take)
         owners = await gather(
-            self.registry.claim(each, thread_id(consumer_id, stream), self._heard)
+            self.group_registry.claim(each, thread_id(consumer_id, stream), self._node_changed)
             for each, stream in wanted.take.items()
         )
         others = {each: owner for each, owner in zip(wanted.take, owners, strict=True) if owner is not None}
-        self._not_ours(others)
+        self._drop_others(others)
         ours = {each: stream for each, stream in wanted.take.items() if each not in others}
-        failed = await self.holding.begin(ours)
+        failed = await self.owned_partitions.begin(ours)
         return [
             *(f"{each} is still owned by {owner}" for each, owner in others.items()),
             *(f"the start offset of {each} is not known: {error}" for each, error in failed.items()),
         ]
 
     async def _members(self) -> Mapping[str, TopicCount]:
-        session = self.registry.store.session_id
-        members = await self.registry.members(self._heard)
-        if self.registry.consumer_id not in members or session != self._registered_by:
-            await self.registry.register(self.subscription)
-            members = await self.registry.members(self._heard)
+        session = self.group_registry.store.session_id
+        members = await self.group_registry.members(self._node_changed)
+        if self.group_registry.consumer_id not in members or session != self._registered_by:
+            await self.group_registry.register(self.subscription)
+            members = await self.group_registry.members(self._node_changed)
             self._registered_by = session
         return members
 
     async def _topics(self) -> dict[str, tuple[int, ...]]:
-        await self.registry.brokers(self._heard)
-        there = [] if self.subscription.filter is None else await self.registry.topics(self._heard)
+        await self.group_registry.brokers(self._node_changed)
+        there = [] if self.subscription.filter is None else await self.group_registry.topics(self._node_changed)
         names = wanted_topics(self.subscription, there, internal=self.internal)
-        found = await gather(self.registry.partitions(name, self._heard) for name in names)
+        found = await gather(self.group_registry.partitions(name, self._node_changed) for name in names)
         return dict(zip(names, found, strict=True))
 
-    def _not_ours(self, others: Mapping[TopicPartition, str]) -> None:
-        stolen = [each for each in others if each in self.holding.positions]
+    def _drop_others(self, others: Mapping[TopicPartition, str]) -> None:
+        stolen = [each for each in others if each in self.owned_partitions.positions]
         if stolen:
             self._log.error(
                 "{partitions}: owned by another consumer now, although this one had not released them",
                 partitions=_some(map(str, stolen)),
             )
-        self.holding.drop(others)
+        self.owned_partitions.drop(others)
         for each in others:
             del self.claimed[each]
 
     async def _pause(self) -> None:
-        nap = self._nap = Deferred()
+        pausing = self._pausing = Deferred()
         timer = self.clock.callLater(self.backoff, self._wake)
         try:
-            await nap
+            await pausing
         finally:
-            self._nap = None
+            self._pausing = None
             if timer.active():
                 timer.cancel()
 
     def _wake(self) -> None:
-        nap, self._nap = self._nap, None
-        if nap is not None:
-            nap.callback(None)
+        pausing, self._pausing = self._pausing, None
+        if pausing is not None:
+            pausing.callback(None)
 
     def _settled(self) -> None:
-        if self.claimed != self._told:
-            self._told = dict(self.claimed)
+        if self.claimed != self._logged:
+            self._logged = dict(self.claimed)
             self._log.info(
                 "consumer {name} reads {count} partitions: {partitions}",
-                name=self.registry.consumer_id,
+                name=self.group_registry.consumer_id,
                 count=len(self.claimed),
                 partitions=_some(map(str, sorted(self.claimed))) or "-",
             )
@@ -270,7 +270,7 @@ class ZookeeperMember:
 
     def _failed(self, missing: Iterable[str]) -> None:
         error = RebalanceFailed(
-            f"consumer {self.registry.consumer_id} does not get its share after {self.rounds.failures} attempts, "
+            f"consumer {self.group_registry.consumer_id} does not get its share after {self.rounds.failures} attempts, "
             f"{self.backoff:g} s apart: {_some(missing)}"
         )
         self._log.error("{error}", error=error)

@@ -31,7 +31,7 @@ class AssignmentListener(GroupListener):
     The consumer's own listener of its membership; it calls the application's listener in turn.
 
     :param auto: commit processed records before partitions are given up.
-    :param handout: delivers records to the application.
+    :param poller: delivers records to the application.
 
     :ivar listener: the application's.
     :ivar require_stable: wait for open transactions that commit offsets, instead of reading the offsets before them
@@ -48,7 +48,7 @@ class AssignmentListener(GroupListener):
         committer: Committer,
         reset: Reset,
         auto: bool,
-        handout: RecordPoller[Any, Any],
+        poller: RecordPoller[Any, Any],
     ) -> None:
         self.listener = GroupListener()
         self.require_stable = False
@@ -58,7 +58,7 @@ class AssignmentListener(GroupListener):
         self._committer = committer
         self._reset: Reset = reset
         self._auto = auto
-        self._record_poller = handout
+        self._poller = poller
         # Partitions whose offsets are being looked up, with an object for each request: results of earlier requests are
         # ignored.
         self._wanted: dict[TopicPartition, object] = {}
@@ -75,7 +75,7 @@ class AssignmentListener(GroupListener):
             self._committer.forget()
             if partitions:
                 await self._begin(partitions)
-            await _told(self.listener.on_assigned(partitions))
+            await _await_result(self.listener.on_assigned(partitions))
 
         return Deferred.fromCoroutine(assigned())
 
@@ -88,13 +88,13 @@ class AssignmentListener(GroupListener):
         """
 
         async def revoked() -> None:
-            held = partitions & self._fetcher.assignment
-            self._fetcher.pause(held)
+            owned = partitions & self._fetcher.assignment
+            self._fetcher.pause(owned)
             membership = self._committer.membership
             if membership is not None:
-                await self._record_poller.when_done(held, membership.options.max_poll_interval)
+                await self._poller.when_done(owned, membership.options.max_poll_interval)
             try:
-                await _told(self.listener.on_revoked(partitions))
+                await _await_result(self.listener.on_revoked(partitions))
             except Exception:
                 self._log.failure("on_revoked failed; the partitions are given up all the same")
             if self._auto:
@@ -111,7 +111,7 @@ class AssignmentListener(GroupListener):
         self._drop(partitions)
 
         async def lost() -> None:
-            await _told(self.listener.on_lost(partitions))
+            await _await_result(self.listener.on_lost(partitions))
 
         return Deferred.fromCoroutine(lost())
 
@@ -120,7 +120,7 @@ class AssignmentListener(GroupListener):
         self._fail(error)
 
         async def failed() -> None:
-            await _told(self.listener.on_failed(error))
+            await _await_result(self.listener.on_failed(error))
 
         return Deferred.fromCoroutine(failed())
 
@@ -139,7 +139,7 @@ class AssignmentListener(GroupListener):
         positions, epochs, error = self._positions(still, found)
         for each, position in positions.items():
             self._fetcher.seek(each, position, epochs.get(each, NO_EPOCH))
-        self._record_poller.let_go(positions)
+        self._poller.drop(positions)
         if error is not None:
             raise error
 
@@ -285,7 +285,7 @@ class AssignmentListener(GroupListener):
         for each in partitions:
             self._wanted.pop(each, None)
         self._committer.given_up(partitions)
-        self._record_poller.let_go(partitions)
+        self._poller.drop(partitions)
         self._fetcher.remove(partitions)
 
     def _fail(self, error: LogbusError) -> None:
@@ -294,6 +294,6 @@ class AssignmentListener(GroupListener):
             each.cancel()
 
 
-async def _told(answer: Any) -> None:
+async def _await_result(answer: Any) -> None:
     if answer is not None:
         await answer

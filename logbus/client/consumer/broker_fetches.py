@@ -40,7 +40,7 @@ _NOT_YET = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_E
 _ENDING_TAKES = 1.0
 """Seconds to wait for brokers to close sessions; they also evict them when they need the room."""
 
-Met = CompletedFetch | ApiError | OffsetAndEpoch
+FetchResult = CompletedFetch | ApiError | OffsetAndEpoch
 """
 The result for one partition: batches; an error that retrying does not help, such as OFFSET_OUT_OF_RANGE; or the point
 where the leader's log diverges from what was read.
@@ -82,7 +82,9 @@ class BrokerFetches:
         """Start a new session, since the last fetch may or may not have been served."""
         self._session.reset()
 
-    async def fetch(self, sources: Sequence[PartitionPosition], max_bytes: int) -> list[tuple[PartitionPosition, Met]]:
+    async def fetch(
+        self, sources: Sequence[PartitionPosition], max_bytes: int
+    ) -> list[tuple[PartitionPosition, FetchResult]]:
         """
         Send one fetch.
 
@@ -93,7 +95,7 @@ class BrokerFetches:
         """
         channel = await self._cluster.channel(self.node_id, self._lane, lends=True)
         version = channel.version(_FETCH)
-        found: list[tuple[PartitionPosition, Met]] = []
+        found: list[tuple[PartitionPosition, FetchResult]] = []
         if version < _EPOCH_VERSION:
             found += await self._check(channel, sources)
         cluster, options = self._cluster, self._options
@@ -103,8 +105,10 @@ class BrokerFetches:
         for source in sources:
             if source.wanted is None and not source.lost and source.partition not in cut:
                 epoch = source.epoch if version >= _EPOCH_VERSION else NO_EPOCH
-                ask = FetchPartitionData(source.offset, options.partition_max_bytes, self._leader_epoch(source), epoch)
-                asked[source.partition] = source, ask
+                data_to_fetch = FetchPartitionData(
+                    source.offset, options.partition_max_bytes, self._leader_epoch(source), epoch
+                )
+                asked[source.partition] = source, data_to_fetch
                 topic = cluster.known(source.partition.topic)
                 ids[source.partition.topic] = ZERO_UUID if topic is None else topic.topic_id.bytes
         if not asked:
@@ -113,7 +117,8 @@ class BrokerFetches:
             version = min(version, _LAST_VERSION_BY_NAME)
         session = self._session
         topics, forgotten = session.next_fetch(
-            {partition: ask for partition, (_, ask) in asked.items()}, ids if version > _LAST_VERSION_BY_NAME else {}
+            {partition: data_to_fetch for partition, (_, data_to_fetch) in asked.items()},
+            ids if version > _LAST_VERSION_BY_NAME else {},
         )
         has_sessions = version >= _SESSION_VERSION
         request = FetchRequest(
@@ -132,22 +137,22 @@ class BrokerFetches:
         if response.error_code:
             session.reset()
             raise api_error(response.error_code, f"fetch from broker {self.node_id}")
-        session.answered(response.session_id if has_sessions else 0)
+        session.note_session(response.session_id if has_sessions else 0)
         nodes = [Node(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
         for answer in response.responses:
             name = answer.topic or session.name_of(answer.topic_id)
             for each in answer.partitions:
                 partition = TopicPartition(name, each.partition_index)
-                session.heard_of(partition)
+                session.note_response(partition)
                 if partition not in asked:
                     continue
-                source, ask = asked[partition]
-                if source.wanted is None and source.offset == ask.offset:
+                source, data_to_fetch = asked[partition]
+                if source.wanted is None and source.offset == data_to_fetch.offset:
                     if each.error_code:
                         del asked[partition]
-                    met = self._met(source, ask, each, nodes)
-                    if met is not None:
-                        found.append((source, met))
+                    result = self._read_response(source, data_to_fetch, each, nodes)
+                    if result is not None:
+                        found.append((source, result))
         for source, _ in asked.values():
             source.succeeded()
         return found
@@ -185,7 +190,7 @@ class BrokerFetches:
 
     async def _check(
         self, channel: Channel, sources: Sequence[PartitionPosition]
-    ) -> list[tuple[PartitionPosition, Met]]:
+    ) -> list[tuple[PartitionPosition, FetchResult]]:
         """Check with OffsetForLeaderEpoch that the leader's log still has what was read, if its epoch has changed."""
         due = {}
         for source in sources:
@@ -193,23 +198,23 @@ class BrokerFetches:
             if source.epoch != NO_EPOCH and current > source.checked and source.wanted is None:
                 due[source.partition] = source, current
         ends = await epoch_ends(channel, {each: (current, s.epoch) for each, (s, current) in due.items()})
-        found: list[tuple[PartitionPosition, Met]] = []
+        found: list[tuple[PartitionPosition, FetchResult]] = []
         for partition, (source, current) in due.items():
             end = ends.get(partition)
             if isinstance(end, ApiError):
                 if is_retriable(end):
-                    self._put_off(source, end, lost=end.code not in _NOT_YET)
+                    self._back_off(source, end, lost=end.code not in _NOT_YET)
                 continue
             source.checked = current
             if end is not None and 0 <= end.offset < source.offset:
                 found.append((source, end))
         return found
 
-    def _met(
-        self, source: PartitionPosition, ask: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
-    ) -> Met | None:
+    def _read_response(
+        self, source: PartitionPosition, data_to_fetch: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
+    ) -> FetchResult | None:
         if data.error_code:
-            return self._refused(source, ask, data, nodes)
+            return self._handle_error(source, data_to_fetch, data, nodes)
         is_leader = source.replica != self.node_id
         if data.preferred_read_replica >= 0 and is_leader:
             source.replica = data.preferred_read_replica
@@ -221,7 +226,7 @@ class BrokerFetches:
         committed = self._options.committed
         source.high_watermark = data.last_stable_offset if committed else data.high_watermark
         try:
-            kept = completed_fetch(source.partition, ask.offset, data, committed)
+            kept = completed_fetch(source.partition, data_to_fetch.offset, data, committed)
         except ApiError as e:
             return e
         if kept is None:
@@ -230,16 +235,16 @@ class BrokerFetches:
         source.offset, source.epoch = last.next_offset, last.leader_epoch
         return chunk
 
-    def _refused(
-        self, source: PartitionPosition, ask: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
+    def _handle_error(
+        self, source: PartitionPosition, data_to_fetch: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
     ) -> ApiError | None:
         error = api_error(data.error_code, str(source.partition))
         if source.replica == self.node_id:
             # Ask the leader instead, also about an offset that is out of range.
             source.replica = -1
-            self._put_off(source, error, lost=error.code is not ErrorCode.OFFSET_OUT_OF_RANGE)
+            self._back_off(source, error, lost=error.code is not ErrorCode.OFFSET_OUT_OF_RANGE)
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            if ask.last_epoch == NO_EPOCH:
+            if data_to_fetch.last_epoch == NO_EPOCH:
                 return error
             # Perhaps the leader only does not know this epoch any more.
             source.epoch = NO_EPOCH
@@ -251,10 +256,10 @@ class BrokerFetches:
                 source.attempts += 1
                 if source.attempts <= _HINTS:
                     return None
-            self._put_off(source, error, lost=error.code not in _NOT_YET)
+            self._back_off(source, error, lost=error.code not in _NOT_YET)
         return None
 
-    def _put_off(self, source: PartitionPosition, error: ApiError, *, lost: bool) -> None:
+    def _back_off(self, source: PartitionPosition, error: ApiError, *, lost: bool) -> None:
         source.lost = source.lost or lost
         source.failed(self._cluster.reactor.seconds(), self._cluster.backoff)
 

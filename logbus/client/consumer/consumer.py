@@ -142,18 +142,23 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             patience=5.0,
         )
         hooks = ConsumerInterceptors(tuple(interceptors))
-        self._deliveries = DeliveredOffsets()
-        self._record_poller = RecordPoller(
-            cluster.reactor, self._fetcher, hooks, key_deserializer, value_deserializer, self._deliveries.delivered
+        self._delivered_offsets = DeliveredOffsets()
+        self._poller = RecordPoller(
+            cluster.reactor,
+            self._fetcher,
+            hooks,
+            key_deserializer,
+            value_deserializer,
+            self._delivered_offsets.delivered,
         )
-        self._committer = Committer(cluster.reactor, group, hooks, self._record_poller.offsets, self._deliveries)
+        self._committer = Committer(cluster.reactor, group, hooks, self._poller.offsets, self._delivered_offsets)
         self._auto = enable_auto_commit and group is not None
         self._interval = auto_commit_interval
-        self._follower = AssignmentListener(
-            cluster, self._fetcher, self._committer, auto_offset_reset, self._auto, self._record_poller
+        self._listener = AssignmentListener(
+            cluster, self._fetcher, self._committer, auto_offset_reset, self._auto, self._poller
         )
-        self._follower.require_stable = self._options is not None and self._options.require_stable
-        self._record_poller.watcher = self._follower
+        self._listener.require_stable = self._options is not None and self._options.require_stable
+        self._poller.monitor = self._listener
         self._subscribe_next: tuple[Subscription, GroupListener | None] | None = None
 
     # Assignment.
@@ -181,9 +186,9 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         if self._committer.membership is not None:
             raise LogbusError("the consumer subscribes to topics: await unsubscribe() before partitions are assigned")
         self._check_open()
-        self._record_poller.let_go(self.assignment)
+        self._poller.drop(self.assignment)
         self._fetcher.remove(self.assignment)
-        self._follower.end()
+        self._listener.end()
         if not partitions:
             self._fetcher.rest()
         elif isinstance(partitions, Mapping):
@@ -191,7 +196,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         elif self._committer.group is None:
             self._fetcher.add(dict.fromkeys(partitions, reset_position(self._reset)))
         else:
-            self._follower.begin(frozenset(partitions))
+            self._listener.begin(frozenset(partitions))
         self._begin()
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: GroupListener | None = None) -> None:
@@ -211,7 +216,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
                 raise check.InvalidOption(f"listener is {check.shown(listener)}; give an instance of a GroupListener")
         wanted = Subscription.matching(topics.pattern) if isinstance(topics, re.Pattern) else Subscription.of(topics)
         wanted.among([])
-        if self._record_poller.leaving:
+        if self._poller.leaving:
             # One membership ends before the next one begins.
             self._subscribe_next = wanted, listener
             return
@@ -229,12 +234,12 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             if membership is not None:
                 await self._leave(membership)
             self._committer.membership = None
-            self._record_poller.let_go(self.assignment)
+            self._poller.drop(self.assignment)
             self._fetcher.remove(self.assignment)
-            self._follower.end()
+            self._listener.end()
             await self._fetcher.rest()
             following, self._subscribe_next = self._subscribe_next, None
-            if following is not None and self._options is not None and not self._record_poller.closed:
+            if following is not None and self._options is not None and not self._poller.closed:
                 membership = self._committer.membership = self._join(self._options)
                 self._subscribe(membership, *following)
 
@@ -259,20 +264,20 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         else:
             now = evolve(membership.last_metadata, assignment=self.assignment)
         # Otherwise a loop over records would continue in the same batch unnoticed.
-        self._record_poller.stop()
-        return self._deliveries.metadata(now)
+        self._poller.stop()
+        return self._delivered_offsets.metadata(now)
 
     # Records.
 
     def __aiter__(self) -> RecordPoller[K, V]:
-        return self._record_poller
+        return self._poller
 
     def __anext__(self) -> Coroutine[Deferred[Any], Any, ConsumerRecord[K, V]]:
-        return self._record_poller.__anext__()
+        return self._poller.__anext__()
 
     def batches(self) -> BatchIterator[K, V]:
         """``async for batch in consumer.batches()``: the records of one partition at a time, as they were fetched."""
-        return BatchIterator(self._record_poller)
+        return BatchIterator(self._poller)
 
     def poll(
         self, timeout: float | None = None, max_records: int = 500
@@ -297,19 +302,19 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         async def poll() -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
             found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
             left = max_records
-            hand = await self._record_poller.next_delivery(timeout)
-            while hand is not None:
-                records = hand.take(left)
+            delivery = await self._poller.next_delivery(timeout)
+            while delivery is not None:
+                records = delivery.take(left)
                 if not records:
-                    if hand.error is not None and not found:
-                        raise hand.error
+                    if delivery.error is not None and not found:
+                        raise delivery.error
                     break
-                found.setdefault(hand.fetched.partition, []).extend(records)
+                found.setdefault(delivery.fetched.partition, []).extend(records)
                 left -= len(records)
-                if not left or not hand.is_over:
+                if not left or not delivery.is_over:
                     break
                 try:
-                    hand = self._record_poller.next_ready_delivery(found)
+                    delivery = self._poller.next_ready_delivery(found)
                 except LogbusError:
                     # The next call raises it; this one returns records.
                     break
@@ -324,7 +329,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         :raises KeyError: one is not assigned.
         """
         self._fetcher.pause(partitions)
-        self._record_poller.stop()
+        self._poller.stop()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """
@@ -342,15 +347,15 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
     def position(self, partition: TopicPartition) -> int | None:
         """
-        The offset of the next record to be handed out; None while it is not found out yet.
+        The offset of the next record to deliver; None while it is being looked up.
 
         :raises KeyError: the partition is not assigned.
         """
-        return self._record_poller.position(partition)
+        return self._poller.position(partition)
 
     def seek(self, partition: TopicPartition, position: Position) -> None:
         """
-        Go on elsewhere.
+        Move to another position.
 
         :param position: an offset, :data:`EARLIEST`, :data:`LATEST`, or :class:`AtTime`.
         :raises KeyError: the partition is not assigned.
@@ -358,29 +363,29 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         check.partition(partition)
         _check_position(partition, position)
         self._fetcher.seek(partition, position)
-        self._record_poller.let_go((partition,))
+        self._poller.drop((partition,))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset that is kept; default: in all partitions."""
+        """Move to the first offset; default: of all partitions."""
         for each in partitions or self.assignment:
             self.seek(each, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on with what comes later; default: in all partitions."""
+        """Move to the end; default: of all partitions."""
         for each in partitions or self.assignment:
             self.seek(each, LATEST)
 
     def seek_to_committed(self, *partitions: TopicPartition) -> Deferred[None]:
         """
-        Go back to what the group committed, for instance after a transaction was aborted. A partition for which nothing
-        is committed begins as ``auto_offset_reset`` says; one that is given up meanwhile is left out.
+        Go back to the committed offsets, for instance after an aborted transaction. A partition without a committed
+        offset starts as ``auto_offset_reset`` says; one that is revoked meanwhile is left out.
 
-        :param partitions: default: all that are assigned.
+        :param partitions: default: all assigned partitions.
         :raises KeyError: (in the Deferred, as all of these) one is not assigned.
-        :raises LogbusError: there is no group; the broker refuses; or nothing is committed for a partition and
+        :raises LogbusError: there is no group; the broker refuses; or a partition has no committed offset and
             ``auto_offset_reset`` is ``none``.
         """
-        return Deferred.fromCoroutine(self._follower.seek_to_committed(partitions or tuple(self.assignment)))
+        return Deferred.fromCoroutine(self._listener.seek_to_committed(partitions or tuple(self.assignment)))
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """
@@ -415,7 +420,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
         :raises LogbusError: (in the Deferred) there is no group; or the broker refuses.
         """
-        return Deferred.fromCoroutine(self._follower.committed(tuple(partitions)))
+        return Deferred.fromCoroutine(self._listener.committed(tuple(partitions)))
 
     def close(self, *, done: bool = True) -> Deferred[None]:
         """
@@ -435,24 +440,24 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     # Internals.
 
     def _join(self, options: GroupOptions) -> Membership:
-        return membership_of(self._cluster, options, self._follower)
+        return membership_of(self._cluster, options, self._listener)
 
     def _subscribe(self, membership: Membership, wanted: Subscription, listener: GroupListener | None) -> None:
-        self._follower.listener = listener or GroupListener()
-        self._follower.failure = None
+        self._listener.listener = listener or GroupListener()
+        self._listener.failure = None
         membership.subscribe(wanted)
         self._begin()
 
     async def _leave(self, membership: Membership) -> None:
-        self._record_poller.leaving = True
-        self._record_poller.stop_waiting()
+        self._poller.leaving = True
+        self._poller.stop_waiting()
         try:
             await membership.close()
         finally:
-            self._record_poller.leaving = False
+            self._poller.leaving = False
 
     def _check_open(self) -> None:
-        if self._record_poller.closed:
+        if self._poller.closed:
             raise LogbusError("the consumer is closed")
 
     def _begin(self) -> None:
@@ -460,13 +465,13 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             self._committer.start(self._interval)
 
     async def _close(self, done: bool) -> None:
-        if self._record_poller.closed:
+        if self._poller.closed:
             return
-        self._record_poller.closed = True
-        self._record_poller.stop()
+        self._poller.closed = True
+        self._poller.stop()
         if done:
-            self._record_poller.settle()
-        self._record_poller.stop_waiting()
+            self._poller.settle()
+        self._poller.stop_waiting()
         membership = self._committer.membership
         self._committer.stop()
         if membership is not None:
@@ -477,7 +482,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             except LogbusError as e:
                 self._log.warn("offsets were not committed: {error}", error=e)
         self._committer.close()
-        self._follower.end()
+        self._listener.end()
         await self._fetcher.close()
 
 

@@ -100,7 +100,7 @@ class FetchSessionHandler:
             forgotten[name].partitions.append(index)
         return list(topics.values()), list(forgotten.values())
 
-    def heard_of(self, partition: TopicPartition) -> None:
+    def note_response(self, partition: TopicPartition) -> None:
         """Note that a response contained this partition, so that the next fetch names it in any case."""
         if partition in self._asked:
             self._asked[partition] = _NOTHING
@@ -109,7 +109,7 @@ class FetchSessionHandler:
         """The name of a topic id in this session, or an empty string."""
         return next((name for name, each in self._ids.items() if each == topic_id), "")
 
-    def answered(self, session_id: int) -> None:
+    def note_session(self, session_id: int) -> None:
         """Note the session id of a response without a top-level error."""
         if session_id == NO_SESSION:
             # The broker has no room for a session: each fetch names all partitions.

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from logbus.client import validators as check
 from logbus.client.background_tasks import BackgroundTasks
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.consumer.broker_fetches import BrokerFetches, FetchOptions, Met, end_sessions
+from logbus.client.consumer.broker_fetches import BrokerFetches, FetchOptions, FetchResult, end_sessions
 from logbus.client.consumer.completed_fetch import CompletedFetch
 from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetch_buffer import FetchBuffer, PartitionProblem
@@ -29,7 +29,7 @@ from logbus.client.consumer.partition_position import (
     Reset,
     reset_position,
 )
-from logbus.client.consumer.position_lookup import Trouble, find_leaders, find_offsets
+from logbus.client.consumer.position_lookup import PartitionErrors, find_leaders, find_offsets
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
@@ -86,13 +86,13 @@ class Fetcher:
         read = max_wait, min_bytes, max_bytes, partition_max_bytes, queue_bytes
         self._options = FetchOptions(*read, isolation == "read_committed", rack or "")
         self._sources: dict[TopicPartition, PartitionPosition] = {}
-        self._ahead = FetchBuffer()
+        self._buffer = FetchBuffer()
         self._brokers: dict[int, BrokerFetches] = {}
-        self._looking = False
-        self._locating: set[int] = set()
+        self._finding_leaders = False
+        self._finding_offsets: set[int] = set()
         self._is_full = False
         self._waiting: list[Deferred[Fetched]] = []
-        self._tasks = BackgroundTasks(self._broken)
+        self._tasks = BackgroundTasks(self._task_failed)
         self._wake: Any = None
         self._closed = False
 
@@ -116,17 +116,17 @@ class Fetcher:
             truncated since (KIP-320).
         """
         for partition, position in positions.items():
-            self._ahead.drop(partition)
+            self._buffer.drop(partition)
             source = self._sources.setdefault(partition, PartitionPosition(partition))
-            source.go_to(position, epochs.get(partition, NO_EPOCH))
-        self._go_on()
+            source.move_to(position, epochs.get(partition, NO_EPOCH))
+        self._schedule()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching these partitions, and drop their buffered data."""
         for partition in partitions:
             if self._sources.pop(partition, None) is not None:
-                self._ahead.resume(partition)
-                self._ahead.drop(partition)
+                self._buffer.resume(partition)
+                self._buffer.drop(partition)
 
     def seek(self, partition: TopicPartition, position: Position, epoch: int = NO_EPOCH) -> None:
         """
@@ -134,9 +134,9 @@ class Fetcher:
 
         :raises KeyError: the partition is not assigned.
         """
-        self._sources[partition].go_to(position, epoch)
-        self._ahead.drop(partition)
-        self._go_on()
+        self._sources[partition].move_to(position, epoch)
+        self._buffer.drop(partition)
+        self._schedule()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """
@@ -146,7 +146,7 @@ class Fetcher:
         """
         for partition in partitions:
             self._sources[partition].paused = True
-            self._ahead.pause(partition)
+            self._buffer.pause(partition)
         self._make_room()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -157,9 +157,9 @@ class Fetcher:
         """
         for partition in partitions:
             self._sources[partition].paused = False
-            self._ahead.resume(partition)
-        self._serve()
-        self._go_on()
+            self._buffer.resume(partition)
+        self._serve_waiters()
+        self._schedule()
 
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""
@@ -172,7 +172,7 @@ class Fetcher:
         :raises KeyError: the partition is not assigned.
         """
         source = self._sources[partition]
-        return None if source.wanted is not None and not self._ahead.holds(partition) else source.position
+        return None if source.wanted is not None and not self._buffer.holds(partition) else source.position
 
     def reading(self, partition: TopicPartition) -> PartitionPosition:
         """
@@ -202,22 +202,22 @@ class Fetcher:
 
         :raises ApiError: as :meth:`poll`.
         """
-        if not self._ahead:
+        if not self._buffer:
             return None
-        source = self._sources[self._ahead.next]
+        source = self._sources[self._buffer.next]
         try:
-            fetched = self._ahead.take()
+            fetched = self._buffer.take()
         except ApiError:
-            source.reread()
-            source.stuck = False
+            source.refetch()
+            source.has_error = False
             source.failed(self._clock.seconds(), self._cluster.backoff)
-            self._go_on()
+            self._schedule()
             raise
         source.position = fetched.next_offset
         if fetched.epoch != NO_EPOCH:
             source.position_epoch = fetched.epoch
         if self._is_full and self._has_room():
-            self._go_on()
+            self._schedule()
         return fetched
 
     def poll(self) -> Deferred[Fetched]:
@@ -239,7 +239,7 @@ class Fetcher:
             return succeed(fetched)
         waiting: Deferred[Fetched] = Deferred(self._waiting.remove)
         self._waiting.append(waiting)
-        self._go_on()
+        self._schedule()
         return waiting
 
     def rest(self) -> Deferred[None]:
@@ -266,33 +266,33 @@ class Fetcher:
     # Internals.
 
     def _has_room(self) -> bool:
-        return self._ahead.size < self._options.queue_bytes // 2
+        return self._buffer.size < self._options.queue_bytes // 2
 
     def _make_room(self) -> None:
         """
         Drop data of paused partitions if it takes too much of the buffer; it is fetched again after they are resumed.
         """
-        for partition in self._ahead.paused():
-            if self._ahead.paused_size <= self._options.queue_bytes // 4:
+        for partition in self._buffer.paused():
+            if self._buffer.paused_size <= self._options.queue_bytes // 4:
                 return
-            self._ahead.drop(partition)
+            self._buffer.drop(partition)
             source = self._sources[partition]
-            source.reread()
-            source.stuck = False
+            source.refetch()
+            source.has_error = False
 
-    def _go_on(self) -> None:
+    def _schedule(self) -> None:
         """Start all lookups and fetches that are possible now."""
         if self._closed:
             return
         now, wake, most = self._clock.seconds(), 0.0, self._options.partition_max_bytes
         self._is_full = not self._has_room()
-        lost, locate, fetch = (
+        lost, to_locate, fetch = (
             list[PartitionPosition](),
             dict[int, list[PartitionPosition]](),
             dict[int, list[PartitionPosition]](),
         )
         for source in self._sources.values():
-            if source.stuck:
+            if source.has_error:
                 continue
             if source.retry_at > now:
                 wake = min(wake or source.retry_at, source.retry_at)
@@ -302,18 +302,18 @@ class Fetcher:
                 source.lost = True
                 lost.append(source)
             elif source.wanted is not None:
-                locate.setdefault(leader, []).append(source)
-            elif not source.paused and not self._is_full and self._ahead.size_of(source.partition) < most:
+                to_locate.setdefault(leader, []).append(source)
+            elif not source.paused and not self._is_full and self._buffer.size_of(source.partition) < most:
                 if source.replica_until <= now or source.replica not in self._cluster.nodes:
                     source.replica = -1
                 fetch.setdefault(leader if source.replica < 0 else source.replica, []).append(source)
         self._wake_at(wake)
-        if lost and not self._looking:
-            self._looking = True
+        if lost and not self._finding_leaders:
+            self._finding_leaders = True
             self._tasks.start(self._find_leaders(lost))
-        for node_id, sources in locate.items():
-            if node_id not in self._locating:
-                self._locating.add(node_id)
+        for node_id, sources in to_locate.items():
+            if node_id not in self._finding_offsets:
+                self._finding_offsets.add(node_id)
                 self._tasks.start(self._find_offsets(node_id, sources))
         for node_id, sources in fetch.items():
             if node_id not in self._brokers:
@@ -327,24 +327,24 @@ class Fetcher:
         if self._wake is not None and self._wake.active():
             self._wake.cancel()
         if when:
-            self._wake = self._clock.callLater(when - self._clock.seconds(), self._go_on)
+            self._wake = self._clock.callLater(when - self._clock.seconds(), self._schedule)
 
     async def _find_leaders(self, sources: list[PartitionPosition]) -> None:
         try:
-            self._tell(await find_leaders(self._cluster, sources, self._patience))
+            self._buffer_errors(await find_leaders(self._cluster, sources, self._patience))
         finally:
-            self._looking = False
+            self._finding_leaders = False
         self._after()
 
     async def _find_offsets(self, node_id: int, sources: list[PartitionPosition]) -> None:
         try:
-            found, trouble = await find_offsets(self._cluster, sources, self._options.committed)
+            found, errors = await find_offsets(self._cluster, sources, self._options.committed)
         finally:
-            self._locating.discard(node_id)
+            self._finding_offsets.discard(node_id)
         for source in found:
-            if not self._ahead.holds(source.partition):
+            if not self._buffer.holds(source.partition):
                 source.position, source.position_epoch = source.offset, NO_EPOCH
-        self._tell(trouble)
+        self._buffer_errors(errors)
         self._after()
 
     async def _fetch(self, broker: BrokerFetches, sources: list[PartitionPosition]) -> None:
@@ -362,66 +362,66 @@ class Fetcher:
                 source.failed(now, self._cluster.backoff)
             if not is_retriable(e):
                 error = e if isinstance(e, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
-                self._tell([(sources[0], error)])
+                self._buffer_errors([(sources[0], error)])
         else:
-            for source, met in found:
-                self._meet(source, met)
+            for source, result in found:
+                self._handle_result(source, result)
         finally:
             broker.busy = False
         self._after()
 
     def _after(self) -> None:
         self._make_room()
-        self._serve()
-        self._go_on()
+        self._serve_waiters()
+        self._schedule()
 
-    def _meet(self, source: PartitionPosition, met: Met) -> None:
+    def _handle_result(self, source: PartitionPosition, result: FetchResult) -> None:
         partition = source.partition
         if self._sources.get(partition) is not source:
             return
-        if isinstance(met, CompletedFetch):
-            self._ahead.put(partition, met)
+        if isinstance(result, CompletedFetch):
+            self._buffer.put(partition, result)
             # Brokers fill a response in the order of partitions, so rotate them.
             self._sources[partition] = self._sources.pop(partition)
-        elif isinstance(met, OffsetAndEpoch):
-            self._cut(source, met)
-        elif met.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        elif isinstance(result, OffsetAndEpoch):
+            self._handle_truncation(source, result)
+        elif result.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             message = f"{partition} has no offset {source.offset}: its records begin and end elsewhere"
             if self._reset == "none":
-                self._tell([(source, ApiError(met.code, message))])
+                self._buffer_errors([(source, ApiError(result.code, message))])
             else:
                 self._log.info("{message}; going on from the {reset}", message=message, reset=self._reset)
                 source.wanted = reset_position(self._reset)
                 # Do not loop at full speed if a broker returns this error each time.
                 source.failed(self._clock.seconds(), self._cluster.backoff)
         else:
-            self._tell([(source, met)])
+            self._buffer_errors([(source, result)])
 
-    def _cut(self, source: PartitionPosition, end: OffsetAndEpoch) -> None:
+    def _handle_truncation(self, source: PartitionPosition, end: OffsetAndEpoch) -> None:
         """Handle a truncated log: records were read that the leader's log does not have."""
         partition, position = source.partition, source.position
         message = (
             f"{partition} was cut off at offset {end.offset}, and the position is {position}: what was read is gone"
         )
         self._log.warn("{message}", message=message)
-        self._ahead.drop(partition)
+        self._buffer.drop(partition)
         if position > end.offset and self._reset == "none":
-            source.reread()
-            self._tell([(source, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
+            source.refetch()
+            self._buffer_errors([(source, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
         else:
             epoch = end.epoch if position >= end.offset else NO_EPOCH
-            source.go_to(min(position, end.offset), epoch, checked=source.checked)
+            source.move_to(min(position, end.offset), epoch, checked=source.checked)
             source.failed(self._clock.seconds(), self._cluster.backoff)
 
-    def _tell(self, trouble: Trouble) -> None:
-        for source, error in trouble:
-            if self._sources.get(source.partition) is source and not source.stuck:
-                source.stuck = True
-                self._ahead.put(source.partition, PartitionProblem(error))
+    def _buffer_errors(self, errors: PartitionErrors) -> None:
+        for source, error in errors:
+            if self._sources.get(source.partition) is source and not source.has_error:
+                source.has_error = True
+                self._buffer.put(source.partition, PartitionProblem(error))
 
-    def _serve(self) -> None:
+    def _serve_waiters(self) -> None:
         """Give buffered records to callers that wait."""
-        while self._waiting and self._ahead:
+        while self._waiting and self._buffer:
             waiting = self._waiting.pop(0)
             try:
                 fetched = self.take()
@@ -431,6 +431,6 @@ class Fetcher:
                 assert fetched is not None
                 waiting.callback(fetched)
 
-    def _broken(self, failure: Failure) -> None:
+    def _task_failed(self, failure: Failure) -> None:
         self._log.failure("fetching failed", failure=failure)
-        self._clock.callLater(self._cluster.backoff.most, self._go_on)
+        self._clock.callLater(self._cluster.backoff.most, self._schedule)

@@ -45,7 +45,7 @@ class PartitionPosition:
     :ivar replica: a follower to fetch from (KIP-392), until ``replica_until``; −1: the leader.
     :ivar retry_at: no request for it before that time.
     :ivar attempts: failures since the last success.
-    :ivar stuck: it has an error that was not raised to the application yet.
+    :ivar has_error: it has an error that was not raised to the application yet.
     :ivar missing_since: when brokers first answered that there is no such partition.
     """
 
@@ -63,10 +63,10 @@ class PartitionPosition:
     replica_until: float = 0.0
     retry_at: float = 0.0
     attempts: int = 0
-    stuck: bool = False
+    has_error: bool = False
     missing_since: float | None = None
 
-    def go_to(self, position: Position, epoch: int = NO_EPOCH, checked: int = NO_EPOCH) -> None:
+    def move_to(self, position: Position, epoch: int = NO_EPOCH, checked: int = NO_EPOCH) -> None:
         """Move to another position."""
         if isinstance(position, int) and position >= 0:
             self.wanted = None
@@ -75,9 +75,9 @@ class PartitionPosition:
             self.checked = checked
         else:
             self.wanted = position
-        self.attempts, self.retry_at, self.stuck = 0, 0.0, False
+        self.attempts, self.retry_at, self.has_error = 0, 0.0, False
 
-    def reread(self) -> None:
+    def refetch(self) -> None:
         """Fetch again from the delivered position, since buffered data was dropped."""
         if self.wanted is None:
             self.offset, self.epoch = self.position, self.position_epoch

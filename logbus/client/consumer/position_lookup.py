@@ -10,11 +10,11 @@ from logbus.client.list_offsets import LATEST, list_offsets
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 
-Trouble = list[tuple[PartitionPosition, ApiError]]
+PartitionErrors = list[tuple[PartitionPosition, ApiError]]
 """Partitions with errors that retrying does not help."""
 
 
-async def find_leaders(cluster: Cluster, sources: Sequence[PartitionPosition], patience: float) -> Trouble:
+async def find_leaders(cluster: Cluster, sources: Sequence[PartitionPosition], patience: float) -> PartitionErrors:
     """
     Look up the leaders of partitions; those without a leader are looked up again later.
 
@@ -22,17 +22,17 @@ async def find_leaders(cluster: Cluster, sources: Sequence[PartitionPosition], p
     """
     now = cluster.reactor.seconds
     try:
-        errors = await cluster.refresh_topics(dict.fromkeys(each.partition.topic for each in sources))
+        topic_errors = await cluster.refresh_topics(dict.fromkeys(each.partition.topic for each in sources))
     except LogbusError as e:
         for source in sources:
             source.failed(now(), cluster.backoff)
         if is_retriable(e):
             return []
         raise
-    trouble: Trouble = []
+    errors: PartitionErrors = []
     for source in sources:
         name, index = source.partition
-        error, topic = errors.get(name), cluster.known(name)
+        error, topic = topic_errors.get(name), cluster.known(name)
         if error is None and topic is not None and index not in topic.partitions:
             there = f"it has 0 to {len(topic.partitions) - 1}"
             error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}; {there}")
@@ -45,15 +45,15 @@ async def find_leaders(cluster: Cluster, sources: Sequence[PartitionPosition], p
             if source.missing_since is None:
                 source.missing_since = now()
             if now() - source.missing_since >= patience:
-                trouble.append((source, error))
+                errors.append((source, error))
         elif error is not None and not is_retriable(error):
-            trouble.append((source, error))
-    return trouble
+            errors.append((source, error))
+    return errors
 
 
 async def find_offsets(
     cluster: Cluster, sources: Sequence[PartitionPosition], committed: bool
-) -> tuple[list[PartitionPosition], Trouble]:
+) -> tuple[list[PartitionPosition], PartitionErrors]:
     """
     Look up the start offsets of partitions that have the same leader.
 
@@ -79,7 +79,7 @@ async def find_offsets(
             return [], []
         raise
     known: list[PartitionPosition] = []
-    trouble: Trouble = []
+    errors: PartitionErrors = []
     for source in sources:
         answer = found.get(source.partition)
         if answer is None or source.wanted is not wanted[source.partition]:
@@ -93,5 +93,5 @@ async def find_offsets(
             source.lost = True
             source.failed(cluster.reactor.seconds(), cluster.backoff)
         else:
-            trouble.append((source, answer))
-    return known, trouble
+            errors.append((source, answer))
+    return known, errors

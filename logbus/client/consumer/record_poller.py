@@ -21,7 +21,7 @@ class PollMonitor(Protocol):
     """The group membership, as seen by the delivery of records."""
 
     def polled(self) -> None:
-        """The application asks for records."""
+        """Note that the application asks for records."""
 
     def check(self) -> None:
         """
@@ -38,14 +38,14 @@ class RecordPoller(Generic[K, V]):
     """
     Delivers records to one loop: the records delivered last are processed when the loop asks for more.
 
-    :param watcher: set before records are asked for.
+    :param monitor: set before records are asked for.
     :param delivered: called with a partition when its next batch, or the rest of one, is delivered.
 
     :ivar closed: deliver nothing more.
     :ivar leaving: the application gives up its partitions itself, so do not wait until it asks for more.
     """
 
-    watcher: PollMonitor
+    monitor: PollMonitor
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class RecordPoller(Generic[K, V]):
         self._open_batches: dict[TopicPartition, BatchDelivery] = {}
         self._rest: Iterator[ConsumerRecord[K, V]] = iter(())
         self._delivered = delivered
-        self._is_read = False
+        self._is_polling = False
         self._processing: list[Deferred[None]] = []
 
     def __aiter__(self) -> RecordPoller[K, V]:
@@ -75,15 +75,15 @@ class RecordPoller(Generic[K, V]):
             # The fast path, without a call or an exception.
             return record
         while True:
-            hand = await self.next_delivery()
-            if hand is None:
+            delivery = await self.next_delivery()
+            if delivery is None:
                 raise StopAsyncIteration
-            hand.iterate()
-            self._rest = hand.rest
-            for record in hand.rest:
+            delivery.iterate()
+            self._rest = delivery.rest
+            for record in delivery.rest:
                 return record
-            if hand.error is not None:
-                raise hand.error
+            if delivery.error is not None:
+                raise delivery.error
 
     async def next_delivery(self, seconds: float | None = None) -> BatchDelivery | None:
         """
@@ -91,34 +91,34 @@ class RecordPoller(Generic[K, V]):
 
         :raises LogbusError: another loop is waiting for records; or the error of a partition.
         """
-        if self._is_read:
+        if self._is_polling:
             raise LogbusError(
                 "another poll or loop of this consumer is waiting for records: one loop reads a consumer, so await it "
                 "first, or use a consumer for each loop"
             )
-        self._is_read = True
+        self._is_polling = True
         try:
-            hand = await self._next_delivery(seconds)
+            delivery = await self._next_delivery(seconds)
         finally:
-            self._is_read = False
-        if hand is not None:
-            self._delivered(hand.fetched.partition)
-        return hand
+            self._is_polling = False
+        if delivery is not None:
+            self._delivered(delivery.fetched.partition)
+        return delivery
 
     async def _next_delivery(self, seconds: float | None) -> BatchDelivery | None:
         self.settle()
         deadline = None if seconds is None else self._clock.seconds() + seconds
         while not self.closed:
-            self.watcher.polled()
-            hand = self._ready_delivery()
-            if hand is not None:
-                return hand
+            self.monitor.polled()
+            delivery = self._ready_delivery()
+            if delivery is not None:
+                return delivery
             fetched = await self._wait(deadline)
             if fetched is None:
                 return None
-            hand = self._open(fetched)
-            if hand is not None:
-                return hand
+            delivery = self._open_batch(fetched)
+            if delivery is not None:
+                return delivery
         return None
 
     def next_ready_delivery(self, but: Iterable[TopicPartition]) -> BatchDelivery | None:
@@ -128,31 +128,31 @@ class RecordPoller(Generic[K, V]):
         :param but: partitions to skip if they only have the rest of a batch.
         :raises ApiError: the error of the partition whose turn it is.
         """
-        hand = self._ready_delivery(but)
-        if hand is not None:
-            self._delivered(hand.fetched.partition)
-        return hand
+        delivery = self._ready_delivery(but)
+        if delivery is not None:
+            self._delivered(delivery.fetched.partition)
+        return delivery
 
     def _ready_delivery(self, but: Iterable[TopicPartition] = ()) -> BatchDelivery | None:
         if self._open_batches:
             paused = self._fetcher.paused()
-            for partition, hand in self._open_batches.items():
-                if partition not in but and partition not in paused and not hand.is_over:
-                    return hand
+            for partition, delivery in self._open_batches.items():
+                if partition not in but and partition not in paused and not delivery.is_over:
+                    return delivery
         while not self.closed:
             fetched = self._fetcher.take()
             if fetched is None:
                 return None
-            found = self._open(fetched)
+            found = self._open_batch(fetched)
             if found is not None:
                 return found
         return None
 
     def settle(self) -> None:
         """Mark all delivered records as processed."""
-        for partition, hand in list(self._open_batches.items()):
-            hand.settle()
-            if hand.is_over:
+        for partition, delivery in list(self._open_batches.items()):
+            delivery.settle()
+            if delivery.is_over:
                 del self._open_batches[partition]
         self.stop_waiting()
 
@@ -163,8 +163,8 @@ class RecordPoller(Generic[K, V]):
 
         :param seconds: the most to wait.
         """
-        hands = [self._open_batches[each] for each in partitions if each in self._open_batches]
-        if self.closed or self.leaving or all(each.done >= each.position for each in hands):
+        deliveries = [self._open_batches[each] for each in partitions if each in self._open_batches]
+        if self.closed or self.leaving or all(each.done >= each.position for each in deliveries):
             return succeed(None)
         # A loop over records iterates over a batch without calling here: make it come back for the next record.
         self.stop()
@@ -190,11 +190,11 @@ class RecordPoller(Generic[K, V]):
         """Make a loop over records come back for the next record."""
         self._rest = iter(())
 
-    def let_go(self, partitions: Iterable[TopicPartition]) -> None:
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop the batches of these partitions."""
         for each in partitions:
-            hand = self._open_batches.pop(each, None)
-            if hand is not None and hand.rest is self._rest:
+            delivery = self._open_batches.pop(each, None)
+            if delivery is not None and delivery.rest is self._rest:
                 self.stop()
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -203,8 +203,8 @@ class RecordPoller(Generic[K, V]):
 
         :raises KeyError: the partition is not assigned.
         """
-        hand = self._open_batches.get(partition)
-        return self._fetcher.position(partition) if hand is None else hand.position
+        delivery = self._open_batches.get(partition)
+        return self._fetcher.position(partition) if delivery is None else delivery.position
 
     def offsets(self, done: bool) -> dict[TopicPartition, CommittedOffset]:
         """
@@ -214,32 +214,32 @@ class RecordPoller(Generic[K, V]):
         """
         found = {}
         for each in self._fetcher.assignment:
-            hand = self._open_batches.get(each)
-            if hand is not None:
-                found[each] = CommittedOffset(hand.done if done else hand.position, hand.fetched.epoch)
+            delivery = self._open_batches.get(each)
+            if delivery is not None:
+                found[each] = CommittedOffset(delivery.done if done else delivery.position, delivery.fetched.epoch)
             else:
                 position = self._fetcher.position(each)
                 if position is not None and position >= 0:
                     found[each] = CommittedOffset(position, self._fetcher.epoch(each))
         return found
 
-    def _open(self, fetched: Fetched) -> BatchDelivery | None:
-        hand = deserialize_batch(fetched, self._key, self._value)
-        if hand.is_over:
+    def _open_batch(self, fetched: Fetched) -> BatchDelivery | None:
+        delivery = deserialize_batch(fetched, self._key, self._value)
+        if delivery.is_over:
             # Only transaction markers or compacted offsets: the position advanced without records.
             return None
-        if self._interceptors and hand.fetched.records:
-            self._interceptors.on_consume(hand.fetched.records)
+        if self._interceptors and delivery.fetched.records:
+            self._interceptors.on_consume(delivery.fetched.records)
         before = self._open_batches.get(fetched.partition)
         if before is not None:
-            hand.floor = before.done
-        self._open_batches[fetched.partition] = hand
-        return hand
+            delivery.floor = before.done
+        self._open_batches[fetched.partition] = delivery
+        return delivery
 
     async def _wait(self, deadline: float | None) -> Fetched | None:
         """Wait for the fetcher; None if the time is up or the consumer was closed."""
-        self.watcher.check()
-        waiting = self.watcher.waiting(self._fetcher.poll())
+        self.monitor.check()
+        waiting = self.monitor.waiting(self._fetcher.poll())
         timer = None
         if deadline is not None:
             timer = self._clock.callLater(max(0.0, deadline - self._clock.seconds()), waiting.cancel)
@@ -258,17 +258,17 @@ class RecordPoller(Generic[K, V]):
 class BatchIterator(Generic[K, V]):
     """A consumer's batches, as an asynchronous iterator of :class:`~logbus.client.consumer.consumer_record.Fetched`."""
 
-    def __init__(self, handout: RecordPoller[K, V]) -> None:
-        self._record_poller = handout
+    def __init__(self, poller: RecordPoller[K, V]) -> None:
+        self._record_poller = poller
 
     def __aiter__(self) -> BatchIterator[K, V]:
         return self
 
     async def __anext__(self) -> Fetched[K, V]:
-        hand = await self._record_poller.next_delivery()
-        if hand is None:
+        delivery = await self._record_poller.next_delivery()
+        if delivery is None:
             raise StopAsyncIteration
-        records = hand.take(hand.left)
-        if not records and hand.error is not None:
-            raise hand.error
-        return hand.fetched._replace(records=records)
+        records = delivery.take(delivery.left)
+        if not records and delivery.error is not None:
+            raise delivery.error
+        return delivery.fetched._replace(records=records)

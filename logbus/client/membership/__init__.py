@@ -1,7 +1,7 @@
 """
 Memberships in consumer groups, in the classic protocol and that of KIP-848.
 
-What a consumer uses:
+Used by consumers:
 
 * ``interface``: Membership, GroupOptions, GroupListener, and errors
 * ``subscription``: Subscription: topics by name or by regular expression

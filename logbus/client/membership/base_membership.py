@@ -43,7 +43,7 @@ class MemberStateMachine(Protocol):
     def begin(self) -> list[Action]: ...
     def late(self) -> list[Action]: ...
     def stop(self, *, leave: bool) -> list[Action]: ...
-    def told(self) -> list[Action]: ...
+    def listener_done(self) -> list[Action]: ...
 
 
 class BaseMembership:
@@ -54,7 +54,7 @@ class BaseMembership:
     """
 
     _log = Logger()
-    _machine: MemberStateMachine
+    _state_machine: MemberStateMachine
 
     def __init__(self, cluster: Cluster, options: GroupOptions, listener: GroupListener) -> None:
         self.options = options
@@ -76,7 +76,7 @@ class BaseMembership:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that the listener was told of."""
-        return self._machine.owned
+        return self._state_machine.owned
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -92,7 +92,7 @@ class BaseMembership:
     def polled(self) -> None:
         """Note that the application asked for records."""
         self._polled_at = self._clock.seconds()
-        if self._machine.paused and not self._closed:
+        if self._state_machine.paused and not self._closed:
             self._begin()
 
     def unsubscribe(self) -> Deferred[None]:
@@ -124,7 +124,7 @@ class BaseMembership:
         """Whether the identity in the group is known, since no join is in progress."""
         raise NotImplementedError
 
-    def _rest(self) -> None:
+    def _stop_activity(self) -> None:
         """Stop all activity: the membership has ended."""
         raise NotImplementedError
 
@@ -142,19 +142,19 @@ class BaseMembership:
     def _begin(self) -> None:
         self._polled_at = self._clock.seconds()
         self._watch_polls()
-        self._do(self._machine.begin())
+        self._do(self._state_machine.begin())
 
     def _stop(self, leave: bool) -> Deferred[None]:
         self._subscription = None
         self._missing.stop()
         ended: Deferred[None] = Deferred()
         self._stopping.append(ended)
-        self._do(self._machine.stop(leave=leave))
+        self._do(self._state_machine.stop(leave=leave))
         return ended
 
     def _do_common(self, action: Action) -> None:
         if isinstance(action, NotifyListener):
-            self._start(self._tell(action))
+            self._start(self._notify(action))
         elif isinstance(action, ReportFailure):
             self._missing.stop()
             self._log.error("{error}", error=action.error)
@@ -164,7 +164,7 @@ class BaseMembership:
             self._ended()
 
     def _ended(self) -> None:
-        self._rest()
+        self._stop_activity()
         if self._poll_watch is not None and self._poll_watch.active():
             self._poll_watch.cancel()
         self._poll_watch = None
@@ -173,7 +173,7 @@ class BaseMembership:
             if not each.called:
                 each.callback(None)
 
-    async def _tell(self, action: NotifyListener) -> None:
+    async def _notify(self, action: NotifyListener) -> None:
         method = {
             ListenerEvent.ASSIGNED: self._listener.on_assigned,
             ListenerEvent.REVOKED: self._listener.on_revoked,
@@ -188,7 +188,7 @@ class BaseMembership:
             names=names,
         )
         await self._call(method, action.partitions)
-        self._do(self._machine.told())
+        self._do(self._state_machine.listener_done())
 
     async def _call(self, method: Any, argument: Any) -> None:
         try:
@@ -198,7 +198,7 @@ class BaseMembership:
         except (Exception, CancelledError):
             self._log.failure("a listener of group {group} failed", group=self.options.group_id)
 
-    async def _farewell(self, send: Callable[[], Coroutine[Deferred[Any], Any, int]]) -> None:
+    async def _send_leave(self, send: Callable[[], Coroutine[Deferred[Any], Any, int]]) -> None:
         """Send a request to leave, at most twice and for a short time, since callers wait for it."""
 
         async def say() -> None:
@@ -233,7 +233,7 @@ class BaseMembership:
                 group=self.options.group_id,
                 seconds=self.options.max_poll_interval,
             )
-            self._do(self._machine.late())
+            self._do(self._state_machine.late())
 
         self._poll_watch = self._clock.callLater(self.options.max_poll_interval, look)
 

@@ -64,7 +64,7 @@ class ClassicMembership(BaseMembership):
     def __init__(self, cluster: Cluster, options: GroupOptions, listener: GroupListener) -> None:
         super().__init__(cluster, options, listener)
         self._assignors = assignors_by_name(options.assignors)
-        self._machine: ClassicStateMachine = ClassicStateMachine(
+        self._state_machine: ClassicStateMachine = ClassicStateMachine(
             options.group_id, are_cooperative(self._assignors), options.group_instance_id
         )
         # JoinGroup blocks its connection until others have joined, so it uses one of its own.
@@ -73,19 +73,19 @@ class ClassicMembership(BaseMembership):
         self._joined = JoinGroupResponse()
         self._had: tuple[frozenset[TopicPartition], int] = (frozenset(), NO_GENERATION)
         self._attempt = 0
-        self._beat: IDelayedCall | None = None
-        self._beating = False
-        self._watch = TopicWatch(cluster, options.metadata_max_age, lambda: self._start(self._look()))
+        self._heartbeat_timer: IDelayedCall | None = None
+        self._is_heartbeating = False
+        self._watch = TopicWatch(cluster, options.metadata_max_age, lambda: self._start(self._check()))
 
     @property
     def state(self) -> str:
         """A value of :class:`~logbus.client.membership.classic_states.ClassicMemberState`."""
-        return self._machine.phase.value
+        return self._state_machine.phase.value
 
     @property
     def metadata(self) -> GroupMetadata:
         """The current identity in the group."""
-        member = self._machine
+        member = self._state_machine
         if member.generation == NO_GENERATION:
             return GroupMetadata(self.options.group_id, group_instance_id=self.options.group_instance_id)
         return GroupMetadata(self.options.group_id, member.generation, member.member_id, self.options.group_instance_id)
@@ -98,23 +98,23 @@ class ClassicMembership(BaseMembership):
         """
         subscription.among([])
         if self._closed or (
-            subscription == self._subscription and self._machine.phase is not ClassicMemberState.UNJOINED
+            subscription == self._subscription and self._state_machine.phase is not ClassicMemberState.UNJOINED
         ):
             return
         self._subscription = subscription
         self._missing.watch(subscription)
         if subscription.pattern is None:
-            self._machine.topics = frozenset(subscription.topics)
-        if self._machine.phase in (ClassicMemberState.UNJOINED, ClassicMemberState.LEAVING) or self._stopping:
+            self._state_machine.topics = frozenset(subscription.topics)
+        if self._state_machine.phase in (ClassicMemberState.UNJOINED, ClassicMemberState.LEAVING) or self._stopping:
             self._begin()
         else:
-            self._do(self._machine.rejoin())
+            self._do(self._state_machine.rejoin())
 
     def rejoin(self, reason: str) -> None:
         """Trigger a rebalance."""
-        if self._machine.phase is ClassicMemberState.STABLE:
+        if self._state_machine.phase is ClassicMemberState.STABLE:
             self._log.info("group {group}: joining again: {reason}", group=self.options.group_id, reason=reason)
-        self._do(self._machine.rejoin())
+        self._do(self._state_machine.rejoin())
 
     # Actions of the state machine.
 
@@ -122,28 +122,28 @@ class ClassicMembership(BaseMembership):
         self._remember()
         for action in actions:
             if isinstance(action, SendJoinGroup):
-                self._request(self._join, self._machine.turn, action.wait)
+                self._request(self._join, self._state_machine.turn, action.wait)
             elif isinstance(action, SendSyncGroup):
-                self._request(self._sync, self._machine.turn)
+                self._request(self._sync, self._state_machine.turn)
             elif isinstance(action, SendLeaveGroup):
                 self._start(self._leave(action))
             else:
                 self._do_common(action)
-        if self._joining is not None and self._joining[0] != self._machine.turn:
+        if self._joining is not None and self._joining[0] != self._state_machine.turn:
             (_, task), self._joining = self._joining, None
             task.cancel()
             self._cluster.hang_up(self._lane)
-        if self._machine.beats and self._beat is None and not self._beating:
-            self._beat = self._clock.callLater(self.options.heartbeat_interval, self._send_heartbeat)
+        if self._state_machine.sends_heartbeats and self._heartbeat_timer is None and not self._is_heartbeating:
+            self._heartbeat_timer = self._clock.callLater(self.options.heartbeat_interval, self._send_heartbeat)
         self._settle()
 
     def _is_settled(self) -> bool:
-        return self._machine.phase not in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING)
+        return self._state_machine.phase not in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING)
 
-    def _rest(self) -> None:
-        if self._beat is not None and self._beat.active():
-            self._beat.cancel()
-        self._beat = None
+    def _stop_activity(self) -> None:
+        if self._heartbeat_timer is not None and self._heartbeat_timer.active():
+            self._heartbeat_timer.cancel()
+        self._heartbeat_timer = None
         self._watch.stop()
         self._cluster.hang_up(self._lane)
 
@@ -157,13 +157,13 @@ class ClassicMembership(BaseMembership):
                 self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
                 code = code_of(e)
                 self._coordinator.noticed(code)
-                answer = lambda: self._machine.refused(code)  # noqa: E731
+                answer = lambda: self._state_machine.refused(code)  # noqa: E731
             except CancelledError:
                 raise
             except Exception:
                 self._log.failure("group {group}: joining failed", group=self.options.group_id)
-                answer = lambda: self._machine.refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # noqa: E731
-            if turn == self._machine.turn:
+                answer = lambda: self._state_machine.refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # noqa: E731
+            if turn == self._state_machine.turn:
                 self._joining = None
                 self._do(answer())
 
@@ -177,7 +177,7 @@ class ClassicMembership(BaseMembership):
         if wait:
             self._attempt += 1
             await deferLater(self._clock, self._cluster.backoff.before(self._attempt))
-        member = self._machine
+        member = self._state_machine
         member.topics = frozenset(await self._watch.wanted(self._subscription or Subscription()))
         request = JoinGroupRequest(
             group_id=self.options.group_id,
@@ -193,7 +193,7 @@ class ClassicMembership(BaseMembership):
         )
         response: JoinGroupResponse = await self._coordinator.ask(request, lane=self._lane, seconds=self._patience())
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED and response.member_id != request.member_id:
-            return lambda: member.given_id(response.member_id)
+            return lambda: member.member_id_required(response.member_id)
         if response.error_code:
             raise api_error(response.error_code, f"group {self.options.group_id!r}")
         if response.protocol_name not in {each.name for each in self._assignors}:
@@ -203,7 +203,7 @@ class ClassicMembership(BaseMembership):
         return lambda: member.joined(response.member_id, response.generation_id)
 
     def _subscription_for(self, assignor: str) -> MemberSubscription:
-        member = self._machine
+        member = self._state_machine
         had, generation = self._had
         return MemberSubscription(
             topics=tuple(sorted(member.topics)),
@@ -214,7 +214,7 @@ class ClassicMembership(BaseMembership):
         )
 
     async def _sync(self) -> Any:
-        member, joined = self._machine, self._joined
+        member, joined = self._state_machine, self._joined
         self._watch.counts = {}
         assignments = []
         if joined.leader == member.member_id:
@@ -253,9 +253,9 @@ class ClassicMembership(BaseMembership):
     def _patience(self) -> float:
         return max(self._cluster.timeout, self.options.max_poll_interval + _BEYOND_REBALANCE)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         """Check for new topics or partitions."""
-        member = self._machine
+        member = self._state_machine
         try:
             if member.phase is ClassicMemberState.STABLE and self._subscription is not None:
                 change = await self._watch.change(self._subscription, member.topics)
@@ -269,9 +269,9 @@ class ClassicMembership(BaseMembership):
     # Heartbeat and LeaveGroup.
 
     def _send_heartbeat(self) -> None:
-        self._beat = None
-        if self._machine.beats:
-            self._beating = True
+        self._heartbeat_timer = None
+        if self._state_machine.sends_heartbeats:
+            self._is_heartbeating = True
             self._start(self._heartbeat_now())
 
     async def _heartbeat_now(self) -> None:
@@ -294,12 +294,12 @@ class ClassicMembership(BaseMembership):
             self._coordinator.noticed(failed)
             wait = min(wait, self._cluster.backoff.most)
         finally:
-            self._beating = False
-        if self._machine.beats:
-            self._beat = self._clock.callLater(wait, self._send_heartbeat)
+            self._is_heartbeating = False
+        if self._state_machine.sends_heartbeats:
+            self._heartbeat_timer = self._clock.callLater(wait, self._send_heartbeat)
         # Ignore an error of an earlier generation.
         if failed is not None and self.metadata == sent:
-            self._do(self._machine.heartbeat_answered(failed))
+            self._do(self._state_machine.heartbeat_answered(failed))
 
     async def _leave(self, action: SendLeaveGroup) -> None:
         instance = self.options.group_instance_id
@@ -313,6 +313,6 @@ class ClassicMembership(BaseMembership):
             code: int = (await self._coordinator.ask(request)).error_code
             return code
 
-        await self._farewell(ask)
-        if self._machine.phase is ClassicMemberState.LEAVING:
-            self._do(self._machine.left())
+        await self._send_leave(ask)
+        if self._state_machine.phase is ClassicMemberState.LEAVING:
+            self._do(self._state_machine.left())

@@ -65,7 +65,7 @@ class ClassicStateMachine:
     _again: bool = False
 
     @property
-    def beats(self) -> bool:
+    def sends_heartbeats(self) -> bool:
         """Whether heartbeats are due."""
         return self.generation != NO_GENERATION and self.phase not in (
             ClassicMemberState.UNJOINED,
@@ -75,10 +75,10 @@ class ClassicStateMachine:
 
     @property
     def busy(self) -> bool:
-        """Whether the listener has been told something, and is not done yet."""
+        """Whether the listener is handling a call."""
         return self.phase in (ClassicMemberState.PREPARING, ClassicMemberState.ASSIGNING)
 
-    # What somebody wants.
+    # Requests of the consumer.
 
     def begin(self) -> list[Action]:
         """Join, unless this has happened or is about to."""
@@ -120,7 +120,7 @@ class ClassicStateMachine:
 
     # Results of the listener.
 
-    def told(self) -> list[Action]:
+    def listener_done(self) -> list[Action]:
         """The listener has handled its last call."""
         if self._giving:
             self.owned -= self._giving
@@ -182,7 +182,7 @@ class ClassicStateMachine:
         self.phase = ClassicMemberState.SYNCING
         return [SendSyncGroup()]
 
-    def given_id(self, member_id: str) -> list[Action]:
+    def member_id_required(self, member_id: str) -> list[Action]:
         """JoinGroup: MEMBER_ID_REQUIRED (KIP-394)."""
         self.member_id = member_id
         return [SendJoinGroup()]
@@ -197,7 +197,7 @@ class ClassicStateMachine:
             # Other members get them in another rebalance (KIP-429).
             self._again = True
             return [NotifyListener(ListenerEvent.REVOKED, self._giving)]
-        return self.told()
+        return self.listener_done()
 
     def refused(self, code: ErrorCode) -> list[Action]:
         """JoinGroup or SyncGroup failed."""
@@ -266,4 +266,4 @@ class ClassicStateMachine:
             self._giving = self.owned
         if self._giving:
             return [NotifyListener(ListenerEvent.LOST if lost else ListenerEvent.REVOKED, self._giving)]
-        return self.told()
+        return self.listener_done()

@@ -56,26 +56,26 @@ class ConsumerMembership(BaseMembership):
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         super().__init__(cluster, options, listener)
-        self._machine: ConsumerStateMachine = ConsumerStateMachine(
+        self._state_machine: ConsumerStateMachine = ConsumerStateMachine(
             options.group_id, new_id(), options.group_instance_id
         )
         self._interval = _FIRST_INTERVAL
         self._attempt = 0
-        self._beat: IDelayedCall | None = None
-        self._beating = False
-        self._beat_again = False
+        self._heartbeat_timer: IDelayedCall | None = None
+        self._is_heartbeating = False
+        self._is_heartbeat_due = False
         self._names: dict[bytes, str] = {}
         self._resolving = 0
 
     @property
     def state(self) -> str:
         """A value of :class:`~logbus.client.membership.consumer_state_machine.ConsumerMemberState`."""
-        return self._machine.phase.value
+        return self._state_machine.phase.value
 
     @property
     def metadata(self) -> GroupMetadata:
         """The current identity in the group."""
-        member = self._machine
+        member = self._state_machine
         if member.epoch <= 0:
             return GroupMetadata(self.options.group_id, group_instance_id=self.options.group_instance_id)
         return GroupMetadata(self.options.group_id, member.epoch, member.member_id, self.options.group_instance_id)
@@ -86,8 +86,8 @@ class ConsumerMembership(BaseMembership):
             return
         self._subscription = subscription
         self._missing.watch(subscription)
-        actions = self._machine.want(subscription)
-        if self._machine.phase in (ConsumerMemberState.UNJOINED, ConsumerMemberState.LEAVING) or self._stopping:
+        actions = self._state_machine.want(subscription)
+        if self._state_machine.phase in (ConsumerMemberState.UNJOINED, ConsumerMemberState.LEAVING) or self._stopping:
             self._begin()
         else:
             self._do(actions)
@@ -106,44 +106,44 @@ class ConsumerMembership(BaseMembership):
         self._settle()
 
     def _is_settled(self) -> bool:
-        return self._machine.phase is not ConsumerMemberState.JOINING
+        return self._state_machine.phase is not ConsumerMemberState.JOINING
 
-    def _rest(self) -> None:
+    def _stop_activity(self) -> None:
         self._stop_timer()
         self._resolving += 1
 
     # Heartbeats.
 
     def _stop_timer(self) -> None:
-        if self._beat is not None and self._beat.active():
-            self._beat.cancel()
-        self._beat = None
+        if self._heartbeat_timer is not None and self._heartbeat_timer.active():
+            self._heartbeat_timer.cancel()
+        self._heartbeat_timer = None
 
     def _schedule_heartbeat_soon(self) -> None:
-        if self._attempt and not self._beating:
+        if self._attempt and not self._is_heartbeating:
             # Use the backoff after errors.
             self._schedule_heartbeat(self._cluster.backoff.before(self._attempt))
         else:
             self._heartbeat_at_once()
 
     def _heartbeat_at_once(self) -> None:
-        if self._beating:
-            self._beat_again = True
-        elif self._machine.beats:
+        if self._is_heartbeating:
+            self._is_heartbeat_due = True
+        elif self._state_machine.sends_heartbeats:
             self._stop_timer()
-            self._beating = True
+            self._is_heartbeating = True
             self._start(self._heartbeat_now())
 
     def _schedule_heartbeat(self, seconds: float) -> None:
         self._stop_timer()
-        if self._beat_again:
+        if self._is_heartbeat_due:
             seconds = 0
-        self._beat_again = False
-        if self._machine.beats:
-            self._beat = self._clock.callLater(seconds, self._heartbeat_at_once)
+        self._is_heartbeat_due = False
+        if self._state_machine.sends_heartbeats:
+            self._heartbeat_timer = self._clock.callLater(seconds, self._heartbeat_at_once)
 
     async def _heartbeat_now(self) -> None:
-        member = self._machine
+        member = self._state_machine
         turn, report = member.turn, member.report()
         wait = self._interval
         actions: Callable[[], Sequence[Action]] = list
@@ -153,25 +153,25 @@ class ConsumerMembership(BaseMembership):
                 raise api_error(response.error_code, f"group {self.options.group_id!r}", response.error_message)
             self._attempt = 0
             wait = self._interval = min(max(response.heartbeat_interval_ms / 1000, _OFTEN), _SELDOM)
-            actions = lambda: self._take(report, response)  # noqa: E731
+            actions = lambda: self._handle_response(report, response)  # noqa: E731
         except LogbusError as e:
             self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
             code, said = code_of(e), str(e)
             if not isinstance(e, ApiError):
-                member.unheard()
+                member.response_lost()
             self._coordinator.noticed(code)
             self._attempt += 1
             wait = min(wait, self._cluster.backoff.before(self._attempt))
             actions = lambda: member.refused(code, said)  # noqa: E731
         finally:
-            self._beating = False
+            self._is_heartbeating = False
         if turn == member.turn:
             self._do(actions())
-        if not self._beating:
+        if not self._is_heartbeating:
             self._schedule_heartbeat(wait)
 
     async def _send(self, report: HeartbeatFields) -> ConsumerGroupHeartbeatResponse:
-        member, options = self._machine, self.options
+        member, options = self._state_machine, self.options
         version = (await self._coordinator.channel()).version(_HEARTBEAT)
         subscription, joins = report.subscription, report.joins
         if version < _MEMBER_MAKES_ID and subscription is not None and subscription.pattern is not None:
@@ -197,8 +197,8 @@ class ConsumerMembership(BaseMembership):
         response: ConsumerGroupHeartbeatResponse = await self._coordinator.ask(request, highest=version)
         return response
 
-    def _take(self, report: HeartbeatFields, response: ConsumerGroupHeartbeatResponse) -> list[Action]:
-        actions = self._machine.confirmed(report, response.member_id, response.member_epoch)
+    def _handle_response(self, report: HeartbeatFields, response: ConsumerGroupHeartbeatResponse) -> list[Action]:
+        actions = self._state_machine.confirmed(report, response.member_id, response.member_epoch)
         if response.assignment is not None:
             self._resolving += 1
             wanted = {each.topic_id: list(each.partitions) for each in response.assignment.topic_partitions}
@@ -236,14 +236,14 @@ class ConsumerMembership(BaseMembership):
                 if topic_id in self._names
                 for number in numbers
             )
-            self._do(self._machine.target(known))
+            self._do(self._state_machine.target(known))
             if wanted.keys() <= self._names.keys() or turn != self._resolving:
                 return
             attempt += 1
             await deferLater(self._clock, self._cluster.backoff.before(attempt))
 
     async def _topics(self) -> Sequence[TopicMetadata]:
-        subscription = self._machine.subscription
+        subscription = self._state_machine.subscription
         if subscription.pattern is not None:
             return await self._cluster.topics()
         await self._cluster.refresh_topics(subscription.topics)
@@ -264,6 +264,6 @@ class ConsumerMembership(BaseMembership):
             code: int = (await self._coordinator.ask(request)).error_code
             return code
 
-        await self._farewell(ask)
-        if self._machine.phase is ConsumerMemberState.LEAVING:
-            self._do(self._machine.left())
+        await self._send_leave(ask)
+        if self._state_machine.phase is ConsumerMemberState.LEAVING:
+            self._do(self._state_machine.left())

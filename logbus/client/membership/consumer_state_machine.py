@@ -8,7 +8,7 @@ first the listener gives up partitions, then it gets new ones, and the next hear
 
 .. code-block:: text
 
-    UNJOINED ── begin ──▶ JOINING ── first answer ──▶ STABLE ◀── told ── RECONCILING
+    UNJOINED ── begin ──▶ JOINING ── 1st response ──▶ STABLE ◀── done ── RECONCILING
         ▲                    ▲                           │                    ▲
         │                    └── fenced: all is lost ────┤── other target ────┘
         └── LEAVING ◀────────── stop, late ──────────────┘
@@ -118,7 +118,7 @@ class ConsumerStateMachine:
     _again: bool = False
 
     @property
-    def beats(self) -> bool:
+    def sends_heartbeats(self) -> bool:
         """
         Whether heartbeats are due. Not while a fenced member's listener gives up its partitions: it cannot join yet.
         """
@@ -140,7 +140,7 @@ class ConsumerStateMachine:
     def want(self, subscription: Subscription) -> list[Action]:
         """Change the subscription."""
         self.subscription = subscription
-        return [SendHeartbeat()] if self.beats else []
+        return [SendHeartbeat()] if self.sends_heartbeats else []
 
     def late(self) -> list[Action]:
         """The application did not poll in time: leave until it does."""
@@ -177,7 +177,7 @@ class ConsumerStateMachine:
             None if before.owned == now.owned else now.owned,
         )
 
-    def unheard(self) -> None:
+    def response_lost(self) -> None:
         """
         Send all fields again, since a response was lost, and perhaps an assignment with it. The coordinator repeats the
         assignment only to a member that sends all fields.
@@ -218,7 +218,7 @@ class ConsumerStateMachine:
 
     # Results of the listener.
 
-    def told(self) -> list[Action]:
+    def listener_done(self) -> list[Action]:
         """The listener has handled its last call."""
         self._telling = False
         self.owned -= self._giving

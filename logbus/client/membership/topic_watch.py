@@ -19,19 +19,19 @@ class TopicWatch:
     The topics of a member's subscription, and the partition counts that the leader has assigned.
 
     :param max_age: seconds between two checks.
-    :param look: called when :meth:`change` is due.
+    :param check: called when :meth:`change` is due.
 
     :ivar counts: partition counts of the topics of all members, as the leader last assigned them; empty: another member
         leads.
     :ivar racks: the racks of these partitions' replicas; empty: no member has a rack.
     """
 
-    def __init__(self, cluster: Cluster, max_age: float, look: Callable[[], object]) -> None:
+    def __init__(self, cluster: Cluster, max_age: float, check: Callable[[], object]) -> None:
         self.counts: dict[str, int] = {}
         self.racks: dict[TopicPartition, frozenset[str]] = {}
         self._cluster = cluster
         self._max_age = max_age
-        self._look = look
+        self._check = check
         self._timer: IDelayedCall | None = None
 
     async def wanted(self, subscription: Subscription) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class TopicWatch:
         """Schedule the next check, earlier if topics are missing."""
         self.stop()
         seconds = self._max_age if all(self.counts.values()) else min(MISSING_AGE, self._max_age)
-        self._timer = self._cluster.reactor.callLater(seconds, self._look)
+        self._timer = self._cluster.reactor.callLater(seconds, self._check)
 
     def stop(self) -> None:
         """Stop checking."""

@@ -25,19 +25,19 @@ class Backpressure:
     def __init__(self, clock: Any) -> None:
         self._clock = clock
         self.next_turn = _PER_TURN
-        self._is_ahead = False
+        self._has_backlog = False
         self._waiting: dict[Deferred[None], None] = {}
 
     def __bool__(self) -> bool:
         """Whether a caller waits."""
         return bool(self._waiting)
 
-    def ahead(self) -> None:
+    def note_backlog(self) -> None:
         """
         Note that a partition has complete batches that cannot be sent yet. More of them would only take memory, fall
         out of the processor's caches, and cost the garbage collector time. The next caller pauses for a moment.
         """
-        self._is_ahead, self.next_turn = True, 0
+        self._has_backlog, self.next_turn = True, 0
 
     def freed(self, buffered: int) -> None:
         """
@@ -45,12 +45,12 @@ class Backpressure:
 
         :param buffered: the bytes that are left.
         """
-        self._is_ahead, self.next_turn = False, buffered + _PER_TURN
+        self._has_backlog, self.next_turn = False, buffered + _PER_TURN
 
     def turn(self, buffered: int) -> Deferred[None]:
         """Give the reactor a turn to send requests and read responses."""
         self.next_turn = buffered + _PER_TURN
-        if self._is_ahead:
+        if self._has_backlog:
             return self._pause()
         turn: Deferred[None] = Deferred(lambda _: call.cancel())
         call = self._clock.callLater(0, turn.callback, None)
@@ -62,7 +62,7 @@ class Backpressure:
         self._waiting[waiting] = None
         return waiting
 
-    def go_on(self) -> None:
+    def resume_all(self) -> None:
         """Resume all callers that wait."""
         waiting, self._waiting = self._waiting, {}
         for each in waiting:
@@ -71,7 +71,7 @@ class Backpressure:
 
     def _pause(self) -> Deferred[None]:
         """Wait for a response, but not for long: records for other partitions should not be held up."""
-        self._is_ahead = False
+        self._has_backlog = False
         waiting = self.wait()
 
         def is_over() -> None:

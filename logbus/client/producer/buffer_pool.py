@@ -59,7 +59,7 @@ class BufferPool:
     :param place: appends a record to a batch.
     :param refuse: fails a record's Deferred.
     :ivar buffered: bytes in batches, of records whose topic is being looked up, and of the Deferreds of both.
-    :ivar ahead: called when a partition has complete batches that cannot be sent yet.
+    :ivar note_backlog: called when a partition has complete batches that cannot be sent yet.
     """
 
     def __init__(
@@ -81,20 +81,20 @@ class BufferPool:
         self._place_in_batch = place
         self._refuse = refuse
         self.buffered = 0
-        self._pacing = Backpressure(cluster.reactor)
-        self.ahead = self._pacing.ahead
+        self._backpressure = Backpressure(cluster.reactor)
+        self.note_backlog = self._backpressure.note_backlog
         self._topics: dict[str, TopicMetadata] = {}
-        self._held: OrderedDict[Deferred[Any], _PendingRecord] = OrderedDict()
-        self._held_bytes = 0
-        self._learning: dict[str, dict[Deferred[Any], _PendingRecord]] = {}
-        self._learners: set[Deferred[None]] = set()
+        self._pending: OrderedDict[Deferred[Any], _PendingRecord] = OrderedDict()
+        self._pending_bytes = 0
+        self._lookups: dict[str, dict[Deferred[Any], _PendingRecord]] = {}
+        self._lookup_tasks: set[Deferred[None]] = set()
 
     def topic(self, name: str) -> TopicMetadata | None:
         """
         The topic, if a record for it can be appended at once. While a topic is looked up again, the previous metadata
         is used.
         """
-        if self.buffered >= self._buffer_bytes or self._held or self._learning:
+        if self.buffered >= self._buffer_bytes or self._pending or self._lookups:
             return None
         topic = self._cluster.known(name)
         if topic is None:
@@ -108,27 +108,27 @@ class BufferPool:
 
         :raises BufferFull: too many records wait already.
         """
-        held = _PendingRecord(record, sent)
-        if self.buffered < self._buffer_bytes and not self._held:
-            self._place(held)
+        pending = _PendingRecord(record, sent)
+        if self.buffered < self._buffer_bytes and not self._pending:
+            self._place(pending)
             return
-        if self._held_bytes >= self._buffer_bytes:
-            raise BufferFull(f"{len(self._held)} records wait for room in the buffer; wait for them, or for room()")
+        if self._pending_bytes >= self._buffer_bytes:
+            raise BufferFull(f"{len(self._pending)} records wait for room in the buffer; wait for them, or for room()")
         self._metrics.waits += 1
-        self._held[sent] = held
-        self._held_bytes += held.charge
+        self._pending[sent] = pending
+        self._pending_bytes += pending.charge
 
     def withdraw(self, sent: Deferred[Any]) -> None:
         """Remove a record whose sender has cancelled it; a record in a batch stays."""
-        held = self._held.pop(sent, None)
-        if held is not None:
-            self._held_bytes -= held.charge
+        pending = self._pending.pop(sent, None)
+        if pending is not None:
+            self._pending_bytes -= pending.charge
             self.make_room()
             return
-        for waiting in self._learning.values():
-            held = waiting.pop(sent, None)
-            if held is not None:
-                self.freed(held.charge)
+        for waiting in self._lookups.values():
+            pending = waiting.pop(sent, None)
+            if pending is not None:
+                self.freed(pending.charge)
                 return
 
     def check_room(self) -> None:
@@ -142,14 +142,14 @@ class BufferPool:
 
     def room(self) -> Deferred[None] | None:
         """None while more can be sent; else a Deferred that fires when there is room again."""
-        if self.buffered < self._buffer_bytes and not self._held:
-            return None if self.buffered < self._pacing.next_turn else self._pacing.turn(self.buffered)
-        return self._pacing.wait()
+        if self.buffered < self._buffer_bytes and not self._pending:
+            return None if self.buffered < self._backpressure.next_turn else self._backpressure.turn(self.buffered)
+        return self._backpressure.wait()
 
     def freed(self, size: int) -> None:
         """Give back a number of bytes."""
         self.buffered -= size
-        self._pacing.freed(self.buffered)
+        self._backpressure.freed(self.buffered)
         self.make_room()
 
     def make_room(self, *, for_all: bool = False) -> None:
@@ -158,65 +158,65 @@ class BufferPool:
 
         :param for_all: the producer is closing: resume all callers.
         """
-        while self._held and self.buffered < self._buffer_bytes:
-            _, held = self._held.popitem(last=False)
-            self._held_bytes -= held.charge
-            self._place(held)
-        if self._pacing and ((self.buffered < self._buffer_bytes and not self._held) or for_all):
-            self._pacing.go_on()
+        while self._pending and self.buffered < self._buffer_bytes:
+            _, pending = self._pending.popitem(last=False)
+            self._pending_bytes -= pending.charge
+            self._place(pending)
+        if self._backpressure and ((self.buffered < self._buffer_bytes and not self._pending) or for_all):
+            self._backpressure.resume_all()
 
     async def all_placed(self) -> None:
         """Wait until all current records are in batches or refused."""
-        if self._held:
+        if self._pending:
             passed: Deferred[None] = Deferred(self.withdraw)
-            self._held[passed] = _PendingRecord(None, passed)
+            self._pending[passed] = _PendingRecord(None, passed)
             await passed
-        for waiting in list(self._learning.values()):
+        for waiting in list(self._lookups.values()):
             known: Deferred[None] = Deferred(self.withdraw)
             waiting[known] = _PendingRecord(None, known)
             await known
 
     def drop(self, error: Exception) -> None:
         """Fail all records here."""
-        dropped = list(self._held.values())
-        self._held.clear()
-        self._held_bytes = 0
-        for waiting in self._learning.values():
+        dropped = list(self._pending.values())
+        self._pending.clear()
+        self._pending_bytes = 0
+        for waiting in self._lookups.values():
             self.buffered -= sum(each.charge for each in waiting.values())
             dropped += waiting.values()
             waiting.clear()
-        for held in dropped:
-            self._fail(held, error)
+        for pending in dropped:
+            self._fail(pending, error)
 
     def close(self, error: Exception) -> None:
         """Fail all records here, and stop looking up topics."""
         self.drop(error)
-        for learner in list(self._learners):
-            learner.cancel()
+        for lookup in list(self._lookup_tasks):
+            lookup.cancel()
         self.make_room(for_all=True)
 
-    def _place(self, held: _PendingRecord) -> None:
-        record, sent = held
+    def _place(self, pending: _PendingRecord) -> None:
+        record, sent = pending
         if record is None:
             sent.callback(None)
             return
         name = record.topic
         topic = self._cluster.known(name) or self._topics.get(name)
-        if topic is not None and name not in self._learning:
+        if topic is not None and name not in self._lookups:
             self._place_in_batch(topic, record, sent)
             return
-        self.buffered += held.charge
-        waiting = self._learning.get(name)
+        self.buffered += pending.charge
+        waiting = self._lookups.get(name)
         if waiting is not None:
-            waiting[sent] = held
+            waiting[sent] = pending
             return
-        self._learning[name] = {sent: held}
-        learner = Deferred.fromCoroutine(self._learn(name))
-        if not learner.called:
-            self._learners.add(learner)
-            learner.addBoth(lambda _: self._learners.discard(learner))
+        self._lookups[name] = {sent: pending}
+        lookup = Deferred.fromCoroutine(self._look_up(name))
+        if not lookup.called:
+            self._lookup_tasks.add(lookup)
+            lookup.addBoth(lambda _: self._lookup_tasks.discard(lookup))
 
-    async def _learn(self, name: str) -> None:
+    async def _look_up(self, name: str) -> None:
         """Look up a topic, then append the records that wait for it."""
         error: Exception | None = None
         try:
@@ -225,13 +225,13 @@ class BufferPool:
             error = DeliveryFailed("the producer was stopped")
         except Exception as e:
             error = e
-        waiting = list(self._learning.pop(name, {}).values())
+        waiting = list(self._lookups.pop(name, {}).values())
         self.buffered -= sum(each.charge for each in waiting)
-        for held in waiting:
+        for pending in waiting:
             if error is not None:
-                self._fail(held, error)
-            elif not held.sent.called:
-                self._place(held)
+                self._fail(pending, error)
+            elif not pending.sent.called:
+                self._place(pending)
         self.make_room()
 
     async def _ask_for(self, name: str, deadline: float) -> TopicMetadata:
@@ -248,10 +248,10 @@ class BufferPool:
                     raise
             await deferLater(self._clock, wait)
 
-    def _fail(self, held: _PendingRecord, error: Exception) -> None:
-        if held.sent.called:
+    def _fail(self, pending: _PendingRecord, error: Exception) -> None:
+        if pending.sent.called:
             return
-        if held.record is None:
-            held.sent.callback(None)
+        if pending.record is None:
+            pending.sent.callback(None)
         else:
-            self._refuse(held.record, held.sent, error)
+            self._refuse(pending.record, pending.sent, error)

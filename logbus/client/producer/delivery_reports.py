@@ -28,7 +28,7 @@ class DeliveryReports:
     interceptors: ProducerInterceptors
     failed: Callable[[Exception], object]
 
-    def tell(
+    def report(
         self, batch: ProducerBatch, outcome: BatchOutcome, sends: Sequence[Deferred[RecordMetadata] | None]
     ) -> None:
         """Report the outcome of a batch."""

@@ -140,19 +140,19 @@ class PartitionSequences:
 
     :ivar producer: the producer id and epoch that they belong to.
     :ivar next: the sequence of the next record.
-    :ivar heard: the partition has accepted a batch with these numbers. Before that it knows nothing of the producer,
+    :ivar accepted: the partition has accepted a batch with these numbers. Before that it knows nothing of the producer,
         and would accept a batch that arrives before its predecessor.
     :ivar lost: the broker expects other numbers: assign none before :meth:`begin`.
     """
 
     producer: ProducerId = NO_PRODUCER
     next: int = 0
-    heard: bool = False
+    accepted: bool = False
     lost: bool = False
 
     def begin(self, producer: ProducerId) -> None:
         """Restart at 0, under a producer id or epoch that is new to the partition."""
-        self.producer, self.next, self.heard, self.lost = producer, 0, False, False
+        self.producer, self.next, self.accepted, self.lost = producer, 0, False, False
 
     def number(self, count: int) -> BatchSequence:
         """Assign numbers to the next batch."""
@@ -163,7 +163,7 @@ class PartitionSequences:
     def written(self, numbers: BatchSequence) -> None:
         """Note that a batch was written."""
         if numbers.producer == self.producer:
-            self.heard = True
+            self.accepted = True
 
     def take_back(self, numbers: BatchSequence) -> None:
         """Reuse the numbers of the last batch, which will never be in the log."""

@@ -120,7 +120,7 @@ class PartitionQueue:
     :ivar not_before: nothing is sent before this time, in seconds of the producer's clock.
     :ivar broker: the broker that the batches in flight were sent to.
     :ivar attempts: consecutive failures, for the backoff.
-    :ivar trouble: the last error.
+    :ivar last_error: the last error.
     :ivar taken: bytes of all records ever appended.
     """
 
@@ -132,7 +132,7 @@ class PartitionQueue:
     not_before: float = 0.0
     broker: int = -1
     attempts: int = 0
-    trouble: Exception | None = None
+    last_error: Exception | None = None
     taken: int = 0
     _places: int = field(default=0, init=False)
 
@@ -158,13 +158,13 @@ class PartitionQueue:
             and head is not None
             and broker == self.broker
             and len(self.in_flight) < MAX_IN_FLIGHT
-            and self.sequences.heard
+            and self.sequences.accepted
             and not self.sequences.lost
             and not head.attempts
             and all(each.attempts == 1 and each.outcome is None for each in self.in_flight)
         )
 
-    def depart(self, broker: int, producer: ProducerId | None) -> ProducerBatch:
+    def take_next(self, broker: int, producer: ProducerId | None) -> ProducerBatch:
         """
         Move the first waiting batch in flight, and return it.
 
@@ -211,7 +211,7 @@ class PartitionQueue:
         """Whether a new epoch is needed and the last one is used: then a new producer id is needed."""
         return self.sequences.lost and self.sequences.producer.epoch >= LAST_EPOCH
 
-    def returned(
+    def handle_result(
         self, batch: ProducerBatch, outcome: BatchOutcome, *, final: bool = False, transactional: bool = False
     ) -> list[tuple[ProducerBatch, BatchOutcome]]:
         """
@@ -227,7 +227,7 @@ class PartitionQueue:
             batch.attempts -= 1
         if isinstance(outcome, BatchWritten):
             return self._written(batch, outcome)
-        verdict = resolve_failure(
+        resolution = resolve_failure(
             outcome,
             numbered=batch.numbers is not None,
             in_doubt=batch.in_doubt,
@@ -235,19 +235,19 @@ class PartitionQueue:
             splittable=batch.builder.count > 1,
             transactional=transactional,
         )
-        if verdict is FailureResolution.WRITTEN:
+        if resolution is FailureResolution.WRITTEN:
             return self._written(batch, BatchWritten(-1, -1))
         if may_be_written(outcome):
             batch.in_doubt = True
-        if verdict is not FailureResolution.SPLIT:
+        if resolution is not FailureResolution.SPLIT:
             self.attempts += 1
-        if final or verdict is FailureResolution.FAIL or batch.outcome is not None:
+        if final or resolution is FailureResolution.FAIL or batch.outcome is not None:
             self.give_up(batch)
             return [(batch, outcome.error if isinstance(outcome, NotSent) else outcome)]
-        if verdict is FailureResolution.SPLIT:
+        if resolution is FailureResolution.SPLIT:
             self._put_back(*self._split(batch))
             return []
-        if verdict is FailureResolution.RENUMBER:
+        if resolution is FailureResolution.RENUMBER:
             self.sequences.lost = True
         self._put_back(batch)
         return []

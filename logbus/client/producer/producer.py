@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.defer import TimeoutError as TookTooLong
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.logger import Logger
 
 from logbus.client import validators as check
@@ -144,33 +144,33 @@ class Producer:
         self._batch_bytes = batch_bytes
         hooks = ProducerInterceptors(tuple(interceptors))
         self._hooks = hooks
-        self._outgoing = RecordBuilder(hooks, key_serializer, value_serializer)
+        self._record_builder = RecordBuilder(hooks, key_serializer, value_serializer)
         self.metrics = ProducerMetrics()
         self._accumulator = RecordAccumulator(batch_bytes, codec, level)
         self._router = RecordRouter(self._accumulator, random, batch_bytes, partitioner)
-        self._admission = BufferPool(
-            cluster, buffer_bytes, delivery_timeout, create_topics, self.metrics, self._place, self._refused
+        self._buffer_pool = BufferPool(
+            cluster, buffer_bytes, delivery_timeout, create_topics, self.metrics, self._place, self._refuse
         )
         self._transactions: TransactionManager | None = None
         identity: ProducerIdentity
         if transactional_id is not None:
             identity = self._transactions = TransactionManager(cluster, transactional_id, transaction_timeout)
-            self._transactions.doomed = self._doomed
+            self._transactions.on_abort_only = self._drop_unsent
             self._transactions.flush = self.flush
         else:
             identity = ProducerIdentity(cluster, False if given_acks != -1 else enable_idempotence)
-        self._telling = DeliveryReports(hooks, identity.failed)
+        self._delivery_reports = DeliveryReports(hooks, identity.failed)
         options = SenderOptions(given_acks, linger, delivery_timeout, request_timeout, request_bytes, metadata_max_age)
         self._sender = Sender(cluster, self._accumulator, identity, options, self.metrics)
         self._unfinished: dict[ProducerBatch, None] = {}
         self._closed = False
         # Whether records can go straight into batches.
-        self._is_plain = not self._outgoing and self._transactions is None
+        self._is_plain = not self._record_builder and self._transactions is None
 
     @property
     def buffered(self) -> int:
         """Bytes in batches, and of records that wait to be put into one."""
-        return self._admission.buffered
+        return self._buffer_pool.buffered
 
     # Records in.
 
@@ -207,24 +207,24 @@ class Producer:
         if timestamp is None:
             timestamp = int(self._wall_clock() * 1000)
         sent: Deferred[RecordMetadata]
-        if self._is_plain and (known := self._admission.topic(topic)) is not None:
+        if self._is_plain and (known := self._buffer_pool.topic(topic)) is not None:
             sent = Deferred()
             try:
                 batch, index = self._put(known, value, key, timestamp, partition, headers)
             except Exception as e:
-                self._telling.refuse(sent, e, RecordMetadata(topic, -1, -1, timestamp))
+                self._delivery_reports.refuse(sent, e, RecordMetadata(topic, -1, -1, timestamp))
                 return sent
             batch.wait_for(index, timestamp, sent)
-            self._admission.buffered += PER_SEND
+            self._buffer_pool.buffered += PER_SEND
             return sent
-        sent = Deferred(self._admission.withdraw)
+        sent = Deferred(self._buffer_pool.withdraw)
         record = ProducerRecord(topic, value, key, partition, timestamp, headers)
         try:
-            record = self._outgoing.on_send(record)
+            record = self._record_builder.on_send(record)
             self._check_open()
-            self._admission.take(record, sent)
+            self._buffer_pool.take(record, sent)
         except Exception as e:
-            self._refused(record, sent, e)
+            self._refuse(record, sent, e)
         else:
             if not sent.called:
                 self._hooks.on_queued(record)
@@ -252,12 +252,12 @@ class Producer:
         :raises TransactionError: no transaction is open, or the open one failed.
         """
         self._check_open()
-        self._admission.check_room()
+        self._buffer_pool.check_room()
         return self._put(topic, value, key, timestamp, partition, headers)
 
     def room(self) -> Deferred[None] | None:
         """None while more can be sent; else a Deferred that fires when there is room again."""
-        return self._admission.room()
+        return self._buffer_pool.room()
 
     def flush(self) -> Deferred[None]:
         """Send everything now. Fires when all outcomes are known, failures included."""
@@ -276,7 +276,7 @@ class Producer:
         self._closed, self._is_plain = True, False
         error = DeliveryFailed("the producer was stopped")
         self._sender.stop(error)
-        self._admission.close(error)
+        self._buffer_pool.close(error)
 
     # Transactions.
 
@@ -332,12 +332,12 @@ class Producer:
             self._sender.begun(batch)
         size = builder.size - size
         queue.taken += size
-        self._admission.buffered += size
+        self._buffer_pool.buffered += size
         self.metrics.records += 1
         if is_full:
             self._sender.pump()
             if queue.waiting:
-                self._admission.ahead()
+                self._buffer_pool.note_backlog()
         return batch, index
 
     def _place(self, topic: TopicMetadata, record: ProducerRecord, sent: Deferred[Any]) -> None:
@@ -346,13 +346,13 @@ class Producer:
         try:
             batch, index = self._put(topic, value, key, timestamp, partition, headers)
         except Exception as e:
-            self._refused(record, sent, e)
+            self._refuse(record, sent, e)
         else:
             batch.wait_for(index, timestamp, sent)
-            self._admission.buffered += PER_SEND
+            self._buffer_pool.buffered += PER_SEND
 
-    def _refused(self, record: ProducerRecord, sent: Deferred[Any], error: Exception) -> None:
-        self._telling.refuse(sent, error, RecordMetadata(record.topic, -1, -1, record.timestamp))
+    def _refuse(self, record: ProducerRecord, sent: Deferred[Any], error: Exception) -> None:
+        self._delivery_reports.refuse(sent, error, RecordMetadata(record.topic, -1, -1, record.timestamp))
 
     # Outcomes.
 
@@ -363,21 +363,21 @@ class Producer:
         if is_whole:
             del self._unfinished[batch]
             waiters = batch.waiters or sum([each is not None for each in sends])
-            self._admission.buffered -= batch.size + PER_SEND * waiters
-        self._telling.tell(batch, outcome, sends)
+            self._buffer_pool.buffered -= batch.size + PER_SEND * waiters
+        self._delivery_reports.report(batch, outcome, sends)
         if is_whole:
-            self._admission.freed(0)
+            self._buffer_pool.freed(0)
 
-    def _doomed(self, error: Exception) -> None:
+    def _drop_unsent(self, error: Exception) -> None:
         """Drop unsent records of a transaction that can only be aborted."""
         self._sender.give_up(error)
-        self._admission.drop(error)
-        self._admission.make_room()
+        self._buffer_pool.drop(error)
+        self._buffer_pool.make_room()
 
     async def _flush(self) -> None:
         self._sender.hurry()
         try:
-            await self._admission.all_placed()
+            await self._buffer_pool.all_placed()
             batches = list(self._unfinished)
             if batches:
                 await all_done(batches)
@@ -391,7 +391,7 @@ class Producer:
             closing.addTimeout(seconds, self._clock)
         try:
             await closing
-        except TookTooLong:
+        except DeferredTimeout:
             self._log.warn("the producer was closed with {count} batches unsent", count=len(self._unfinished))
         finally:
             self.abort()

@@ -97,12 +97,12 @@ class RecordAccumulator:
             else:
                 del self._ready[partition]
 
-    def served(self, queue: PartitionQueue) -> None:
+    def mark_served(self, queue: PartitionQueue) -> None:
         """Move a partition behind the others after a batch of it was sent."""
         if self._ready.pop(queue.partition, None) is not None:
             self._ready[queue.partition] = queue
 
-    def came_back(self, queue: PartitionQueue) -> None:
+    def requeue(self, queue: PartitionQueue) -> None:
         """Release a partition whose batches have to be sent again."""
         if queue.waiting:
             self._ready[queue.partition] = queue

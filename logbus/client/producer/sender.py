@@ -90,7 +90,7 @@ class Sender:
         self._requests: dict[int, int] = {}
         self._looking_up: set[str] = set()
         self._asked: dict[str, float] = {}
-        self._tasks = BackgroundTasks(self._went_wrong)
+        self._tasks = BackgroundTasks(self._task_failed)
         self._deadlines = BatchDeadlines(self._clock, options.delivery_timeout, self._expired)
         self._linger_timer: IDelayedCall | None = None
         self._wake_timer: IDelayedCall | None = None
@@ -107,9 +107,9 @@ class Sender:
         topic = batch.partition.topic
         if batch.created - self._asked.setdefault(topic, batch.created) > self._options.metadata_max_age:
             self._asked[topic] = batch.created
-            self._tasks.start(self._ask_again(topic))
+            self._tasks.start(self._refresh_topic(topic))
         if self._linger_timer is None:
-            self._linger_timer = self._clock.callLater(0 if self.hurried else self._linger, self._lingered)
+            self._linger_timer = self._clock.callLater(0 if self.hurried else self._linger, self._linger_expired)
         elif self.hurried:
             self._linger_timer.reset(0)
 
@@ -194,8 +194,8 @@ class Sender:
             if queue.is_exhausted and identity.transactional_id is None:
                 identity.renew()
                 return True
-            batch = queue.depart(leader, identity.producer if identity.idempotent else None)
-            self._accumulator.served(queue)
+            batch = queue.take_next(leader, identity.producer if identity.idempotent else None)
+            self._accumulator.mark_served(queue)
             self._count(batch, now)
             sent = True
             pack = packs.setdefault(leader, [])
@@ -253,9 +253,9 @@ class Sender:
             outcomes = [e] * len(batches)
         if self._options.acks or channel is None:
             self._requests[leader] -= 1
-            self._returned(batches, outcomes)
+            self._handle_results(batches, outcomes)
             return
-        self._returned(batches, outcomes)
+        self._handle_results(batches, outcomes)
         try:
             # acks=0 has no response: the response to another request after it shows that the broker read it.
             await channel.request(ApiVersionsRequest(), 0, self._options.request_timeout)
@@ -265,7 +265,7 @@ class Sender:
             self._requests[leader] -= 1
         self.pump()
 
-    def _returned(self, batches: Iterable[ProducerBatch], outcomes: Iterable[BatchOutcome]) -> None:
+    def _handle_results(self, batches: Iterable[ProducerBatch], outcomes: Iterable[BatchOutcome]) -> None:
         finished: list[tuple[ProducerBatch, BatchOutcome]] = []
         for batch, outcome in zip(batches, outcomes, strict=True):
             queue = self._accumulator.queue(batch.partition)
@@ -273,18 +273,18 @@ class Sender:
             is_transactional = self._identity.transactional_id is not None
             count = len(queue.waiting)
             is_over = self._stopped or self._identity.is_over
-            done = queue.returned(batch, outcome, final=is_over, transactional=is_transactional)
+            done = queue.handle_result(batch, outcome, final=is_over, transactional=is_transactional)
             finished += done
             if done:
                 continue
             assert isinstance(outcome, Exception)
             self._metrics.splits += len(queue.waiting) - count - 1
             self._log.debug("{partition}: {error}; retrying", partition=str(batch.partition), error=outcome)
-            queue.trouble = outcome
+            queue.last_error = outcome
             if leader is not None and leader == queue.broker and not is_of_leader(outcome):
                 # The broker did not name another leader.
                 self._cluster.forget(batch.partition.topic)
-            self._accumulator.came_back(queue)
+            self._accumulator.requeue(queue)
             if leader is None or leader == queue.broker:
                 self._pause(queue)
         if all(isinstance(outcome, BatchWritten) for _, outcome in finished):
@@ -331,7 +331,7 @@ class Sender:
             self._looking_up.add(name)
             self._tasks.start(self._find_leaders(name))
 
-    async def _ask_again(self, name: str) -> None:
+    async def _refresh_topic(self, name: str) -> None:
         """
         Refresh a topic's metadata: a topic that is written to without errors would not show new partitions otherwise.
         """
@@ -343,7 +343,7 @@ class Sender:
     async def _find_leaders(self, name: str) -> None:
         """Look up the leaders of a topic's partitions; fail the batches of partitions that do not exist."""
         gone: Exception | None = None
-        trouble: Exception | None = None
+        last_error: Exception | None = None
         indexes: Iterable[int] = ()
         try:
             self._cluster.forget(name)
@@ -351,9 +351,9 @@ class Sender:
         except ApiError as e:
             if e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not e.code.retriable:
                 gone = e
-            trouble = e
+            last_error = e
         except LogbusError as e:
-            trouble = e
+            last_error = e
         finally:
             self._looking_up.discard(name)
         for queue in self._accumulator.queues():
@@ -361,26 +361,26 @@ class Sender:
             if partition.topic != name or self._cluster.leader(partition) is not None:
                 continue
             final = gone
-            if trouble is None and partition.partition not in indexes:
+            if last_error is None and partition.partition not in indexes:
                 final = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
             if final is not None:
                 self.give_up(final, partition)
             else:
-                queue.trouble = trouble or ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+                queue.last_error = last_error or ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
                 queue.attempts += 1
                 self._pause(queue)
         self.pump()
 
     # Time.
 
-    def _lingered(self) -> None:
+    def _linger_expired(self) -> None:
         """Release batches that have lingered long enough."""
         self._linger_timer = None
         now = self._clock.seconds()
         linger = 0.0 if self.hurried else self._linger
         oldest = self._accumulator.make_ready(now - linger)
         if oldest is not None:
-            self._linger_timer = self._clock.callLater(max(0.0, oldest + linger - now), self._lingered)
+            self._linger_timer = self._clock.callLater(max(0.0, oldest + linger - now), self._linger_expired)
         self.pump()
 
     def _expired(self, partitions: Sequence[TopicPartition], latest: float) -> None:
@@ -394,14 +394,14 @@ class Sender:
                 if batch in queue.waiting:
                     queue.give_up(batch)
             for batch in overdue:
-                self._finish(batch, self._given_up(queue, batch))
+                self._finish(batch, self._timeout_error(queue, batch))
         self.pump()
 
-    def _given_up(self, queue: PartitionQueue, batch: ProducerBatch) -> DeliveryFailed:
+    def _timeout_error(self, queue: PartitionQueue, batch: ProducerBatch) -> DeliveryFailed:
         seconds = self._clock.seconds() - batch.created
         tried = f"{batch.attempts} attempts" if batch.attempts else "it was never sent"
-        why = f": {queue.trouble}" if queue.trouble is not None else ""
+        why = f": {queue.last_error}" if queue.last_error is not None else ""
         return DeliveryFailed(f"{batch.partition}: given up after {seconds:.1f} s, {tried}{why}")
 
-    def _went_wrong(self, failure: Failure) -> None:
+    def _task_failed(self, failure: Failure) -> None:
         self._log.failure("sending failed", failure=failure)

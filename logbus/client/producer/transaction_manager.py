@@ -87,7 +87,7 @@ class TransactionManager(ProducerIdentity):
     The producer id and epoch of a transactional producer, and the state of its transaction.
 
     :param timeout: the most seconds a transaction may take.
-    :ivar doomed: called with the reason when the transaction can only be aborted.
+    :ivar on_abort_only: called with the reason when the transaction can only be aborted.
     :ivar flush: sends unsent records; fires when all outcomes are known.
     """
 
@@ -96,18 +96,18 @@ class TransactionManager(ProducerIdentity):
     def __init__(self, cluster: Cluster, transactional_id: str, timeout: float) -> None:
         super().__init__(cluster, True)
         self.transactional_id: str = transactional_id
-        self.doomed: Callable[[Exception], object] = lambda _: None
+        self.on_abort_only: Callable[[Exception], object] = lambda _: None
         self.flush: Callable[[], Deferred[None]]
         self._timeout = timeout
         self._is_deciding = False
         self._state = _State.NEW
-        self._by_v2 = False
-        self._trouble: Exception | None = None
+        self._is_version_2 = False
+        self._abort_reason: Exception | None = None
         self._deadline = 0.0
         self._partitions: set[TopicPartition] = set()
         self._to_add: set[TopicPartition] = set()
         self._groups: set[str] = set()
-        self._is_known = False
+        self._is_at_coordinator = False
         self._coordinator = CoordinatorRequests(cluster, TRANSACTIONS)
         self._group_coordinators = CoordinatorRequests(cluster, GROUPS)
         self._tasks: set[Deferred[Any]] = set()
@@ -117,19 +117,19 @@ class TransactionManager(ProducerIdentity):
 
     @property
     def is_ready(self) -> bool:
-        return self._state in (_State.OPEN, _State.ENDING) and self._trouble is None and self.error is None
+        return self._state in (_State.OPEN, _State.ENDING) and self._abort_reason is None and self.error is None
 
     @property
     def is_over(self) -> bool:
-        return self._trouble is not None or self.error is not None
+        return self._abort_reason is not None or self.error is not None
 
     def prepare(self) -> None:
         """Nothing to do: only the user can begin a transaction."""
 
     def admits(self, partition: TopicPartition) -> bool:
-        if self._by_v2:
+        if self._is_version_2:
             self._partitions.add(partition)
-            self._is_known = True
+            self._is_at_coordinator = True
             return True
         if partition in self._partitions:
             return True
@@ -140,16 +140,16 @@ class TransactionManager(ProducerIdentity):
         return False
 
     def produce_version(self, version: int) -> int:
-        return version if self._by_v2 else min(version, _LAST_PRODUCE_BY_V1)
+        return version if self._is_version_2 else min(version, _LAST_PRODUCE_BY_V1)
 
     def failed(self, error: Exception) -> None:
-        if self._state in (_State.OPEN, _State.ENDING) and self._trouble is None and self.error is None:
+        if self._state in (_State.OPEN, _State.ENDING) and self._abort_reason is None and self.error is None:
             if not isinstance(error, TransactionAborted):
                 reason = TransactionAborted(f"the transaction has to be aborted: {error}")
                 reason.__cause__ = error
                 error = reason
-            self._trouble = error
-            self.doomed(error)
+            self._abort_reason = error
+            self.on_abort_only(error)
 
     def close(self) -> None:
         super().close()
@@ -166,8 +166,8 @@ class TransactionManager(ProducerIdentity):
             raise self.error
         if self._state is not _State.OPEN:
             raise TransactionError("no transaction is open: send in the block of transaction()")
-        if self._trouble is not None:
-            raise self._trouble
+        if self._abort_reason is not None:
+            raise self._abort_reason
 
     # Called by Transaction.
 
@@ -190,14 +190,14 @@ class TransactionManager(ProducerIdentity):
         try:
             deadline = self._cluster.reactor.seconds() + self._timeout
             channel = await self._coordinator.channel(self.transactional_id, deadline)
-            self._by_v2 = channel.features.get(_FEATURE, 0) >= 2
+            self._is_version_2 = channel.features.get(_FEATURE, 0) >= 2
             if before is _State.NEW:
                 await self._get_epoch(deadline)
                 before = _State.READY
         finally:
             self._state = before
         self._deadline = self._cluster.reactor.seconds() + self._timeout
-        self._trouble, self._is_known = None, False
+        self._abort_reason, self._is_at_coordinator = None, False
         for each in (self._partitions, self._to_add, self._groups):
             each.clear()
         self._state = _State.OPEN
@@ -231,7 +231,7 @@ class TransactionManager(ProducerIdentity):
                     "with the consumer's seek_to_committed(), and process fewer records between polls, or raise "
                     "max_poll_interval",
                 )
-            raise self._met(e) from e
+            raise self._record_error(e) from e
 
     def end(self, *, commit: bool) -> Deferred[None]:
         """
@@ -246,7 +246,7 @@ class TransactionManager(ProducerIdentity):
         ending = self._start(self._end(commit))
         if not ending.called:
             self._ending = ending
-        return shield(ending, self._doom)
+        return shield(ending, self._mark_aborted)
 
     @property
     def is_open(self) -> bool:
@@ -275,10 +275,10 @@ class TransactionManager(ProducerIdentity):
         )
         try:
             answer: InitProducerIdResponse = await self._coordinator.ask(
-                self.transactional_id, request, 5 if self._by_v2 else 4, error_code_of, deadline
+                self.transactional_id, request, 5 if self._is_version_2 else 4, error_code_of, deadline
             )
         except LogbusError as e:
-            raise self._met(e) from e
+            raise self._record_error(e) from e
         self.producer = ProducerId(answer.producer_id, answer.producer_epoch)
 
     async def _add_partitions(self) -> None:
@@ -286,13 +286,13 @@ class TransactionManager(ProducerIdentity):
         while self._to_add:
             adding = sorted(self._to_add)
             assert self.producer is not None
-            self._is_known = True
+            self._is_at_coordinator = True
             request = add_partitions(self.transactional_id, self.producer, adding)
             try:
                 await self._coordinator.ask(self.transactional_id, request, 3, worst_of_partitions, self._deadline)
             except LogbusError as e:
                 self._to_add.clear()
-                self._met(e)
+                self._record_error(e)
                 return
             self._partitions.update(adding)
             self._to_add.difference_update(adding)
@@ -303,8 +303,8 @@ class TransactionManager(ProducerIdentity):
     ) -> None:
         assert self.producer is not None
         producer_id, epoch = self.producer
-        self._is_known = True
-        if not self._by_v2 and group.group_id not in self._groups:
+        self._is_at_coordinator = True
+        if not self._is_version_2 and group.group_id not in self._groups:
             request: Any = AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=producer_id,
@@ -314,41 +314,41 @@ class TransactionManager(ProducerIdentity):
             await self._coordinator.ask(self.transactional_id, request, 3, error_code_of, self._deadline)
             self._groups.add(group.group_id)
         request = commit_offsets(self.transactional_id, self.producer, offsets, group)
-        highest = 5 if self._by_v2 else 4
+        highest = 5 if self._is_version_2 else 4
         await self._group_coordinators.ask(group.group_id, request, highest, worst_of_offsets, self._deadline)
 
     async def _end(self, commit: bool) -> None:
         """Commit or abort, and set the state for the next transaction."""
         try:
             if not commit:
-                self._doom()
+                self._mark_aborted()
             # Wait for batches in flight, before an abort, too: they must not arrive after EndTxn.
             await self.flush()
-            if self._trouble is None and await self._end_as(commit=True):
+            if self._abort_reason is None and await self._send_end_txn(commit=True):
                 return
-            trouble = self._trouble
+            abort_reason = self._abort_reason
             try:
-                await self._end_as(commit=False)
+                await self._send_end_txn(commit=False)
             except OutcomeUnknown as e:
                 self._log.info("the transaction is left to its timeout: {error}", error=e)
-            if commit and trouble is not None:
-                raise trouble
+            if commit and abort_reason is not None:
+                raise abort_reason
         finally:
             if self._state is _State.ENDING:
                 self._state = _State.NEW
             self._ending = None
 
-    def _doom(self) -> None:
+    def _mark_aborted(self) -> None:
         """Mark the transaction as aborted, so that unsent records are dropped."""
         if not self._is_deciding:
             self.failed(TransactionAborted("the transaction is aborted"))
 
-    async def _end_as(self, *, commit: bool) -> bool:
+    async def _send_end_txn(self, *, commit: bool) -> bool:
         """Send EndTxn; returns False if the transaction has to be aborted instead."""
-        is_certain = self._trouble is None
+        is_certain = self._abort_reason is None
         if self.error is not None:
             raise self.error
-        if not self._is_known:
+        if not self._is_at_coordinator:
             self._state = _State.READY if is_certain else _State.NEW
             return True
         assert self.producer is not None
@@ -362,7 +362,7 @@ class TransactionManager(ProducerIdentity):
         deadline = self._cluster.reactor.seconds() + self._timeout
         try:
             answer: EndTxnResponse = await self._coordinator.ask(
-                self.transactional_id, request, 5 if self._by_v2 else 3, error_code_of, deadline
+                self.transactional_id, request, 5 if self._is_version_2 else 3, error_code_of, deadline
             )
         except ApiError as e:
             if e.code is ErrorCode.INVALID_TXN_STATE and not commit:
@@ -370,15 +370,15 @@ class TransactionManager(ProducerIdentity):
                 return True
             if e.code is ErrorCode.INVALID_TXN_STATE:
                 raise TransactionAborted(f"the transaction was aborted meanwhile: {e}") from e
-            met = self._met(e)
-            if isinstance(met, ProducerUnusable):
-                raise met from e
+            recorded = self._record_error(e)
+            if isinstance(recorded, ProducerUnusable):
+                raise recorded from e
             if is_retriable(e):
                 raise OutcomeUnknown(f"the transaction's end was not answered in {self._timeout:g} s: {e}") from e
             return False
         except LogbusError as e:
             raise OutcomeUnknown(f"the transaction's end was not answered in {self._timeout:g} s: {e}") from e
-        if self._by_v2 and answer.producer_epoch >= 0:
+        if self._is_version_2 and answer.producer_epoch >= 0:
             self.producer = ProducerId(answer.producer_id, answer.producer_epoch)
             self._state = _State.READY
         else:
@@ -386,7 +386,7 @@ class TransactionManager(ProducerIdentity):
             self._state = _State.READY if is_certain else _State.NEW
         return True
 
-    def _met(self, error: LogbusError) -> Exception:
+    def _record_error(self, error: LogbusError) -> Exception:
         """Record an error of a coordinator; returns the error to raise."""
         if isinstance(error, TransactionError):
             return error
@@ -397,9 +397,9 @@ class TransactionManager(ProducerIdentity):
             self.error = ProducerUnusable(f"transactional id {self.transactional_id!r}: {error}")
         else:
             self.failed(error)
-            return self._trouble or error
+            return self._abort_reason or error
         self.error.__cause__ = error
-        self.doomed(self.error)
+        self.on_abort_only(self.error)
         return self.error
 
     def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> Deferred[None]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import evolve
 
-from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, newest
+from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, merge_topic
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.connection import Connection
@@ -240,7 +240,7 @@ class Brokers:
                 continue
             if each.error_code:
                 raise api_error(each.error_code, f"topic {name!r}")
-            found[name] = self._topics[name] = newest(self._topics.get(name), decode_topic(each))
+            found[name] = self._topics[name] = merge_topic(self._topics.get(name), decode_topic(each))
         return found
 
     def _find_coordinator(self, kind: int, key: str) -> Node:

@@ -56,7 +56,7 @@ class ReadingTests(SynchronousTestCase):
         first.put(event("a"), event("b"))
         second.put(event("b"), b"hello")
         found = self.read()
-        self.assertEqual((found.events, found.ledger.doubled, found.unreadable), (3, 1, 1))
+        self.assertEqual((found.events, found.totals.doubled, found.unreadable), (3, 1, 1))
         self.assertIn("logbus-audit-1 at offset 1: ", found.problem)
 
     def test_it_ends_where_the_topic_ended_when_it_began(self) -> None:

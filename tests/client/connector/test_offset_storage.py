@@ -69,7 +69,7 @@ class Coordinator:
         )
 
 
-class OffsetsInKafkaTests(GroupCase):
+class KafkaOffsetStorageTests(GroupCase):
     def setUp(self) -> None:
         super().setUp()
         self.coordinator = Coordinator(self.group)
@@ -135,7 +135,7 @@ class OffsetsInKafkaTests(GroupCase):
         self.assertEqual(self.coordinator.kept["t", 0], 1)
 
 
-class OffsetsInZooKeeperTests(GroupCase):
+class ZookeeperOffsetStorageTests(GroupCase):
     def test_two_at_once(self) -> None:
         """Two who commit a first offset at the same time both succeed."""
         storage = ZookeeperOffsetStorage(self.group.admin, GroupPaths("g"))

@@ -16,7 +16,7 @@ from logbus.client.interceptors import ConsumerInterceptor
 from logbus.client.membership import CommitFailed, GroupListener
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
-from tests.client.membership_kit import Hears, MembershipCase
+from tests.client.membership_kit import MembershipCase, RecordingListener
 from tests.handlers.kit import a_batch
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ ALL = frozenset(TopicPartition("t", number) for number in range(6))
 P0 = TopicPartition("t", 0)
 
 
-class GroupConsumerTests(MembershipCase):
+class AssignmentListenerTests(MembershipCase):
     """Consumers of a topic of six partitions with two records each, one batch apiece."""
 
     def setUp(self) -> None:
@@ -165,7 +165,7 @@ class GroupConsumerTests(MembershipCase):
         """
         They hear of partitions when these can be sought in, and before they go, when it can still be committed.
         """
-        listener = Hears()
+        listener = RecordingListener()
         consumer = self.consumer(listener=listener, enable_auto_commit=False)
         listener.does["assigned"] = lambda partitions: [consumer.seek(each, 1) for each in partitions] and None
         listener.does["revoked"] = lambda partitions: consumer.commit(dict.fromkeys(partitions, 2))
@@ -411,7 +411,7 @@ class GroupConsumerTests(MembershipCase):
         A record that the application is at is its own until it asks for the next one: what it commits meanwhile holds,
         and the listener is told afterwards; then another member has the partition.
         """
-        listener = Hears()
+        listener = RecordingListener()
         first = self.consumer("t", listener=listener, enable_auto_commit=False)
         self.take_all(first)
         second = self.consumer("t", enable_auto_commit=False, max_poll_interval=60.0)
@@ -515,7 +515,7 @@ class GroupConsumerTests(MembershipCase):
         self.assertEqual(self.finished(consumer.poll(0)), {})
 
 
-class ConsumerProtocolTests(GroupConsumerTests):
+class ConsumerProtocolTests(AssignmentListenerTests):
     """The same with KIP-848's protocol."""
 
     protocol = "consumer"

@@ -47,7 +47,7 @@ def said(message: Any, **data: Any) -> FetchResponse:
     )
 
 
-class FetchingTests(SynchronousTestCase):
+class BrokerFetchesTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.brokers = MemoryCluster(nodes={1, 2})
         self.cluster = Cluster(self.brokers.clock, "b1:9092,b2:9092", endpoint=self.brokers.endpoint)

@@ -50,7 +50,7 @@ class Group:
             waiting.errback(error)
 
 
-class CommittingTests(SynchronousTestCase):
+class CommitterTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.group = Group()
         self.places: dict[TopicPartition, CommittedOffset] = {}

@@ -12,7 +12,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FIVE, SIX, SEVEN = (GroupMetadata("g", generation, "m") for generation in (5, 6, 7))
 
 
-class DeliveriesTests(SynchronousTestCase):
+class DeliveredOffsetsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.deliveries = DeliveredOffsets()
 

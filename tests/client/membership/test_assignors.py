@@ -13,12 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.client.membership.assignors import ASSIGNORS, Assignor, are_cooperative, assignors_by_name
 from logbus.client.membership.classic_codec import (
     MemberSubscription,
-    read_assignment,
-    read_subscription,
-    write_assignment,
-    write_subscription,
 )
-from logbus.client.membership.sticky_assignor import cooperative_data, sticky_data
+from logbus.client.membership.sticky_assignor import sticky_data
 from logbus.errors import ConfigError
 from logbus.model import TopicPartition
 
@@ -313,40 +309,3 @@ class StickyTests(SynchronousTestCase):
                 if partition not in claims[member].owned:
                     assert not any(partition in one.owned for other, one in claims.items() if other != member)
         assert all(count == 1 for count in owned_later.values())
-
-
-class MemberDataTests(SynchronousTestCase):
-    """The bytes members exchange."""
-
-    def test_sticky_bytes(self) -> None:
-        """Kafka's sticky user data: topics with their partitions, then the generation."""
-        data = sticky_data(parts("t-1", "t-0"), 7)
-        assert data == bytes.fromhex("00000001 0001 74 00000002 00000000 00000001 00000007")
-        assert sticky_data((), -1) is None
-        assert cooperative_data((), 7) == bytes.fromhex("00000007")
-
-    @given(st.binary(max_size=60))
-    def test_bad_bytes_are_no_claim(self, data: bytes) -> None:
-        """Whatever a member sends as user data, the others get their partitions."""
-        members = {"a": MemberSubscription(("t",), user_data=data), "b": MemberSubscription(("t",))}
-        for name in ("sticky", "cooperative-sticky"):
-            assert sum(map(len, ASSIGNORS[name].assign({"t": 4}, members).values())) == 4
-
-    @given(st.binary(max_size=60))
-    def test_bad_subscriptions_and_assignments(self, data: bytes) -> None:
-        """What cannot be read is a subscription to nothing, and an assignment of nothing."""
-        read_subscription(data)
-        read_assignment(data)
-        assert read_subscription(data[:1]) == MemberSubscription()
-        assert read_assignment(data[:1]) == frozenset()
-
-    def test_there_and_back(self) -> None:
-        """What is written is read, also by those who know only the beginning."""
-        told = MemberSubscription(("a", "b"), tuple(parts("a-0", "b-1")), 5, None, "r", b"x")
-        assert read_subscription(write_subscription(told)) == told
-        assert read_assignment(write_assignment(parts("a-1", "b-0"))) == frozenset(parts("a-1", "b-0"))
-
-    def test_versions_to_come(self) -> None:
-        """A newer member's bytes begin as ours do."""
-        newer = b"\x00\x09" + write_subscription(MemberSubscription(("a",)))[2:] + b"more"
-        assert read_subscription(newer).topics == ("a",)

@@ -57,7 +57,7 @@ def member(
         return made
     made.synced(frozenset(owned))
     if phase is ClassicMemberState.STABLE:
-        made.told()
+        made.listener_done()
     return made
 
 
@@ -68,12 +68,12 @@ class JoiningTests(SynchronousTestCase):
         """JoinGroup, once more with the id it was given, SyncGroup, the listener."""
         one = member()
         assert one.begin() == [SendJoinGroup()]
-        assert one.given_id("m") == [SendJoinGroup()]
+        assert one.member_id_required("m") == [SendJoinGroup()]
         assert one.member_id == "m"
         assert one.joined("m", 1) == [SendSyncGroup()]
         assert one.synced(places("t", 0)) == [NotifyListener(ListenerEvent.ASSIGNED, places("t", 0))]
-        assert (one.phase, one.owned, one.beats) == (ClassicMemberState.ASSIGNING, places("t", 0), True)
-        assert one.told() == []
+        assert (one.phase, one.owned, one.sends_heartbeats) == (ClassicMemberState.ASSIGNING, places("t", 0), True)
+        assert one.listener_done() == []
         assert (one.phase, one.generation) == (ClassicMemberState.STABLE, 1)
 
     def test_no_partitions(self) -> None:
@@ -108,7 +108,7 @@ class JoiningTests(SynchronousTestCase):
         one = member(ClassicMemberState.STABLE, places("t", 0), cooperative=True)
         assert one.rejoin() == [SendJoinGroup()]
         assert one.refused(ErrorCode.UNKNOWN_MEMBER_ID) == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
-        assert one.told() == [SendJoinGroup(wait=True)]
+        assert one.listener_done() == [SendJoinGroup(wait=True)]
         assert one.owned == frozenset()
 
     def test_every_code_has_a_consequence(self) -> None:
@@ -128,14 +128,14 @@ class RebalancingTests(SynchronousTestCase):
         assert one.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS) == [
             NotifyListener(ListenerEvent.REVOKED, places("t", 0, 1))
         ]
-        assert (one.phase, one.owned, one.generation, one.beats) == (
+        assert (one.phase, one.owned, one.generation, one.sends_heartbeats) == (
             ClassicMemberState.PREPARING,
             places("t", 0, 1),
             3,
             True,
         )
-        assert one.told() == [SendJoinGroup()]
-        assert (one.owned, one.beats) == (frozenset(), False)
+        assert one.listener_done() == [SendJoinGroup()]
+        assert (one.owned, one.sends_heartbeats) == (frozenset(), False)
 
     def test_cooperative(self) -> None:
         """It joins with what it has; what moves is given up after, and then the group rebalances once more."""
@@ -143,18 +143,18 @@ class RebalancingTests(SynchronousTestCase):
         assert one.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS) == [SendJoinGroup()]
         one.joined("m", 4)
         assert one.synced(places("t", 1, 2)) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
-        assert one.told() == [NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
+        assert one.listener_done() == [NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
         assert one.owned == places("t", 1, 2)
-        assert one.told() == [SendJoinGroup()]
+        assert one.listener_done() == [SendJoinGroup()]
         one.joined("m", 5)
         assert one.synced(places("t", 1, 2)) == [NotifyListener(ListenerEvent.ASSIGNED, frozenset())]
-        assert (one.told(), one.phase) == ([], ClassicMemberState.STABLE)
+        assert (one.listener_done(), one.phase) == ([], ClassicMemberState.STABLE)
 
     def test_cooperative_with_another_subscription(self) -> None:
         """What is not read any more is given up before."""
         one = member(ClassicMemberState.STABLE, places("t", 0) | places("u", 0), cooperative=True)
         assert one.rejoin() == [NotifyListener(ListenerEvent.REVOKED, places("u", 0))]
-        assert one.told() == [SendJoinGroup()]
+        assert one.listener_done() == [SendJoinGroup()]
         assert one.owned == places("t", 0)
 
     def test_what_changes_while_joining_takes_another_round(self) -> None:
@@ -165,7 +165,7 @@ class RebalancingTests(SynchronousTestCase):
             if phase is ClassicMemberState.JOINING:
                 one.joined("m", 3)
             one.synced(frozenset())
-            assert one.told() == [SendJoinGroup()]
+            assert one.listener_done() == [SendJoinGroup()]
 
     def test_a_join_that_is_sent_again_says_what_has_changed(self) -> None:
         """Then no further round is needed for it."""
@@ -174,7 +174,7 @@ class RebalancingTests(SynchronousTestCase):
         assert one.refused(ErrorCode.REBALANCE_IN_PROGRESS) == [SendJoinGroup(wait=True)]
         one.joined("m", 3)
         one.synced(frozenset())
-        assert (one.told(), one.phase) == ([], ClassicMemberState.STABLE)
+        assert (one.listener_done(), one.phase) == ([], ClassicMemberState.STABLE)
 
     def test_a_heartbeat_may_find_out_anything(self) -> None:
         """Which end, which begin anew, and which mean nothing."""
@@ -183,21 +183,21 @@ class RebalancingTests(SynchronousTestCase):
         for code, member_id in ((ErrorCode.ILLEGAL_GENERATION, "m"), (ErrorCode.UNKNOWN_MEMBER_ID, "")):
             one = member(ClassicMemberState.STABLE, places("t", 0))
             assert one.heartbeat_answered(code) == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
-            assert (one.generation, one.beats) == (NO_GENERATION, False)
-            assert one.told() == [SendJoinGroup()]
+            assert (one.generation, one.sends_heartbeats) == (NO_GENERATION, False)
+            assert one.listener_done() == [SendJoinGroup()]
             assert one.member_id == member_id
         for code in FATAL:
             one = member(ClassicMemberState.STABLE, places("t", 0))
             assert one.heartbeat_answered(code) == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
-            (failed,) = one.told()
+            (failed,) = one.listener_done()
             assert isinstance(failed, ReportFailure)
 
     def test_fenced_while_the_listener_is_busy(self) -> None:
         """What it is being told comes to its end; then the rest is lost."""
         one = member(ClassicMemberState.ASSIGNING, places("t", 0))
         assert one.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID) == []
-        assert one.told() == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
-        assert one.told() == [SendJoinGroup()]
+        assert one.listener_done() == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
+        assert one.listener_done() == [SendJoinGroup()]
 
     def test_fenced_between_giving_up_and_getting(self) -> None:
         """What would have been new is not told any more."""
@@ -206,8 +206,8 @@ class RebalancingTests(SynchronousTestCase):
         one.joined("m", 4)
         one.synced(places("t", 1, 2))
         one.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID)
-        assert one.told() == [NotifyListener(ListenerEvent.LOST, places("t", 1))]
-        assert one.told() == [SendJoinGroup()]
+        assert one.listener_done() == [NotifyListener(ListenerEvent.LOST, places("t", 1))]
+        assert one.listener_done() == [SendJoinGroup()]
 
 
 class EndingTests(SynchronousTestCase):
@@ -218,7 +218,7 @@ class EndingTests(SynchronousTestCase):
         one = member(ClassicMemberState.STABLE, places("t", 0))
         assert one.stop(leave=True) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
         assert one.generation == 3
-        (leave,) = one.told()
+        (leave,) = one.listener_done()
         assert isinstance(leave, SendLeaveGroup)
         assert leave.member_id == "m"
         assert one.left() == [ReportLeft()]
@@ -228,7 +228,7 @@ class EndingTests(SynchronousTestCase):
         """A static member ends without a word."""
         one = member(ClassicMemberState.STABLE, places("t", 0), group_instance_id="i")
         one.stop(leave=False)
-        assert one.told() == [ReportLeft()]
+        assert one.listener_done() == [ReportLeft()]
 
     def test_stop_in_every_phase(self) -> None:
         """It always comes to an end, and answers that come later count for nothing."""
@@ -239,7 +239,7 @@ class EndingTests(SynchronousTestCase):
             turn = one.turn
             actions = one.stop(leave=True)
             while one.busy:
-                actions = one.told()
+                actions = one.listener_done()
             if one.phase is ClassicMemberState.LEAVING:
                 actions = one.left()
             assert actions == [ReportLeft()], phase
@@ -253,7 +253,7 @@ class EndingTests(SynchronousTestCase):
         assert isinstance(leave, SendLeaveGroup)
         assert tell == NotifyListener(ListenerEvent.LOST, places("t", 0))
         assert one.generation == NO_GENERATION
-        assert one.told() == []
+        assert one.listener_done() == []
         assert (one.paused, one.phase) == (True, ClassicMemberState.UNJOINED)
         assert one.begin() == [SendJoinGroup()]
         assert not one.paused
@@ -312,12 +312,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     @precondition(lambda self: self.listener is not None)
-    def told(self) -> None:
+    def listener_done(self) -> None:
         tell, self.listener = self.listener, None
         assert tell is not None
         if tell.what is not ListenerEvent.ASSIGNED:
             self.has -= tell.partitions
-        self.do(self.member.told())
+        self.do(self.member.listener_done())
 
     @rule(
         code=st.sampled_from([None, *PASSING, *FATAL, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS]),
@@ -338,7 +338,7 @@ class Machine(RuleBasedStateMachine):
             self.do(self.member.synced(places("t", *numbers)))
 
     @rule(code=st.sampled_from([*PASSING, *FATAL, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS]))
-    @precondition(lambda self: self.member.beats)
+    @precondition(lambda self: self.member.sends_heartbeats)
     def heartbeat_answered(self, code: ErrorCode) -> None:
         self.do(self.member.heartbeat_answered(code))
 

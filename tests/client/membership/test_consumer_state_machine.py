@@ -50,7 +50,7 @@ def member(*owned: int, **given: Any) -> ConsumerStateMachine:
     made.confirmed(made.report(), "m", 5)
     if owned:
         made.target(places("t", *owned))
-        made.told()
+        made.listener_done()
         made.confirmed(made.report(), None, 5)
     assert made.phase is ConsumerMemberState.STABLE
     return made
@@ -71,7 +71,7 @@ class ReportTests(SynchronousTestCase):
         assert one.report() == HeartbeatFields(5)
         assert one.target(places("t", 0)) == [NotifyListener(ListenerEvent.REVOKED, places("t", 1))]
         assert one.report() == HeartbeatFields(5), "it has it yet"
-        assert one.told() == [SendHeartbeat()]
+        assert one.listener_done() == [SendHeartbeat()]
         report = one.report()
         assert report == HeartbeatFields(5, None, places("t", 0))
         assert one.report() == report
@@ -81,7 +81,7 @@ class ReportTests(SynchronousTestCase):
     def test_everything_after_an_answer_was_lost(self) -> None:
         """It may have had an assignment, which is said again only to who says everything."""
         one = member(0)
-        one.unheard()
+        one.response_lost()
         report = one.report()
         assert report == HeartbeatFields(5, T, places("t", 0))
         one.confirmed(report, None, 5)
@@ -113,8 +113,8 @@ class ReconcilingTests(SynchronousTestCase):
         """One thing after another, and the coordinator hears of each."""
         one = member(0, 1)
         assert one.target(places("t", 1, 2)) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
-        assert one.told() == [SendHeartbeat(), NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
-        assert one.told() == [SendHeartbeat()]
+        assert one.listener_done() == [SendHeartbeat(), NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
+        assert one.listener_done() == [SendHeartbeat()]
         assert (one.phase, one.owned) == (ConsumerMemberState.STABLE, places("t", 1, 2))
 
     def test_another_target_meanwhile(self) -> None:
@@ -122,15 +122,15 @@ class ReconcilingTests(SynchronousTestCase):
         one = member(0, 1)
         one.target(places("t", 0))
         assert one.target(places("t", 0, 2)) == []
-        assert one.told() == [SendHeartbeat(), NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
+        assert one.listener_done() == [SendHeartbeat(), NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
 
     def test_fenced(self) -> None:
         """All is lost; then it joins again under its name. No heartbeat goes out in between."""
         for code in FENCED:
             one = member(0)
             assert one.refused(code) == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
-            assert (one.beats, one.epoch) == (False, NOT_A_MEMBER)
-            assert one.told() == [SendHeartbeat()]
+            assert (one.sends_heartbeats, one.epoch) == (False, NOT_A_MEMBER)
+            assert one.listener_done() == [SendHeartbeat()]
             assert (one.phase, one.member_id, one.report()) == (
                 ConsumerMemberState.JOINING,
                 "m",
@@ -142,8 +142,8 @@ class ReconcilingTests(SynchronousTestCase):
         one = member(0, 1)
         one.target(places("t", 1))
         assert one.refused(ErrorCode.FENCED_MEMBER_EPOCH) == []
-        assert one.told() == [NotifyListener(ListenerEvent.LOST, places("t", 1))]
-        assert one.told() == [SendHeartbeat()]
+        assert one.listener_done() == [NotifyListener(ListenerEvent.LOST, places("t", 1))]
+        assert one.listener_done() == [SendHeartbeat()]
 
     def test_errors(self) -> None:
         """Some pass; some end it."""
@@ -152,7 +152,7 @@ class ReconcilingTests(SynchronousTestCase):
         for code in FATAL:
             one = member(0)
             assert one.refused(code, "because") == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
-            (failed,) = one.told()
+            (failed,) = one.listener_done()
             assert isinstance(failed, ReportFailure)
             assert failed.error.code is code
             assert one.phase is ConsumerMemberState.UNJOINED
@@ -165,8 +165,8 @@ class EndingTests(SynchronousTestCase):
         """The listener gives up in the epoch it commits in; then the coordinator is told."""
         one = member(0)
         assert one.stop(leave=True) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
-        assert (one.epoch, one.beats) == (5, True)
-        assert one.told() == [SendLeaveHeartbeat("m", LEAVING_EPOCH)]
+        assert (one.epoch, one.sends_heartbeats) == (5, True)
+        assert one.listener_done() == [SendLeaveHeartbeat("m", LEAVING_EPOCH)]
         assert one.left() == [ReportLeft()]
 
     def test_a_static_member_may_come_back(self) -> None:
@@ -184,7 +184,7 @@ class EndingTests(SynchronousTestCase):
             SendLeaveHeartbeat("m", LEAVING_EPOCH),
             NotifyListener(ListenerEvent.LOST, places("t", 0)),
         ]
-        assert one.told() == []
+        assert one.listener_done() == []
         assert (one.paused, one.phase) == (True, ConsumerMemberState.UNJOINED)
         assert one.begin() == [SendHeartbeat()]
         assert member(group_instance_id="i").late() == [SendLeaveHeartbeat("m", AWAY_EPOCH)]
@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
         self.do(self.member.want(Subscription.of([topic])))
 
     @rule()
-    @precondition(lambda self: self.member.beats and self.beat is None)
+    @precondition(lambda self: self.member.sends_heartbeats and self.beat is None)
     def send(self) -> None:
         report = self.member.report()
         assert report.owned is None or report.owned == self.has
@@ -253,12 +253,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     @precondition(lambda self: self.listener is not None)
-    def told(self) -> None:
+    def listener_done(self) -> None:
         tell, self.listener = self.listener, None
         assert tell is not None
         if tell.what is not ListenerEvent.ASSIGNED:
             self.has -= tell.partitions
-        self.do(self.member.told())
+        self.do(self.member.listener_done())
 
     @rule()
     def late(self) -> None:
@@ -283,7 +283,7 @@ class Machine(RuleBasedStateMachine):
         """Nobody is stuck: it rests, beats, or waits for the listener or to have left."""
         assert (
             self.member.phase is ConsumerMemberState.UNJOINED
-            or self.member.beats
+            or self.member.sends_heartbeats
             or self.listener is not None
             or self.leaving
         )

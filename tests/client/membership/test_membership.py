@@ -14,7 +14,7 @@ from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import GroupMetadata
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
-from tests.client.membership_kit import Hears, MembershipCase, Places, places
+from tests.client.membership_kit import MembershipCase, Places, RecordingListener, places
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -79,7 +79,7 @@ class EitherProtocol:
         def fail(partitions: Places) -> None:
             raise ValueError("too bad")
 
-        hears = Hears(does={"assigned": fail})
+        hears = RecordingListener(does={"assigned": fail})
         a = self.member("t", listener=hears)
         self.until(lambda: self.balanced(a))
         assert len(self.flushLoggedErrors(ValueError)) == 1

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logbus.model import TopicPartition
-from tests.client.membership_kit import CLIENTS, Hears, MembershipCase, Places
+from tests.client.membership_kit import CLIENTS, MembershipCase, Places, RecordingListener
 
 steps = st.lists(
     st.one_of(
@@ -50,7 +50,7 @@ class ScheduleCase(MembershipCase):
         for what, how in schedule:
             live = [number for number in range(len(self.members)) if number not in self.dead]
             if what == "join" and len(self.members) < 6:
-                hears = Hears()
+                hears = RecordingListener()
                 number = len(self.members)
                 self.member("t", listener=hears, assignors=assignors, session_timeout=10.0)
                 self.listen(hears, number)
@@ -85,7 +85,7 @@ class ScheduleCase(MembershipCase):
                 assert mine == self.members[number].assignment
         self.cluster.mend()
 
-    def listen(self, hears: Hears, number: int) -> None:
+    def listen(self, hears: RecordingListener, number: int) -> None:
         """Check what a member hears when it is done with it."""
         tell = hears._hear
 

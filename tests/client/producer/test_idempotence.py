@@ -115,7 +115,7 @@ class World:
         if not queue.waiting or not queue.may_send(1, idempotent=True):
             return False
         assert not queue.is_exhausted
-        batch = queue.depart(1, ME)
+        batch = queue.take_next(1, ME)
         assert batch.numbers is not None
         values = [int(each.value or b"") for each in decode_batch(batch.builder.build())]
         self.network.append(Sent(batch, batch.numbers, values))
@@ -158,7 +158,7 @@ class World:
             batch.finish(Disconnected("time is up"))
 
     def returned(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
-        for each, known in self.queue.returned(batch, outcome):
+        for each, known in self.queue.handle_result(batch, outcome):
             each.finish(known)
 
     def check(self) -> None:
@@ -269,9 +269,9 @@ class QueueTests(SynchronousTestCase):
         """
         for _ in range(2):
             self.world.begin(1)
-        self.queue.depart(1, None)
+        self.queue.take_next(1, None)
         self.assertFalse(self.queue.may_send(1, idempotent=False))
-        self.queue.sequences.heard = True
+        self.queue.sequences.accepted = True
         self.assertTrue(self.queue.may_send(1, idempotent=True))
         self.assertFalse(self.queue.may_send(2, idempotent=True))
 
@@ -325,7 +325,7 @@ class QueueTests(SynchronousTestCase):
         self.world.begin(1)
         self.queue.sequences = PartitionSequences(ProducerId(7, LAST_EPOCH), 5, True, True)
         self.assertTrue(self.queue.is_exhausted)
-        self.assertEqual(self.queue.depart(1, ProducerId(8, 0)).numbers, BatchSequence(ProducerId(8, 0), 0))
+        self.assertEqual(self.queue.take_next(1, ProducerId(8, 0)).numbers, BatchSequence(ProducerId(8, 0), 0))
         self.assertFalse(self.queue.is_exhausted)
 
     def test_an_epoch_from_a_coordinator(self) -> None:
@@ -334,12 +334,12 @@ class QueueTests(SynchronousTestCase):
         """
         for _ in range(3):
             self.world.begin(3)
-        self.assertEqual(self.queue.depart(1, ME).numbers, BatchSequence(ME, 0))
-        self.queue.returned(self.queue.in_flight[0], BatchWritten(0, -1))
-        self.assertEqual(self.queue.depart(1, ME).numbers, BatchSequence(ME, 3))
-        self.queue.returned(self.queue.in_flight[0], BatchWritten(3, -1))
+        self.assertEqual(self.queue.take_next(1, ME).numbers, BatchSequence(ME, 0))
+        self.queue.handle_result(self.queue.in_flight[0], BatchWritten(0, -1))
+        self.assertEqual(self.queue.take_next(1, ME).numbers, BatchSequence(ME, 3))
+        self.queue.handle_result(self.queue.in_flight[0], BatchWritten(3, -1))
         later = ProducerId(7, 1)
-        self.assertEqual(self.queue.depart(1, later).numbers, BatchSequence(later, 0))
+        self.assertEqual(self.queue.take_next(1, later).numbers, BatchSequence(later, 0))
 
     def test_the_parts_of_a_batch(self) -> None:
         """
@@ -348,17 +348,17 @@ class QueueTests(SynchronousTestCase):
         self.world.log.largest = 2
         self.world.begin(5)
         (whole,) = self.queue.waiting
-        heard: list[BatchOutcome] = []
-        whole.when_done(heard.append)
+        accepted: list[BatchOutcome] = []
+        whole.when_done(accepted.append)
         for _ in range(8):
             self.world.depart()
             self.world.answer()
         self.assertEqual(self.world.log.values, [0, 1, 2, 3, 4])
-        self.assertEqual(heard, [BatchWritten(0, -1)])
+        self.assertEqual(accepted, [BatchWritten(0, -1)])
         self.assertEqual((whole.waiters, len(self.world.outcomes)), (5, 5))
 
 
-class VerdictTests(SynchronousTestCase):
+class FailureResolutionTests(SynchronousTestCase):
     def judged(self, error: Exception, **given: bool) -> FailureResolution:
         given = {
             "numbered": True,

@@ -33,7 +33,7 @@ class Notes(ProducerInterceptor):
         self.outcomes.append((metadata, None if error is None else type(error)))
 
 
-class OutgoingTests(SynchronousTestCase):
+class RecordBuilderTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.brokers = MemoryCluster()
         self.brokers.add("t")

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
 from treq.testing import RequestTraversalAgent
 from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.task import Clock
 from twisted.protocols.policies import WrappingFactory
 from twisted.trial.unittest import SynchronousTestCase
-from twisted.web.client import ResponseDone
 from twisted.web.iweb import IAgent
 from twisted.web.server import Site
 from zope.interface import implementer
 
-from logbus.client.schema.http_body import BodyTooLarge, bounded_body
-from logbus.client.schema.lru_cache import LruCache
 from logbus.client.schema.registry_http import CONTENT_TYPE
 from logbus.client.schema.schema_registry import (
     RegisteredSchema,
     RegistryError,
     RegistryUnreachable,
     SchemaRegistry,
-    frame,
-    unframe,
 )
-from logbus.client.serializers import SerializationError
 from logbus.errors import ConfigError
 from logbus.testing.schema_registry import Registry
 from tests.net.fakes import Loop
@@ -257,64 +249,6 @@ class RegistryTests(RegistryCase):
         for wrong in ("registry:8081", "ftp://x", "http://", "http://x:port", [], "http://me:secret@x"):
             error = self.assertRaises(ConfigError, self.made, wrong)
             self.assertNotIn("secret", str(error))
-
-
-class FramingTests(SynchronousTestCase):
-    @given(st.integers(0, 2**32 - 1), st.binary())
-    def test_frames_come_back(self, schema_id: int, payload: bytes) -> None:
-        """
-        A byte 0, four bytes of id, the rest.
-        """
-        self.assertEqual(unframe("t", frame(schema_id, payload)), (schema_id, payload))
-
-    def test_bytes(self) -> None:
-        """
-        As others write them; what is written otherwise is refused by topic.
-        """
-        self.assertEqual(frame(258, b"x"), b"\0\0\0\1\2x")
-        for wrong in (b"", b"\0\0\0\1", b"\1\0\0\0\1x", b"{}"):
-            self.assertIn("topic 'orders'", str(self.assertRaises(SerializationError, unframe, "orders", wrong)))
-
-
-class RecentTests(SynchronousTestCase):
-    def test_what_was_not_asked_for_longest_goes(self) -> None:
-        """
-        There never is more than the limit.
-        """
-        recent: LruCache[int, int] = LruCache(2)
-        recent.put(1, 1)
-        recent.put(2, 2)
-        recent.get(1)
-        recent.put(3, 3)
-        self.assertEqual([recent.get(each) for each in (1, 2, 3)], [1, None, 3])
-
-
-class BodyTests(SynchronousTestCase):
-    def test_a_body_is_bounded(self) -> None:
-        """
-        Who sends without end is hung up on.
-        """
-
-        class Response:
-            def deliverBody(self, body: Any) -> None:
-                self.body = body
-                body.makeConnection(self)
-                self.aborted = False
-
-            def abortConnection(self) -> None:
-                self.aborted = True
-
-        response = Response()
-        reading = bounded_body(response, 5)
-        response.body.dataReceived(b"12345")
-        self.assertNoResult(reading)
-        response.body.dataReceived(b"6")
-        self.failureResultOf(reading, BodyTooLarge)
-        self.assertTrue(response.aborted)
-        response.body.dataReceived(b"7")
-        from twisted.python.failure import Failure
-
-        response.body.connectionLost(Failure(ResponseDone()))
 
 
 class SocketTests(SynchronousTestCase):

@@ -21,7 +21,7 @@ from logbus.records.compression import Codec
 from logbus.wire.messages.records import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from logbus.wire.messages.transactions import InitProducerIdResponse
 from tests.client.memory_cluster import SERVED, Log
-from tests.client.misbehaving_brokers import LIES, Liars, Lie
+from tests.client.misbehaving_brokers import MISBEHAVIORS, MisbehavingBrokers, Misbehavior
 from tests.pipeline.socket_cluster import SocketCluster
 
 TOPIC = "t"
@@ -31,7 +31,7 @@ MOST_LIES = 8
 class Leaders(SocketCluster):
     """Two brokers that know producers again, and lie a few times if they are told to."""
 
-    def __init__(self, lies: tuple[Lie, ...] = (), seed: int = 1) -> None:
+    def __init__(self, lies: tuple[Misbehavior, ...] = (), seed: int = 1) -> None:
         super().__init__({**SERVED, 22: (0, 5)}, nodes=2)
         self.chance = Random(seed)
         self.lies = lies
@@ -41,10 +41,10 @@ class Leaders(SocketCluster):
         self.answers[22] = lambda *_: InitProducerIdResponse(producer_id=7, producer_epoch=0)
         self.logs: dict[int, Log] = self.add(TOPIC, 1, 2)
 
-    _produce = Liars._produce
-    _judge = Liars._judge
+    _produce = MisbehavingBrokers._produce
+    _judge = MisbehavingBrokers._judge
 
-    def _lie(self, key: int) -> Lie | None:
+    def _lie(self, key: int) -> Misbehavior | None:
         return super()._lie(key) if self.told < MOST_LIES else None
 
     def refuse(self, code: ErrorCode, when: Callable[[bytes], bool] = lambda records: True) -> None:
@@ -100,7 +100,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_lies(self) -> None:
         """Whatever becomes of answers, each record is written once and in order."""
-        for seed, lies in enumerate([*([each] for each in LIES if each.__name__ != "late"), LIES[1:]]):
+        for seed, lies in enumerate([*([each] for each in MISBEHAVIORS if each.__name__ != "late"), MISBEHAVIORS[1:]]):
             with self.subTest(lies=[each.__name__ for each in lies]), Leaders(tuple(lies), seed) as leaders:
                 produce(leaders, DeliverySettings(timeout=20.0), request_timeout=0.1)
                 self.assertGreater(leaders.told, 1)

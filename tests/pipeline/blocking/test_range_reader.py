@@ -21,7 +21,7 @@ from logbus.records.batch import decode_batch, encode_batch, encode_marker_batch
 from logbus.records.control_records import ControlType, Marker
 from logbus.records.record import Record
 from logbus.wire.messages.records import LeaderIdAndEpoch
-from tests.client.misbehaving_brokers import LIES, never
+from tests.client.misbehaving_brokers import MISBEHAVIORS, never
 from tests.pipeline.socket_cluster import FETCH_BY_ID, SocketCluster
 
 PLACE = TopicPartition("t", 0)
@@ -126,7 +126,7 @@ class FetchingTests(SynchronousTestCase):
 
     def test_lies(self) -> None:
         """Whatever a broker answers, late or half or garbled: rows are right, or it is an error; never wrong."""
-        for lie in LIES:
+        for lie in MISBEHAVIORS:
             with self.subTest(lie=lie.__name__):
                 cluster = self.cluster()
                 brokers = self.client(cluster, request_timeout=0.05)
@@ -377,7 +377,7 @@ class OffsetTests(SynchronousTestCase):
 
     def test_lies(self) -> None:
         """They do not become offsets."""
-        for lie in LIES:
+        for lie in MISBEHAVIORS:
             with self.subTest(lie=lie.__name__):
                 self.cluster.lies = (lie,)
                 brokers = self.cluster.client(request_timeout=0.05, retry_timeout=8.0)

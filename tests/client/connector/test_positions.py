@@ -1,0 +1,47 @@
+"""Processed and committed positions."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.client.connector.positions import Positions
+from logbus.model import TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class PositionsTests(SynchronousTestCase):
+    def test_what_is_left_to_commit(self) -> None:
+        """Only what changed is committed; also where a partition begins that nobody has committed yet."""
+        positions = Positions()
+        positions.begin(P0, 5)
+        positions.begin(P1, None, 100)
+        self.assertEqual(positions.uncommitted(), {P1: 100})
+        positions.reached(P0, 6)
+        self.assertEqual(positions.uncommitted([P0]), {P0: 6})
+        positions.committed({P0: 6, P1: 100})
+        self.assertEqual(positions.uncommitted(), {})
+
+    def test_nowhere_to_begin(self) -> None:
+        """What has no offset and no end to begin at has nothing to commit."""
+        positions = Positions()
+        positions.begin(P0, None)
+        self.assertIsNone(positions.get(P0))
+        self.assertEqual(positions.uncommitted(), {})
+
+    def test_dropped(self) -> None:
+        """What is somebody else's is not committed, whatever a late loop says."""
+        positions = Positions()
+        positions.begin(P0, 5)
+        positions.drop([P0])
+        positions.reached(P0, 9)
+        positions.committed({P0: 9})
+        self.assertEqual((positions.uncommitted(), positions.all()), ({}, []))
+
+    def test_begun_already(self) -> None:
+        """A partition that was kept goes on where it is."""
+        positions = Positions()
+        positions.begin(P0, 5)
+        positions.reached(P0, 9)
+        positions.begin(P0, 5)
+        self.assertEqual(positions.get(P0), 9)

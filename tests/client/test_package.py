@@ -1,0 +1,17 @@
+"""The public names of the client."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+
+class PackageTests(SynchronousTestCase):
+    def test_every_public_name_is_there(self) -> None:
+        """
+        The package's names are imported when they are asked for, and others are refused as usual.
+        """
+        import logbus.client
+
+        for name in logbus.client.__all__:
+            self.assertIsNotNone(getattr(logbus.client, name))
+        self.assertRaises(AttributeError, getattr, logbus.client, "nonsense")
