@@ -37,7 +37,7 @@ from logbus.wire.messages.metadata import (
 
 __all__ = ["Cluster", "Node", "PartitionMetadata", "TopicMetadata"]
 
-_NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+_RETRIED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 class Cluster:
@@ -112,7 +112,9 @@ class Cluster:
         found = None if topic is None else topic.partitions.get(partition.partition)
         return None if found is None or found.leader < 0 or found.leader not in self.nodes else found.leader
 
-    def moved(self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()) -> bool:
+    def update_leader(
+        self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()
+    ) -> bool:
         """
         Update the leader of a partition, as named by a broker that is not the leader (KIP-951).
 
@@ -207,7 +209,7 @@ class Cluster:
         self._lanes += 1
         return f"{name}-{self._lanes}"
 
-    def hang_up(self, lane: str) -> None:
+    def close_lane(self, lane: str) -> None:
         """Close the connections of a lane."""
         for key, channel in list(self._channels.items()):
             if key[2] == lane:
@@ -248,7 +250,7 @@ class Cluster:
             error = api_error(answer.error_code, f"topic {name}")
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 error = ApiError(error.code, f"there is no topic {name!r}")
-            if error.code not in _NOT_YET or self.reactor.seconds() >= deadline:
+            if error.code not in _RETRIED or self.reactor.seconds() >= deadline:
                 raise error
             attempt += 1
             await deferLater(self.reactor, self.backoff.before(attempt))
@@ -352,7 +354,7 @@ class Cluster:
                 if late or isinstance(error, RequestTimedOut):
                     error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self.timeout):g} s")
                 unreachable = Unreachable(why_unreachable(host, port, error))
-                self._is_away(host, port, unreachable)
+                self._note_outage(host, port, unreachable)
                 problem = Failure(unreachable)
                 for each in waiting:
                     each.errback(problem)
@@ -370,9 +372,9 @@ class Cluster:
     def _lost(self, host: str, port: int, channel: Channel) -> None:
         """Count a timeout as an outage. A broker that closes a connection may have good reasons."""
         if isinstance(channel.ended_by, RequestTimedOut):
-            self._is_away(host, port, channel.ended_by)
+            self._note_outage(host, port, channel.ended_by)
 
-    def _is_away(self, host: str, port: int, error: LogbusError) -> None:
+    def _note_outage(self, host: str, port: int, error: LogbusError) -> None:
         if self._closed:
             return
         failures = self._outages.failed(f"{host}:{port}", self.reactor.seconds())

@@ -252,7 +252,9 @@ class BrokerFetches:
             return error
         else:
             hint = data.current_leader
-            if hint is not None and self._cluster.moved(source.partition, hint.leader_id, hint.leader_epoch, nodes):
+            if hint is not None and self._cluster.update_leader(
+                source.partition, hint.leader_id, hint.leader_epoch, nodes
+            ):
                 source.attempts += 1
                 if source.attempts <= _HINTS:
                     return None

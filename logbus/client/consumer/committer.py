@@ -15,7 +15,7 @@ from logbus.client.consumer.delivered_offsets import DeliveredOffsets
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.interceptors import ConsumerInterceptors
 from logbus.client.membership import CommitFailed, GroupOffsets, Membership
-from logbus.client.membership.offset_requests import refused
+from logbus.client.membership.offset_requests import commit_failure
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
@@ -208,11 +208,11 @@ class Committer:
     def _failure(self, lost: Offsets, others: Mapping[TopicPartition, ApiError]) -> CommitFailed:
         """The error for lost partitions with uncommitted records, and for others that failed."""
         if self.membership is not None:
-            member, errors = self.membership.last_metadata, dict(self.membership.not_ours(lost))
+            member, errors = self.membership.last_metadata, dict(self.membership.unassigned_errors(lost))
         else:
             member = GroupMetadata("" if self.group is None else self.group.group_id, 0)
             errors = {each: ApiError(ErrorCode.UNKNOWN_MEMBER_ID) for each in lost}
-        failure = refused(member, {**others, **errors})
+        failure = commit_failure(member, {**others, **errors})
         assert failure is not None
         return failure
 

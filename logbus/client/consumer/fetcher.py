@@ -255,7 +255,7 @@ class Fetcher:
         self._tasks.cancel()
         if self._wake is not None and self._wake.active():
             self._wake.cancel()
-        self._cluster.hang_up(self._lane)
+        self._cluster.close_lane(self._lane)
         self.remove(list(self._sources))
         resting = self.rest()
         waiting, self._waiting = self._waiting, []

@@ -135,7 +135,7 @@ class SimpleConsumer:
 
     def close(self) -> None:
         """Close the connections."""
-        self._cluster.hang_up(self._lane)
+        self._cluster.close_lane(self._lane)
 
     async def _offsets_before(self, where: TopicPartition, time: int, max_number: int) -> list[int]:
         leader = await self._leader(where)

@@ -23,7 +23,7 @@ from logbus.client.membership.group_coordinator_client import GroupCoordinatorCl
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import CommitFailed, GroupListener, GroupMetadata, GroupOptions
 from logbus.client.membership.missing_topics import MissingTopics
-from logbus.client.membership.offset_requests import MOVED_ON, refused
+from logbus.client.membership.offset_requests import MOVED_ON, commit_failure
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
@@ -250,7 +250,7 @@ class BaseMembership:
             # The coordinator does not check who owns a partition, so do not overwrite another member's offset.
             gone = [each for each in offsets if not member.is_member or each not in self.assignment]
             if gone:
-                lost |= self.not_ours(gone)
+                lost |= self.unassigned_errors(gone)
                 offsets = {each: at for each, at in offsets.items() if each not in lost}
                 continue
             try:
@@ -263,11 +263,11 @@ class BaseMembership:
                 offsets = {each: offsets[each] for each in e.errors}
             attempt += 1
             await deferLater(self._clock, self._cluster.backoff.before(attempt))
-        failure = refused(self.last_metadata, lost)
+        failure = commit_failure(self.last_metadata, lost)
         if failure is not None:
             raise failure
 
-    def not_ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
+    def unassigned_errors(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
         """The errors for partitions that were revoked, or never assigned."""
         if not self._is_settled():
             code = ErrorCode.REBALANCE_IN_PROGRESS

@@ -132,7 +132,7 @@ class ClassicMembership(BaseMembership):
         if self._joining is not None and self._joining[0] != self._state_machine.turn:
             (_, task), self._joining = self._joining, None
             task.cancel()
-            self._cluster.hang_up(self._lane)
+            self._cluster.close_lane(self._lane)
         if self._state_machine.sends_heartbeats and self._heartbeat_timer is None and not self._is_heartbeating:
             self._heartbeat_timer = self._clock.callLater(self.options.heartbeat_interval, self._send_heartbeat)
         self._settle()
@@ -145,7 +145,7 @@ class ClassicMembership(BaseMembership):
             self._heartbeat_timer.cancel()
         self._heartbeat_timer = None
         self._watch.stop()
-        self._cluster.hang_up(self._lane)
+        self._cluster.close_lane(self._lane)
 
     def _request(self, send: Any, turn: int, *arguments: Any) -> None:
         """Send a request and pass its response to the state machine, unless its turn is over by then."""

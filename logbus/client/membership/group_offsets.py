@@ -15,11 +15,11 @@ from logbus.client.membership.group_coordinator_client import GroupCoordinatorCl
 from logbus.client.membership.interface import GroupMetadata
 from logbus.client.membership.offset_requests import (
     OffsetResults,
+    commit_failure,
     commit_request,
     fetch_request,
     read_committed,
     read_fetched,
-    refused,
 )
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, LogbusError
@@ -81,7 +81,9 @@ class GroupOffsets:
                 answers |= await self._ask(some, lambda left: self._send_commit(offsets, left, member))
         finally:
             self._commits.release()
-        failure = refused(member, {each: answer for each, answer in answers.items() if isinstance(answer, ApiError)})
+        failure = commit_failure(
+            member, {each: answer for each, answer in answers.items() if isinstance(answer, ApiError)}
+        )
         if failure is not None:
             raise failure
 

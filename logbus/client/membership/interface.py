@@ -199,7 +199,7 @@ class Membership(Protocol):
         """
         ...
 
-    def not_ours(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, ApiError]:
+    def unassigned_errors(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, ApiError]:
         """The errors for partitions that are not assigned any more, as in :class:`CommitFailed`."""
         ...
 

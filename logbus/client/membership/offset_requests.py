@@ -137,7 +137,7 @@ def read_fetched(
     return OffsetResults(found)
 
 
-def refused(member: GroupMetadata, errors: Mapping[TopicPartition, ApiError]) -> CommitFailed | None:
+def commit_failure(member: GroupMetadata, errors: Mapping[TopicPartition, ApiError]) -> CommitFailed | None:
     """The error for partitions that were not committed; None if there are none."""
     if not errors:
         return None

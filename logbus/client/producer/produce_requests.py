@@ -89,21 +89,21 @@ def outcomes_of(
         if answer is None:
             outcomes.append(LogbusError(f"the broker's answer leaves out {batch.partition}"))
         elif answer.error_code:
-            _hear(cluster, batch.partition, answer, response)
+            _update_leader(cluster, batch.partition, answer, response)
             outcomes.append(api_error(answer.error_code, str(batch.partition), answer.error_message))
         else:
             outcomes.append(BatchWritten(answer.base_offset, answer.log_append_time_ms))
     return outcomes
 
 
-def _hear(
+def _update_leader(
     cluster: Cluster, partition: TopicPartition, answer: PartitionProduceResponse, response: ProduceResponse
 ) -> None:
     """Pass the new leader to the cluster, if the response names one (KIP-951)."""
     hint = answer.current_leader
     if hint is not None:
         nodes = [Node(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
-        cluster.moved(partition, hint.leader_id, hint.leader_epoch, nodes)
+        cluster.update_leader(partition, hint.leader_id, hint.leader_epoch, nodes)
 
 
 def is_of_leader(error: Exception) -> bool:

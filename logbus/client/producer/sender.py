@@ -151,7 +151,7 @@ class Sender:
         for queue in self._accumulator.queues():
             for batch in list(queue.in_flight):
                 self._finish(batch, error)
-        self._cluster.hang_up(self._lane)
+        self._cluster.close_lane(self._lane)
 
     # Requests.
 

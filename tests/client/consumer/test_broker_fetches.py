@@ -237,7 +237,7 @@ class BrokerFetchesTests(SynchronousTestCase):
         self.answer(23, ended)
         fetcher = self.fetcher()
         self.assertEqual(self.values(fetcher, 3), [b"a", b"b", b"c"])
-        self.cluster.moved(P0, 1, 1)
+        self.cluster.update_leader(P0, 1, 1)
         self.assertEqual(self.values(fetcher, 1), [b"c"])
         self.assertEqual(fetcher.position(P0), 3)
         self.assertEqual(asked, [(0, 0), (1, 0)])
