@@ -63,7 +63,7 @@ class RecordingListener(GroupListener):
         self.errors.append(error)
 
     def heard(self, word: str) -> Places:
-        """All partitions it was told that of."""
+        """All partitions of calls of this kind."""
         return frozenset(each for said, partitions in self.news for each in partitions if said == word)
 
     def release(self) -> None:

@@ -21,7 +21,7 @@ Misbehavior = Callable[["MisbehavingBrokers", Any, bytes], None]
 
 
 def late(liars: MisbehavingBrokers, to: Any, frame: bytes) -> None:
-    """When nobody waits for it any more."""
+    """The response comes after the timeout."""
     liars.clock.callLater(liars.patience * 3, to.heard, frame)
 
 

@@ -12,7 +12,7 @@ from logbus.model import TopicPartition
 
 @define
 class Numbers:
-    """What a producer counts."""
+    """A producer's counts."""
 
     records: int = 3
     queue_us: int = 500
@@ -42,9 +42,7 @@ class ClientMetricsTests(SynchronousTestCase):
         return [each for each in self.metrics.text().decode().splitlines() if not each.startswith("#")]
 
     def test_a_producer(self) -> None:
-        """
-        Its counts are read when somebody asks, and labelled with its name.
-        """
+        """Its counts are read on request, and labelled with its name."""
         producer = Producer()
         self.metrics.add_producer("views", producer)
         producer.metrics.records += 1
@@ -75,9 +73,7 @@ class ClientMetricsTests(SynchronousTestCase):
         self.assertEqual(len(self.lines()), 4)
 
     def test_names_are_of_one(self) -> None:
-        """
-        Two of a kind cannot share one; who is removed is not shown.
-        """
+        """Two clients of a kind cannot share a name; removed ones are not shown."""
         self.metrics.add_producer("a", Producer())
         self.metrics.add_consumer("a", Consumer())
         self.assertRaises(ValueError, self.metrics.add_producer, "a", Producer())

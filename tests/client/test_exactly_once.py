@@ -129,7 +129,7 @@ class CopyingCase(MembershipCase):
         self.cluster.now(copier.ended, 60)
 
     def out(self) -> Counter[bytes]:
-        """What readers of committed records find in the destination so far."""
+        """The records that read_committed consumers see in the destination."""
         while True:
             answer = self.wire.fetch(self.read_to, "out", 0, isolation_level=1)
             data = content(answer)

@@ -22,7 +22,7 @@ METADATA = RecordMetadata("t", 0, 7, 1000)
 
 
 class Adds(ProducerInterceptor, ConsumerInterceptor):
-    """Adds its name to what passes, and remembers what it was told."""
+    """Adds its name to records, and remembers its calls."""
 
     def __init__(self, name: bytes) -> None:
         self.letter = name
@@ -70,7 +70,8 @@ class InterceptorTests(SynchronousTestCase):
 
     def test_a_fault_is_logged_by_name_and_changes_nothing(self) -> None:
         """
-        The record goes on as it was, the others are called, and the log says who failed at what.
+        The record goes on unchanged, other interceptors are called, and the failure is logged with the interceptor's
+        name.
         """
         after = Adds(b"b")
         chain = ProducerInterceptors((Adds(b"a"), Breaks(b"x"), after))
@@ -98,9 +99,7 @@ class InterceptorTests(SynchronousTestCase):
         self.assertEqual(str(error), "Drops dropped a record for topic 't'")
 
     def test_consumers_have_theirs(self) -> None:
-        """
-        What is consumed and committed is shown to each, whatever the others do.
-        """
+        """Each gets delivered records and committed offsets, whatever the others do."""
         after = Adds(b"a")
         chain = ConsumerInterceptors((Breaks(b"x"), after))
         chain.on_consume([ConsumerRecord("t", 0, 1, 2, None, b"v", ())])

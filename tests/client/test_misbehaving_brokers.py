@@ -69,7 +69,7 @@ class MisbehavingBrokersCase(SynchronousTestCase):
         self.fail(f"not in {seconds:g} s")
 
     def assert_nothing_left(self) -> None:
-        """No timer, no connection, and nobody who remembers."""
+        """Check that no timer, connection or reference is left."""
         closing = self.cluster.close()
         self.until(lambda: closing.called)
         self.liars.settle(200)
@@ -105,7 +105,7 @@ class ProducerTests(MisbehavingBrokersCase):
         return outcomes, weakref.ref(producer)
 
     def assert_written(self, outcomes: list[list[object]]) -> None:
-        """Each record is once where its producer was told, in order."""
+        """Check that each record is written once, in order, at the reported offset."""
         for index, log in self.logs.items():
             wanted = [b"%d" % number for number in range(100) if number % 2 == index]
             self.assertEqual([each.value for each in iter_records(b"".join(log.batches))], wanted)

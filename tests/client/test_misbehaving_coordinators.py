@@ -41,7 +41,7 @@ EACH_AND_ALL: list[Sequence[Misbehavior]] = [*([each] for each in MISBEHAVIORS),
 
 
 class MisbehavingNetworkCase(MembershipCase):
-    """Clients of one broker whose answers pass a wire that lies."""
+    """Clients of one broker over a misbehaving network."""
 
     def client_of(self, wire: MisbehavingNetwork) -> Cluster:
         self.clients += 1
@@ -131,10 +131,10 @@ class Reader:
 
 
 class Members:
-    """Two members, while somebody writes; mixed into cases of each protocol."""
+    """Two members and a writer; mixed into cases of each protocol."""
 
     def work(self: Any, wire: MisbehavingNetwork, seconds: int = 20) -> tuple[list[Reader], list[tuple[int, bytes]]]:
-        """Read while there are lies, and then until everything was read."""
+        """Read while responses are wrong, and then until all records were read."""
         self.rounds = getattr(self, "rounds", 0) + 1
         name = f"round-{self.rounds}"
         self.cluster[0].create(name, 6)
@@ -154,7 +154,9 @@ class Members:
         return readers, written
 
     def check(self: Any, readers: list[Reader], written: list[tuple[int, bytes]]) -> None:
-        """Everything was read, each Deferred fired once, the last word is committed, and nobody stays."""
+        """
+        Check that all records were read, each Deferred fired once, the last offset is committed, and nothing is left.
+        """
         name = readers[0].name
         for reader in readers:
             self.assertEqual(reader.ended, [])
@@ -297,9 +299,7 @@ class ConsumerProtocolTests(Members, MisbehavingNetworkCase):
     }
 
     def test_a_commit_in_an_epoch_that_is_over(self) -> None:
-        """
-        It is committed in the one that follows, as long as the partition is still one's own; who gave it up hears so.
-        """
+        """Assigned partitions are committed in the next epoch; for revoked ones the commit fails."""
         stale = 2
 
         def change(chance: Random, asked: Any, answer: Any) -> None:

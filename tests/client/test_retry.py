@@ -10,9 +10,7 @@ from logbus.errors import ApiError, Disconnected, ErrorCode
 
 class ErrorTests(SynchronousTestCase):
     def test_sentences(self) -> None:
-        """
-        The broker's words are kept; the thing is named once; an unknown code is told as a number.
-        """
+        """The broker's message is kept; the subject appears once; an unknown code is shown as a number."""
         self.assertEqual(str(api_error(36, "topic a", "topic 'a' exists already")), "topic 'a' exists already")
         self.assertEqual(str(api_error(36, "topic a", "no")), "topic a: no")
         self.assertIn("(LEADER_NOT_AVAILABLE)", str(api_error(5, "a-0")))

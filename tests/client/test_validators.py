@@ -179,9 +179,7 @@ class OptionTests(SynchronousTestCase):
         self.refused("give NewTopic", AdminClient(self.cluster).create_topics, ["t"])
 
     def test_records(self) -> None:
-        """
-        What is no record is its Deferred's error, which says what would be right, and others go on.
-        """
+        """An invalid record fails its Deferred, with advice, and others are sent."""
         self.memory.add("t")
         producer = self.producer(linger=0)
         for number in range(2):  # At first the topic is not known yet.

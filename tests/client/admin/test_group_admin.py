@@ -189,9 +189,7 @@ class GroupTests(SynchronousTestCase):
         self.assertEqual(self.code(answers["a"]), ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def test_refusals_in_the_groups_words(self) -> None:
-        """
-        A group that is not there, and one with members, are told by name.
-        """
+        """Errors for a missing group, and for one with members, name the group."""
         self.brokers.answers[DELETE] = nth(
             lambda message: groups.DeleteGroupsResponse(
                 results=[
@@ -338,9 +336,7 @@ class GroupTests(SynchronousTestCase):
         self.assertFalse(answers["c"].is_active)
 
     def test_groups_that_are_no_consumers(self) -> None:
-        """
-        What their members tell each other is told as bytes.
-        """
+        """Metadata of other protocol types is returned as bytes."""
         del self.brokers.served[NEWER]
         member = groups.DescribedGroupMember(
             member_id="x", client_id="c", client_host="/h", member_metadata=b"\0\1", member_assignment=b"\0\0\0\0"
@@ -476,7 +472,7 @@ class GroupTests(SynchronousTestCase):
 
 
 class MemberBytesTests(SynchronousTestCase):
-    """What members tell each other comes from anywhere."""
+    """Encoded subscriptions and assignments may come from any client."""
 
     @given(st.binary(max_size=60))
     def test_any_bytes(self, data: bytes) -> None:

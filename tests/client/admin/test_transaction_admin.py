@@ -114,18 +114,14 @@ class TransactionTests(SynchronousTestCase):
             self.assertEqual(told, (["Empty"], [7, 8], 0, "a|b"))
 
     def test_no_filter(self) -> None:
-        """
-        What is not asked for is not filtered by.
-        """
+        """Without filters the request has none."""
         self.brokers.answers[LIST] = self.listed()
         self.assertEqual(self.done(self.admin.list_transactions()), [])
         asked = self.brokers.requests("ListTransactions")[0]
         self.assertEqual((asked.duration_filter, asked.transactional_id_pattern, asked.state_filters), (-1, None, []))
 
     def test_filters_that_brokers_do_not_know(self) -> None:
-        """
-        An older broker, and a state or an expression that one does not take, are told; nothing is left out in silence.
-        """
+        """An older broker, and an unknown state or invalid expression, raise errors."""
         self.brokers.answers[LIST] = self.listed(unknown_state_filters=["Hopeful"])
         error = self.refused(self.admin.list_transactions(states=["Hopeful"]))
         self.assertIn("'Hopeful'", error.message)
@@ -154,9 +150,7 @@ class TransactionTests(SynchronousTestCase):
     # One by one.
 
     def test_descriptions(self) -> None:
-        """
-        Coordinators of transactions are asked; what nobody knows is told by name.
-        """
+        """Coordinators describe transactions; errors for unknown ids name the id."""
         topics = [
             transaction_admin.DescribedTransactionTopic(topic="u", partitions=[1]),
             transaction_admin.DescribedTransactionTopic(topic="t", partitions=[1, 0]),
@@ -186,9 +180,7 @@ class TransactionTests(SynchronousTestCase):
         self.assertEqual(told, ("a", 60_000, -1))
 
     def test_termination_of_what_is_not_there(self) -> None:
-        """
-        Asking for a producer would make the transactional id: one that nobody knows is not asked for.
-        """
+        """InitProducerId would create the transactional id, so it is not sent for an unknown one."""
         self.assertEqual(self.refused(self.admin.terminate_transaction("a")).code, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         self.assertEqual(self.brokers.requests("InitProducerId"), [])
 
@@ -222,9 +214,7 @@ class TransactionTests(SynchronousTestCase):
         return transaction_admin.DescribeProducersResponse(topics=topics)
 
     def test_producers(self) -> None:
-        """
-        Each partition's leader tells what it remembers, and whether a transaction is open.
-        """
+        """Each partition's leader returns its producers, and whether they have open transactions."""
         self.brokers.answers[PRODUCERS] = self.producers
         found = self.done(self.admin.describe_producers([P0, P1, TopicPartition("t", 2), TopicPartition("u", 0)]), 1)
         self.assertEqual(found[P0], (ActiveProducer(7, 1, -1, -1, -1, None),))
@@ -242,9 +232,7 @@ class TransactionTests(SynchronousTestCase):
         self.assertEqual(len(self.done(self.admin.describe_producers([P0]), 0.2)[P0]), 1)
 
     def test_one_broker(self) -> None:
-        """
-        A replica that is named is asked, whoever leads, and its answer stands; one that is not there is told.
-        """
+        """A given replica is asked, even if it is not the leader; an unknown broker is an error."""
         self.brokers.answers[PRODUCERS] = self.producers
         found = self.done(self.admin.describe_producers([P0, P1], broker_id=2))
         self.assertEqual(found[P0].code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -287,9 +275,7 @@ class TransactionTests(SynchronousTestCase):
         self.assertFalse(marker.transaction_result)
 
     def test_refused_markers(self) -> None:
-        """
-        It is told which number is out of date.
-        """
+        """The error says which epoch is out of date."""
         for code, word in (
             (ErrorCode.INVALID_PRODUCER_EPOCH, "epoch of producer 7 than 3"),
             (ErrorCode.TRANSACTION_COORDINATOR_FENCED, "than that of epoch 2"),

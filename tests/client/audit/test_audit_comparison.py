@@ -17,19 +17,19 @@ WINDOW = 1000
 
 
 def published(number: int, **options: Any) -> MonitoringEvent:
-    """What the shop's producers say of the topic t."""
+    """An event of the shop's producers for the topic t."""
     fields = {"application": "shop", "host": "h", "role": "producer", "window_start": 0, "window_ms": WINDOW}
     options.setdefault("id", f"{options}{number}")
     return MonitoringEvent(**{**fields, "counts": {"t": number}, **options})
 
 
 def consumed(number: int, **options: Any) -> MonitoringEvent:
-    """What a consumer says of it."""
+    """An event of a consumer for the topic t."""
     return published(number, **{"application": "counter", "role": "consumer", **options})
 
 
 def verdicts(*events: MonitoringEvent, **options: Any) -> list[AuditVerdict]:
-    """What becomes of events."""
+    """The verdicts for events."""
     return [each.verdict for each in compare(events, **options)]
 
 
@@ -85,9 +85,7 @@ class CompareTests(SynchronousTestCase):
         )
 
     def test_an_event_counts_once(self) -> None:
-        """
-        What was published twice has the same id.
-        """
+        """A duplicate has the same id."""
         ledger = AuditTotals()
         self.assertTrue(ledger.add(published(5, id="1")))
         self.assertFalse(ledger.add(published(5, id="1")))
@@ -96,9 +94,7 @@ class CompareTests(SynchronousTestCase):
         self.assertEqual(ledger.doubled, 1)
 
     def test_a_window_nobody_consumed_is_missing(self) -> None:
-        """
-        Who reports on a topic is held to all of its windows.
-        """
+        """An application that reports on a topic is compared in all of its windows."""
         self.assertEqual(
             verdicts(published(5), published(5, window_start=WINDOW), consumed(5)),
             [AuditVerdict.COMPLETE, AuditVerdict.MISSING],
@@ -120,9 +116,7 @@ class CompareTests(SynchronousTestCase):
             self.assertEqual(verdicts(published(5), consumed(4), settled_ms=settled), [verdict])
 
     def test_what_cannot_be_known(self) -> None:
-        """
-        A loss is not claimed where somebody could not count, or nobody says what was published.
-        """
+        """The verdict is unknown if records were not counted, or no producer reports."""
         self.assertEqual(verdicts(published(5), consumed(4, uncounted=1)), [AuditVerdict.UNKNOWN])
         self.assertEqual(verdicts(published(4, uncounted=1), consumed(5)), [AuditVerdict.UNKNOWN])
         self.assertEqual(verdicts(consumed(5)), [AuditVerdict.UNKNOWN])

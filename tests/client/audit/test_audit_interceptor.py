@@ -36,7 +36,7 @@ class AuditTests(SynchronousTestCase):
         return AuditInterceptor(self.cluster, application="shop", role=role, producer=producer, **options)
 
     def events(self) -> list[MonitoringEvent]:
-        """What was published."""
+        """The published events."""
         batches = self.brokers.topics[AUDIT_TOPIC][0].batches
         return [decode_event(each.value) for each in iter_records(b"".join(batches))]
 
@@ -181,9 +181,7 @@ class AuditTests(SynchronousTestCase):
         self.check_no_timer_is_left()
 
     def test_a_broken_encoder_breaks_nothing_else(self) -> None:
-        """
-        The events stay, and who counts is not disturbed.
-        """
+        """The events are kept, and counting goes on."""
 
         def encode(event: MonitoringEvent) -> bytes:
             raise ZeroDivisionError
@@ -195,8 +193,6 @@ class AuditTests(SynchronousTestCase):
         self.assertEqual(self.events(), [])
 
     def test_options_are_checked(self) -> None:
-        """
-        A window of nothing, or a count of nobody, is refused when it is made.
-        """
+        """Invalid options are refused at once."""
         for wrong in [{"window": 0.0}, {"interval": 0.0}, {"limit": 0}, {"role": ""}]:
             self.assertRaises(ValueError, self.audit, **wrong)

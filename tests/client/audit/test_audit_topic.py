@@ -60,9 +60,7 @@ class ReadingTests(SynchronousTestCase):
         self.assertIn("logbus-audit-1 at offset 1: ", found.problem)
 
     def test_it_ends_where_the_topic_ended_when_it_began(self) -> None:
-        """
-        What is published meanwhile waits for the next time, also if it came with the rest.
-        """
+        """Events published meanwhile are left out, even if they were fetched with the others."""
         log = self.brokers.add(AUDIT_TOPIC)[0]
         log.put(event("a"), event("b"))
 
@@ -149,9 +147,7 @@ class CodingTests(RegistryCase):
 
     @given(st.binary(max_size=60))
     def test_other_bytes_are_no_event(self, data: bytes) -> None:
-        """
-        They are told from events, and nothing else is raised.
-        """
+        """They are counted as unreadable, and raise no other errors."""
         try:
             self.assertIsInstance(EventDecoder()(data), MonitoringEvent)
         except SerializationError:

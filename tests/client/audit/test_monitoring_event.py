@@ -29,7 +29,7 @@ EVENTS = st.builds(
 
 
 def published(number: int, **options: Any) -> MonitoringEvent:
-    """What the shop's producers say of the topic t."""
+    """An event of the shop's producers for the topic t."""
     fields = {"application": "shop", "host": "h", "role": "producer", "window_start": 0, "window_ms": WINDOW}
     options.setdefault("id", f"{options}{number}")
     return MonitoringEvent(**{**fields, "counts": {"t": number}, **options})

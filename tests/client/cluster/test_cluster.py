@@ -110,8 +110,7 @@ class ClusterTests(SynchronousTestCase):
 
     def test_one_connection_for_all_who_ask(self) -> None:
         """
-        Several who ask at once share a connection, of which one giving up takes nothing from the others; lanes have
-        their own.
+        Concurrent callers share a connection, and one can cancel without affecting the others; lanes have their own.
         """
         cluster = self.cluster()
         self.done(cluster.refresh())
@@ -126,9 +125,7 @@ class ClusterTests(SynchronousTestCase):
         self.assertIsNot(self.done(cluster.channel(1, "fetch")), first)
 
     def test_a_broken_connection_is_made_anew(self) -> None:
-        """
-        What was asked for over a connection that broke while idle is asked again.
-        """
+        """A request on a connection that broke while idle is repeated."""
         self.brokers.add("t")
         cluster = self.cluster()
         first = self.done(cluster.any_channel())
@@ -172,9 +169,7 @@ class ClusterTests(SynchronousTestCase):
         self.assertRaises(ConfigError, self.cluster, "nonsense:port")
 
     def test_creating_topics_follows_the_controller(self) -> None:
-        """
-        NOT_CONTROLLER is answered by asking who it is now; other refusals are told for each topic.
-        """
+        """After NOT_CONTROLLER the new controller is asked; other errors are returned for each topic."""
         codes = [ErrorCode.NOT_CONTROLLER, 0]
 
         def create(node: int, message: Any) -> Any:

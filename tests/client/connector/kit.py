@@ -274,7 +274,10 @@ class Group:
                     seen[each] = reader
 
     def check_balanced(self, *topics: str) -> None:
-        """Every partition has exactly one owner, who is alive and delivers it, and nobody delivers anything else."""
+        """
+        Check that every partition has exactly one owner, which is alive and delivers it, and that no other member
+        delivers anything.
+        """
         self.check_exclusive()
         delivered = {
             each: reader.connector.consumer_id
@@ -288,7 +291,7 @@ class Group:
         assert delivered == owned, f"delivered: {delivered}, owned: {owned}"
 
     def check_nothing_skipped(self) -> None:
-        """Everything before a committed offset was done by somebody."""
+        """Check that all records before a committed offset were processed."""
         done = self.done()
         for topic, logs in self.brokers.topics.items():
             for number, log in logs.items():

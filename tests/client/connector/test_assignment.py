@@ -84,7 +84,7 @@ class AssignmentTests(SynchronousTestCase):
         self.assertEqual(set(ranges(partitions, threads)), partitions if threads else set())
 
     def test_topics_of_a_filter(self) -> None:
-        """A filter sees the topics there are, without the brokers' own unless told so; names need not be there yet."""
+        """A filter sees existing topics, without internal ones by default; named topics need not exist."""
         there = ["b", "a", "__consumer_offsets"]
         every = TopicCount({}, WhiteList(".*"), 1)
         self.assertEqual(wanted_topics(every, there, internal=False), ["a", "b"])

@@ -35,7 +35,7 @@ class MembersTests(GroupCase):
         self.group.check_balanced("t")
 
     def test_more_come_and_go(self) -> None:
-        """Partitions are shared with who joins, and taken back from who leaves; no record comes twice or not at all."""
+        """Partitions move to members that join, and back from those that leave; each record is delivered once."""
         a = self.group.reader("a").read({"t": 1})
         self.group.settle(1)
         for partition in range(4):
@@ -60,10 +60,7 @@ class MembersTests(GroupCase):
         self.assertEqual(sorted(every), [(p, v) for p in range(4) for v in (b"1", b"2", b"3", b"4")])
 
     def test_interceptors(self) -> None:
-        """
-        They hear of each record as it is handed out, once however members come and go, and of what is committed; what
-        they raise breaks nothing.
-        """
+        """They get each record once, when it is delivered, and committed offsets; their exceptions have no effect."""
         seen: list[tuple[int, int]] = []
         committed: dict[TopicPartition, int] = {}
 
@@ -134,7 +131,7 @@ class MembersTests(GroupCase):
         self.assertEqual(self.group.names("/consumers/g/owners/later"), [])
 
     def test_different_topics_in_one_group(self) -> None:
-        """A topic is shared by those who read it, and by nobody else."""
+        """A topic is divided among the members that read it."""
         self.group.topic("u", 2)
         a = self.group.reader("a").read({"t": 1})
         b = self.group.reader("b").read({"t": 1, "u": 1})
@@ -179,7 +176,7 @@ class FilterTests(GroupCase):
         self.assertEqual(self.group.owners("t"), {0: "g_a", 1: "g_a", 2: "g_b", 3: "g_b"})
 
     def test_a_member_that_is_not_understood(self) -> None:
-        """What another consumer wrote, and cannot be read, is passed over."""
+        """The unreadable registration of another consumer is ignored."""
         self.group.write("/consumers/g/ids/g_0", b"{")
         node = {"version": 1, "subscription": {"(?=t).*": 1}, "pattern": "white_list", "timestamp": "1"}
         self.group.write("/consumers/g/ids/g_1", json.dumps(node).encode())
@@ -213,7 +210,7 @@ class OffsetsTests(GroupCase):
         self.assertEqual(b.values, [b"between"])
 
     def test_no_offset_is_an_error(self) -> None:
-        """With none, a partition nobody has committed is an error for the loop, which names it."""
+        """With reset none, a partition without a committed offset raises an error that names it."""
         a = self.group.reader("a", auto_offset_reset="none").read({"t": 1})
         self.group.settle(1)
         error = a.errors[0].value
@@ -222,7 +219,7 @@ class OffsetsTests(GroupCase):
         self.assertIn("no offset was committed", str(error))
 
     def test_what_is_in_hand_is_not_committed(self) -> None:
-        """A record counts once its stream is asked for the next: who takes over gets what was not done."""
+        """A record is processed when the next is asked for; another member gets unprocessed records again."""
         self.put(b"1", b"2", b"3")
         a = self.group.reader("a", seconds=100.0).read({"t": 1})
         self.group.settle(3)
@@ -308,7 +305,7 @@ class StreamsTests(GroupCase):
         self.assertEqual(self.successResultOf(first).value, b"1")
 
     def test_waiting_can_be_cancelled(self) -> None:
-        """Who does not want to wait any longer cancels; no record gets lost."""
+        """Cancelling a wait loses no record."""
         _, stream = self.streams()
         waiting = Deferred.fromCoroutine(stream.__anext__())
         waiting.cancel()
@@ -317,7 +314,7 @@ class StreamsTests(GroupCase):
         self.assertEqual(self.group.now(Deferred.fromCoroutine(stream.__anext__())).value, b"1")
 
     def test_a_damaged_batch(self) -> None:
-        """The loop hears of it; the stream goes on with the same record when it is asked again."""
+        """The loop gets an error; when asked again, the stream goes on with the same record."""
         _, stream = self.streams()
         self.put(b"1")
         log = self.logs[0]
@@ -367,7 +364,7 @@ class UseTests(GroupCase):
         self.assertRaises(ConfigError, self.connector)
 
     def test_an_id_of_its_own(self) -> None:
-        """Without a name, consumers are told apart by host, time and chance."""
+        """Default consumer ids have the host name, the time and a random number."""
         first, second = self.connector(consumer_id=None), self.connector(consumer_id=None)
         self.assertRegex(first.consumer_id, r"^g_[a-zA-Z0-9._-]+-1700000000000-[0-9a-f]{8}$")
         self.assertNotEqual(first.consumer_id, second.consumer_id)
@@ -393,7 +390,7 @@ class UseTests(GroupCase):
         self.group.now(connector.shutdown())
 
     def test_shut_down_while_joining(self) -> None:
-        """Who waits for streams hears that there will be none, and nothing stays behind."""
+        """The Deferred of the streams fails, and nothing is left behind."""
         connector = self.connector()
         joining = connector.create_message_streams({"t": 1})
         self.group.now(connector.shutdown())
@@ -430,9 +427,7 @@ class UseTests(GroupCase):
 
 class FailureTests(GroupCase):
     def test_somebody_does_not_let_go(self) -> None:
-        """
-        After so many attempts joining fails, says who holds what, and the member has left again.
-        """
+        """After the retries joining fails with the owner's name, and the member has left again."""
         self.group.write("/consumers/g/owners/t/1", b"g_zombie-0")
         joining = self.group.reader("a", rebalance_max_retries=4).connector.create_message_streams({"t": 1})
         self.group.settle(1.9)
@@ -444,7 +439,7 @@ class FailureTests(GroupCase):
         self.assertEqual((self.group.names("/consumers/g/ids"), self.group.names("/consumers/g/owners/t")), ([], ["1"]))
 
     def test_somebody_lets_go_late(self) -> None:
-        """What is held is waited for, by a watch and not only by the clock; the rest is read meanwhile."""
+        """A partition's release is noticed by a watch, not only by the timer; the others are read meanwhile."""
         self.group.write("/consumers/g/owners/t/1", b"g_zombie-0")
         self.put(b"0", partition=0)
         self.put(b"1", partition=1)
@@ -468,7 +463,7 @@ class FailureTests(GroupCase):
         self.assertEqual(a.errors, [])
 
     def test_our_node_is_taken(self) -> None:
-        """A partition that somebody else owns now is delivered no more, and nothing is committed for it."""
+        """A partition that another consumer owns now is not delivered or committed any more."""
         a = self.group.reader("a").read({"t": 1})
         self.group.settle(1)
         self.group.now(self.group.admin.set("/consumers/g/owners/t/1", b"g_other-0"))

@@ -115,7 +115,7 @@ class FaultAtAnyRequest(SynchronousTestCase):
                     raise
 
     def test_killed(self) -> None:
-        """Whoever dies, and whenever: the others have all partitions, and go on where it was done."""
+        """The others take over all partitions, and continue at the committed offsets."""
         self.everywhere(killed)
 
     def test_killed_late(self) -> None:
@@ -123,7 +123,7 @@ class FaultAtAnyRequest(SynchronousTestCase):
         self.everywhere(killed_late)
 
     def test_cut_off(self) -> None:
-        """Who is cut off for a moment finds out what of its requests was served, and everybody has their share."""
+        """A member finds out which of its requests were served, and all members get their partitions."""
         self.everywhere(cut_off)
 
     def test_cut_off_late(self) -> None:
@@ -135,13 +135,13 @@ class FaultAtAnyRequest(SynchronousTestCase):
         self.everywhere(expired)
 
     def test_session_forgotten(self) -> None:
-        """Who has nodes of a session before takes them over, before they go away with it."""
+        """A member takes over nodes of its earlier session before they vanish with it."""
         self.everywhere(session_forgotten)
 
     def test_expired_while_away(self) -> None:
         """
-        Who loses its session while it is away reads on until it is back, beside the new owners; then it joins again,
-        and has committed nothing meanwhile.
+        A member whose session expires unnoticed reads on, beside the new owners, without committing; when it is back it
+        joins again.
         """
         self.everywhere(expired_while_away, exclusive=False)
 
@@ -304,7 +304,7 @@ class AwayTests(GroupCase):
         self.assertEqual(a.values, [b"1", b"2"])
 
     def test_leaving_while_away(self) -> None:
-        """The end takes no time when nobody can be told; the others hear of it from ZooKeeper."""
+        """Leaving takes no time; the others notice when the session expires."""
         a = self.group.reader("a").read({"t": 1})
         b = self.group.reader("b").read({"t": 1})
         self.group.settle(1)
@@ -346,7 +346,7 @@ class AwayTests(GroupCase):
         self.assertEqual(len(b.connector.owned), 4)
 
     def test_joining_while_away(self) -> None:
-        """Who begins while nobody answers joins when somebody does."""
+        """A member that starts while ZooKeeper is unreachable joins when it is back."""
         a = self.group.reader("a")
         a.store.suspend()
         a.read({"t": 1})

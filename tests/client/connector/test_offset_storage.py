@@ -78,7 +78,7 @@ class KafkaOffsetStorageTests(GroupCase):
         return self.group.reader(name, offsets_storage="kafka", **options).read({"t": 1})
 
     def test_there_and_back(self) -> None:
-        """What is done is committed to the brokers, and the next owner begins there; ZooKeeper has no offsets."""
+        """Offsets are committed to the brokers, and the next owner starts there; ZooKeeper has no offsets."""
         a = self.reader("a")
         self.put(b"1", b"2", partition=3)
         self.group.settle(2)
@@ -137,14 +137,14 @@ class KafkaOffsetStorageTests(GroupCase):
 
 class ZookeeperOffsetStorageTests(GroupCase):
     def test_two_at_once(self) -> None:
-        """Two who commit a first offset at the same time both succeed."""
+        """Two concurrent first commits both succeed."""
         storage = ZookeeperOffsetStorage(self.group.admin, GroupPaths("g"))
         both = [Deferred.fromCoroutine(storage.commit({TopicPartition("t", 0): offset})) for offset in (1, 2)]
         self.assertEqual([self.group.now(each) for each in both], [{}, {}])
         self.assertEqual(self.group.committed("t", 0), 2)
 
     def test_parents_that_vanish(self) -> None:
-        """Somebody may delete the offsets of a group while it reads; they are made again."""
+        """If the nodes of offsets are deleted, they are created again."""
         self.group.reader("a").read({"t": 1})
         self.put(b"1")
         self.group.settle(2)

@@ -12,7 +12,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 class PositionsTests(SynchronousTestCase):
     def test_what_is_left_to_commit(self) -> None:
-        """Only what changed is committed; also where a partition begins that nobody has committed yet."""
+        """Only changed offsets are committed, and start offsets of partitions without a commit."""
         positions = Positions()
         positions.begin(P0, 5)
         positions.begin(P1, None, 100)
@@ -23,14 +23,14 @@ class PositionsTests(SynchronousTestCase):
         self.assertEqual(positions.uncommitted(), {})
 
     def test_nowhere_to_begin(self) -> None:
-        """What has no offset and no end to begin at has nothing to commit."""
+        """A partition without offset or reset has nothing to commit."""
         positions = Positions()
         positions.begin(P0, None)
         self.assertIsNone(positions.get(P0))
         self.assertEqual(positions.uncommitted(), {})
 
     def test_dropped(self) -> None:
-        """What is somebody else's is not committed, whatever a late loop says."""
+        """A dropped partition is not committed, whatever a late loop reports."""
         positions = Positions()
         positions.begin(P0, 5)
         positions.drop([P0])

@@ -39,7 +39,7 @@ class RebalanceTests(SynchronousTestCase):
         self.assertIs(rounds.phase, RebalancePhase.DUE)
 
     def test_changed_while_looking(self) -> None:
-        """What was read may be old: there is another round, whatever came of this one."""
+        """After a change during a round there is another round, whatever its result."""
         for missing in (False, True):
             rounds = RebalanceRounds(0)
             rounds.connected()
@@ -64,7 +64,7 @@ class RebalanceTests(SynchronousTestCase):
         self.assertEqual((rounds.failures, rounds.phase), (0, RebalancePhase.DUE))
 
     def test_away(self) -> None:
-        """A round that ends while nobody can be asked ends nothing."""
+        """The result of a round that ends while ZooKeeper is unreachable is ignored."""
         rounds = RebalanceRounds(0)
         rounds.connected()
         rounds.begin()

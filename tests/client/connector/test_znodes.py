@@ -75,7 +75,7 @@ class ZnodeTests(SynchronousTestCase):
                 self.assertTrue(str(e))
 
     def test_how_many_streams(self) -> None:
-        """Nobody can have us count to a billion."""
+        """The number of streams is limited."""
         for count in (-1, 10_001, 10**9):
             node = json.dumps({"version": 1, "subscription": {"t": count}, "pattern": "static"}).encode()
             self.assertRaises(BadZnode, TopicCountZnode.decode, "/x", node)

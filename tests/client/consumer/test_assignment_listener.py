@@ -75,15 +75,13 @@ class AssignmentListenerTests(MembershipCase):
         return [(number, offset) for number in range(6) for offset in offsets]
 
     def committed(self) -> dict[int, int]:
-        """What the group committed, by partition."""
+        """The group's committed offsets, by partition."""
         found = self.finished(AdminClient(self.a_client()).list_group_offsets(["g"]))["g"]
         assert not isinstance(found, ApiError)
         return {each.partition: at.offset for each, at in found.items() if isinstance(at, CommittedOffset)}
 
     def test_one_reads_all_and_the_next_goes_on(self) -> None:
-        """
-        What one consumer handed out is committed when it closes, and it leaves: the next begins there, at once.
-        """
+        """A consumer commits and leaves when it closes; the next one continues there at once."""
         consumer = self.consumer("t")
         self.assertEqual(sorted(self.read(consumer, 12)), self.everything(0, 1))
         self.assertTrue(consumer.group_metadata().is_member)
@@ -118,9 +116,7 @@ class AssignmentListenerTests(MembershipCase):
         self.assertEqual(sorted(found), sorted(self.everything(0, 1, 2)))
 
     def test_a_record_in_hand_is_not_done(self) -> None:
-        """
-        What commits by itself leaves out the record that the loop is at, and the rest of what a poll returned last.
-        """
+        """Automatic commits leave out the current record of a loop, and the records of the last poll."""
         self.put(0, b"c", b"d")
         consumer = self.consumer("t", auto_commit_interval=1.0)
         self.finished(consumer.poll(0))
@@ -139,9 +135,7 @@ class AssignmentListenerTests(MembershipCase):
         self.assertEqual(self.committed()[0], 3)
 
     def test_commit(self) -> None:
-        """
-        A commit takes in what is in hand; one with offsets only those; interceptors hear of both.
-        """
+        """A commit without offsets includes all delivered records; interceptors get the offsets."""
         heard: list[dict[Any, Any]] = []
 
         class Hearing(ConsumerInterceptor):
@@ -162,9 +156,7 @@ class AssignmentListenerTests(MembershipCase):
         self.assertEqual(self.committed()[0], 1)
 
     def test_listeners(self) -> None:
-        """
-        They hear of partitions when these can be sought in, and before they go, when it can still be committed.
-        """
+        """Partitions can be sought in when they are assigned, and committed when they are revoked."""
         listener = RecordingListener()
         consumer = self.consumer(listener=listener, enable_auto_commit=False)
         listener.does["assigned"] = lambda partitions: [consumer.seek(each, 1) for each in partitions] and None
@@ -265,8 +257,8 @@ class AssignmentListenerTests(MembershipCase):
 
     def test_committed_offsets_of_open_transactions_are_waited_for(self) -> None:
         """
-        Who reads committed records begins where a transaction leaves the group, and not where it was before, also
-        without being a member.
+        A read_committed consumer starts at the offsets of a transaction that is being committed, also without being a
+        member.
         """
         producer = Producer(self.a_client(), wall_clock=lambda: 1.5, random=Random(1), transactional_id="tx")
         for ends, begin in (([], 0), ([1], 1), ([2], 2)):
@@ -288,9 +280,7 @@ class AssignmentListenerTests(MembershipCase):
         self.finished(producer.close())
 
     def test_no_offset_and_no_reset(self) -> None:
-        """
-        Where nothing is committed and ``auto_offset_reset`` is none, who asks for records is told.
-        """
+        """Without a committed offset and with reset none, waiting for records fails."""
         consumer = self.consumer(auto_offset_reset="none")
         consumer.assign([P0])
         waiting = consumer.poll()
@@ -362,8 +352,8 @@ class AssignmentListenerTests(MembershipCase):
 
     def test_what_is_lost_cannot_be_committed(self) -> None:
         """
-        A commit after the partitions were lost fails, whether it says offsets or not; what is still one's own is
-        committed, and the next one does not hear of it again.
+        A commit after partitions were lost fails, with and without offsets; assigned partitions are committed, and the
+        next commit succeeds.
         """
         consumer = self.consumer("t", max_poll_interval=3.0, enable_auto_commit=False)
         records = self.read(consumer, 3)
@@ -482,8 +472,7 @@ class AssignmentListenerTests(MembershipCase):
 
     def test_a_partition_that_is_not_there_is_told(self) -> None:
         """
-        Whoever assigned it and asks for records gets an error after some seconds, again and again, with a group and
-        without; other partitions are read.
+        Waiting for records fails after some seconds, each time, with a group and without; other partitions are read.
         """
         for missing, said in (
             (TopicPartition("t", 99), "topic 't' has no partition 99; it has 0 to 5"),

@@ -95,9 +95,7 @@ class BrokerFetchesTests(SynchronousTestCase):
         return answer
 
     def test_hints(self) -> None:
-        """
-        A leader that names its successor is believed at once, and nobody is asked for metadata (KIP-951).
-        """
+        """The new leader named by the old one is used without a metadata request (KIP-951)."""
         self.brokers.served[1] = (4, 16)
         self.brokers.served[3] = (1, 12)
         fetcher = self.fetcher()
@@ -113,9 +111,7 @@ class BrokerFetchesTests(SynchronousTestCase):
         self.assertEqual(self.brokers.requests("Fetch")[-1].topics[0].partitions[0].current_leader_epoch, 4)
 
     def test_brokers_that_send_one_around(self) -> None:
-        """
-        Hints that lead to nobody are not followed at the speed of the network.
-        """
+        """Wrong hints are followed with a delay."""
         self.brokers.served[1] = (4, 16)
         epoch = iter(range(1, 10_000_000))
 
@@ -301,18 +297,14 @@ class BrokerFetchesTests(SynchronousTestCase):
         self.assertEqual(self.values(self.fetcher(), 3), [b"a", b"b", b"c"])
 
     def test_errors_of_the_whole_fetch(self) -> None:
-        """
-        What waiting does not help is told to who asks.
-        """
+        """Errors that retrying does not help are raised to the caller."""
         self.answer(1, lambda node, message: FetchResponse(error_code=31, responses=[]))
         waiting = self.fetcher().poll()
         self.brokers.settle(0.2)
         self.assertIs(self.failureResultOf(waiting, ApiError).value.code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     def test_answers_to_questions_of_the_past(self) -> None:
-        """
-        What was on its way when one sought elsewhere is not handed out.
-        """
+        """A response to a fetch from before a seek is dropped."""
         held: list[Deferred[Any]] = []
 
         def hold(node: int, message: Any) -> Any:

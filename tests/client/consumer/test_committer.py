@@ -64,9 +64,7 @@ class CommitterTests(SynchronousTestCase):
         )
 
     def test_what_is_asked_for_meanwhile_is_one_commit(self) -> None:
-        """
-        However many commits are asked for while one is under way, one more is sent, and all that asked hear of it.
-        """
+        """Commits requested while one is in flight become one more commit, and all get its outcome."""
         first = self.committer.commit(at(p0=1))
         rest = [self.committer.commit(at(p0=number, p1=3)) for number in range(1000)]
         self.committer.commit_nowait(at(p2=5))
@@ -96,9 +94,7 @@ class CommitterTests(SynchronousTestCase):
         self.successResultOf(later)
 
     def test_commits_are_of_when_they_were_asked_for(self) -> None:
-        """
-        What is handed out while a commit waits for its turn is not in it.
-        """
+        """Records delivered while a commit waits are not included in it."""
         self.committer.commit(at(p1=1))
         self.places = at(p0=3)
         self.committer.commit()
@@ -107,9 +103,7 @@ class CommitterTests(SynchronousTestCase):
         self.assertEqual(self.group.asked[-1], at(p0=3))
 
     def test_what_went_to_others_is_not_put_back(self) -> None:
-        """
-        A place that waited is not committed for a partition that was given up meanwhile; what somebody said is.
-        """
+        """A waiting position of a partition that was revoked meanwhile is not committed; explicit offsets are."""
         self.committer.commit(at(p2=1))
         self.places = at(p0=3, p1=3)
         self.committer.commit()
@@ -119,9 +113,7 @@ class CommitterTests(SynchronousTestCase):
         self.assertEqual(self.group.asked[-1], at(p1=3, p2=9))
 
     def test_cancelling(self) -> None:
-        """
-        A commit is given up with the last who waits for it, whether its turn has come or not.
-        """
+        """A commit is cancelled when all of its callers have cancelled, waiting or in flight."""
         first = self.committer.commit(at(p0=1))
         second, third = self.committer.commit(at(p0=2)), self.committer.commit(at(p0=3))
         second.cancel()

@@ -212,9 +212,7 @@ class ReadingTests(ConsumerCase):
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), len(set(seen)) - 1)
 
     def test_errors_are_told_to_who_asks(self) -> None:
-        """
-        Also to who asks again, until a seek leads on; other partitions can be read in between.
-        """
+        """An error is raised again until a seek; other partitions can be read meanwhile."""
         consumer = self.consumer({P0: 77}, auto_offset_reset="none")
         for _ in range(2):
             waiting = consumer.poll()

@@ -17,9 +17,7 @@ class DeliveredOffsetsTests(SynchronousTestCase):
         self.deliveries = DeliveredOffsets()
 
     def test_kept_partitions_follow_the_generation(self) -> None:
-        """
-        While nothing that was delivered is given up, the member is who it is now.
-        """
+        """While all delivered partitions are kept, the current metadata are returned."""
         self.deliveries.delivered(P0)
         self.deliveries.given_up([P1], FIVE, {})
         self.assertEqual(self.deliveries.metadata(SIX), SIX)
@@ -49,9 +47,7 @@ class DeliveredOffsetsTests(SynchronousTestCase):
         self.assertEqual(self.deliveries.metadata(SIX), FIVE)
 
     def test_lost_records(self) -> None:
-        """
-        Those that were delivered and not committed when their partition went; each is told of once.
-        """
+        """Records delivered and not committed when their partition was revoked; each is reported once."""
         places = {P0: CommittedOffset(3), P1: CommittedOffset(4)}
         for each in places:
             self.deliveries.delivered(each)
@@ -61,9 +57,7 @@ class DeliveredOffsetsTests(SynchronousTestCase):
         self.assertEqual(self.deliveries.take_lost(), {})
 
     def test_a_commit_that_was_under_way(self) -> None:
-        """
-        What it has committed when its answer comes is not lost, though the partition went meanwhile.
-        """
+        """Offsets whose commit succeeds after the partition was revoked are not lost."""
         self.deliveries.delivered(P0)
         self.deliveries.given_up([P0], FIVE, {P0: CommittedOffset(3)})
         self.deliveries.committed({P0: CommittedOffset(3)}, {})

@@ -17,7 +17,7 @@ PARTITIONS = [TopicPartition(name, index) for name in ("t", "u") for index in ra
 
 
 class FetchBufferTests(SynchronousTestCase):
-    """What is held of which partition."""
+    """Data by partition."""
 
     def completed(self, partition: TopicPartition, *sizes: int) -> Any:
         raw = encoded(*sizes)
@@ -42,9 +42,7 @@ class FetchBufferTests(SynchronousTestCase):
         self.assertEqual((bool(buffer), buffer.size, buffer.paused_size), (False, 0, 0))
 
     def test_a_problem_is_met_in_its_place(self) -> None:
-        """
-        What was read before it comes first.
-        """
+        """Data from before an error is taken first."""
         buffer, (a, *_) = FetchBuffer(), PARTITIONS
         buffer.put(a, self.completed(a, 1))
         buffer.put(a, PartitionProblem(ApiError(ErrorCode.CORRUPT_MESSAGE)))

@@ -39,14 +39,11 @@ def record(offset: int, value: bytes = b"v") -> ConsumerRecord:
 
 
 class FetchSessionHandlerTests(SynchronousTestCase):
-    """What a broker would make of the requests."""
+    """The session as a broker would see it."""
 
     @given(st.lists(st.tuples(WANTED, st.sampled_from(["kept", "lost", "none"]), st.booleans()), max_size=8))
     def test_a_broker_knows_what_is_wanted(self, turns: Any) -> None:
-        """
-        From what it was told since the session began it knows each partition that is wanted, as it is wanted now, and
-        no others, whatever happened before.
-        """
+        """The requests of a session always add up to the wanted partitions, whatever happened before."""
         session, known, number = FetchSessionHandler(), {}, 0
         for wanted, fate, by_id in turns:
             topics, forgotten = session.next_fetch(wanted, IDS if by_id else {})
@@ -78,9 +75,7 @@ class FetchSessionHandlerTests(SynchronousTestCase):
             self.assertNotEqual(session.epoch, FINAL_EPOCH)
 
     def test_only_changes_are_named(self) -> None:
-        """
-        What is wanted as before is not named again, unless an answer spoke of it.
-        """
+        """Unchanged partitions are not named again, unless a response contained them."""
         session = FetchSessionHandler()
         wanted = dict.fromkeys(PARTITIONS, FetchPartitionData(0, 100))
         session.next_fetch(wanted, IDS)
@@ -134,9 +129,7 @@ class BoundedTests(MembershipCase):
         return found
 
     def test_an_application_that_sleeps(self) -> None:
-        """
-        What is read ahead stays within its bounds, for minutes, and then comes out, each record once.
-        """
+        """The buffer stays within its bounds, for minutes; then each record is delivered once."""
         fetcher = self.fetcher()
         for _ in range(300):
             self.cluster.settle(1)
@@ -183,9 +176,7 @@ class EndingTests(MembershipCase):
         self.assertEqual(len(self.sessions), 0)
 
     def test_reading_nothing(self) -> None:
-        """
-        Who gives up all partitions, in either way, leaves no session, and can read on in another.
-        """
+        """A consumer without partitions leaves no session, and can read on in another."""
         self.cluster.now(self.consumer.unsubscribe())
         self.assertEqual(len(self.sessions), 0)
         self.read()
@@ -197,9 +188,7 @@ class EndingTests(MembershipCase):
         self.assertEqual(self.cluster.now(Deferred.fromCoroutine(self.consumer.__anext__())).value, b"a")
 
     def test_a_broker_that_does_not_hear_of_it(self) -> None:
-        """
-        Nobody waits for long.
-        """
+        """Closing sessions does not wait for long."""
         self.cluster.cut(CLIENTS, 0)
         closing = self.consumer.close()
         self.cluster.settle(0.5)

@@ -172,8 +172,8 @@ class ConsumerTests(SynchronousTestCase):
 
     def test_only_what_is_committed(self) -> None:
         """
-        With ``read_committed`` neither aborted records are read nor what lies behind the last stable offset, and that
-        is the end; by default everything is.
+        With ``read_committed``, neither aborted records nor those behind the last stable offset are read; by default
+        all are.
         """
         log = self.brokers.add("t")[0]
 
@@ -279,9 +279,7 @@ class ConsumerTests(SynchronousTestCase):
         self.assertEqual(self.take(consumer, 1)[0].value, b"a")
 
     def test_closing(self) -> None:
-        """
-        Who waits is told; nothing more is asked, and no timer is left.
-        """
+        """Waiting callers get an error; no request and no timer is left."""
         self.brokers.add("t")
         consumer = self.consumer(EARLIEST)
         waiting = consumer.poll()
@@ -295,7 +293,8 @@ class ConsumerTests(SynchronousTestCase):
 
     def test_who_is_forgotten_is_gone_without_a_word(self) -> None:
         """
-        A client that nobody holds any more, while it connects or later, is collected, and nothing of it is run again.
+        A client that is not referenced any more, while it connects or later, is collected, and nothing of it runs
+        again.
         """
         self.brokers.add("t")
         for turns in (0, 1, 4):

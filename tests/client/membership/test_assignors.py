@@ -47,7 +47,7 @@ def readers(members: Mapping[str, MemberSubscription], topic: str) -> list[str]:
 def with_owned(
     name: str, members: Mapping[str, MemberSubscription], had: Mapping[str, Sequence[TopicPartition]], generation: int
 ) -> dict[str, MemberSubscription]:
-    """What members tell an assignor after they had something in a generation."""
+    """Members with the subscriptions that report partitions of a generation."""
     result = {}
     for member, each in members.items():
         owned = tuple(sorted(had.get(member, ())))
@@ -61,7 +61,7 @@ def with_owned(
 def settled(
     name: str, counts: Mapping[str, int], members: Mapping[str, MemberSubscription], had: Told
 ) -> tuple[Told, int]:
-    """What comes about when members rebalance until nothing changes; and in how many rounds."""
+    """The assignment after rebalances until nothing changes, and the number of rounds."""
     for rounds in range(1, 10):
         given = ASSIGNORS[name].assign(counts, with_owned(name, members, had, rounds))
         if {member: sorted(each) for member, each in given.items()} == {
@@ -73,11 +73,11 @@ def settled(
 
 
 class EveryAssignorTests(SynchronousTestCase):
-    """What holds whichever it is."""
+    """Properties of all assignors."""
 
     @given(st.sampled_from(list(ASSIGNORS.values())), groups())
     def test_everything_once(self, assignor: Assignor, group: tuple[Any, Any]) -> None:
-        """Each partition of each topic that somebody reads is given to exactly one of those who read it."""
+        """Each partition of each subscribed topic is assigned to exactly one of its members."""
         counts, members = group
         given = assignor.assign(counts, members)
         assert given.keys() == members.keys()
@@ -93,12 +93,12 @@ class EveryAssignorTests(SynchronousTestCase):
 
     @given(st.sampled_from([each for each in ASSIGNORS.values() if each.name != "range"]), groups(equal=True))
     def test_equal_shares(self, assignor: Assignor, group: tuple[Any, Any]) -> None:
-        """Where all read the same, nobody has more than one partition more than another."""
+        """With equal subscriptions, members differ by at most one partition."""
         sizes = [len(each) for each in assignor.assign(*group).values()]
         assert max(sizes) - min(sizes) <= 1
 
     def test_names(self) -> None:
-        """What is not known is refused with the names that are."""
+        """Unknown names are refused, with the known ones in the message."""
         with self.assertRaisesRegex(ConfigError, "'fair'; there are range, roundrobin, sticky, cooperative-sticky"):
             assignors_by_name(["range", "fair"])
         with self.assertRaisesRegex(ConfigError, "a list of names"):
@@ -190,7 +190,7 @@ class StickyTests(SynchronousTestCase):
         assert given == {"c1": parts("t1-0", "t2-1", "t2-0"), "c2": parts("t1-1", "t2-2")}
 
     def test_more_with_one_more_than_there_may_be(self) -> None:
-        """Somebody who comes gets what one had too much."""
+        """A new member gets the surplus."""
         had = {"c1": parts("t1-0", "t2-0"), "c2": parts("t1-1", "t2-1"), "c3": []}
         given = self.assign({"t1": 2, "t2": 2}, ("t1", "t2"), **had)
         assert sorted(map(len, given.values())) == [1, 1, 2]
@@ -202,7 +202,7 @@ class StickyTests(SynchronousTestCase):
         assert given == {"c1": parts("t1-0", "t2-1"), "c2": parts("t1-1", "t2-2"), "c3": parts("t2-0")}
 
     def test_one_comes_and_goes(self) -> None:
-        """The last partition moves to who comes; all come back from who leaves."""
+        """The last partition moves to a new member; all come back when it leaves."""
         given = self.assign({"t": 3}, c1=parts("t-0", "t-1", "t-2"), c2=[])
         assert given == {"c1": parts("t-0", "t-1"), "c2": parts("t-2")}
         assert sorted(self.assign({"t": 3}, c2=given["c2"])["c2"]) == parts("t-0", "t-1", "t-2")
@@ -240,7 +240,7 @@ class StickyTests(SynchronousTestCase):
         assert [len(given[each]) for each in sorted(given)] == [2, 2, 2, 2]
 
     def test_older_claims_count_less(self) -> None:
-        """Of two who say they had a partition the later one keeps it."""
+        """Of two claims the later generation wins."""
         old = MemberSubscription(("t",), user_data=sticky_data(parts("t-0", "t-1"), 1))
         new = MemberSubscription(("t",), user_data=sticky_data(parts("t-0", "t-1"), 2))
         assert ASSIGNORS["sticky"].assign({"t": 1}, {"a": old, "b": new}) == {"a": [], "b": parts("t-0")}
@@ -252,7 +252,7 @@ class StickyTests(SynchronousTestCase):
         assert [each for some in given.values() for each in some] == parts("t-1")
 
     def test_who_missed_a_generation_does_not_take_from_the_owner(self) -> None:
-        """What is another's by now stays with that one."""
+        """The claim of an older generation is ignored if another member owns the partition."""
         late = MemberSubscription(("t",), owned=tuple(parts("t-0")), generation=3)
         owner = MemberSubscription(("t",), owned=tuple(parts("t-0")), generation=4)
         given = ASSIGNORS["cooperative-sticky"].assign({"t": 2}, {"a": late, "b": owner})
@@ -262,8 +262,10 @@ class StickyTests(SynchronousTestCase):
     def test_it_settles_and_moves_no_more_than_it_must(
         self, group: tuple[Any, Any], others: list[str], name: str
     ) -> None:
-        """Members come and go: it comes to rest, everything is given, and nothing moves between two who stay if all
-        read the same and shares need not change."""
+        """
+        Assignments become stable and complete, and with equal subscriptions no partition moves between two members that
+        stay without need.
+        """
         counts, members = group
         before, _ = settled(name, counts, members, {})
         topics = next(iter(members.values())).topics
@@ -277,7 +279,7 @@ class StickyTests(SynchronousTestCase):
 
     @given(groups(equal=True), member_names)
     def test_who_comes_takes_no_more_than_a_share(self, group: tuple[Any, Any], more: list[str]) -> None:
-        """Of what the others had only the surplus moves, to those who come."""
+        """Only the surplus moves, to new members."""
         counts, members = group
         topics = next(iter(members.values())).topics
         before, _ = settled("cooperative-sticky", counts, members, {})

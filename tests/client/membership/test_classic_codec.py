@@ -42,14 +42,14 @@ class ClassicCodecTests(SynchronousTestCase):
 
     @given(st.binary(max_size=60))
     def test_bad_subscriptions_and_assignments(self, data: bytes) -> None:
-        """What cannot be read is a subscription to nothing, and an assignment of nothing."""
+        """Undecodable bytes are an empty subscription or assignment."""
         read_subscription(data)
         read_assignment(data)
         assert read_subscription(data[:1]) == MemberSubscription()
         assert read_assignment(data[:1]) == frozenset()
 
     def test_there_and_back(self) -> None:
-        """What is written is read, also by those who know only the beginning."""
+        """Encoded values can be decoded, also with an older version's fields only."""
         told = MemberSubscription(("a", "b"), tuple(parts("a-0", "b-1")), 5, None, "r", b"x")
         assert read_subscription(write_subscription(told)) == told
         assert read_assignment(write_assignment(parts("a-1", "b-0"))) == frozenset(parts("a-1", "b-0"))

@@ -77,7 +77,7 @@ class JoiningTests(SynchronousTestCase):
         assert (one.phase, one.generation) == (ClassicMemberState.STABLE, 1)
 
     def test_no_partitions(self) -> None:
-        """The listener is told that, too: the application may wait for it."""
+        """The listener is called for an empty assignment, too: the application may wait for it."""
         one = member(ClassicMemberState.SYNCING)
         assert one.synced(frozenset()) == [NotifyListener(ListenerEvent.ASSIGNED, frozenset())]
 
@@ -112,7 +112,7 @@ class JoiningTests(SynchronousTestCase):
         assert one.owned == frozenset()
 
     def test_every_code_has_a_consequence(self) -> None:
-        """Those that pass are waited for, and those that nobody knows end it."""
+        """Retriable errors are retried, and unknown ones end the membership."""
         for code in PASSING:
             assert reaction_to(code) is ErrorReaction.WAIT
         for code in FATAL:
@@ -151,14 +151,14 @@ class RebalancingTests(SynchronousTestCase):
         assert (one.listener_done(), one.phase) == ([], ClassicMemberState.STABLE)
 
     def test_cooperative_with_another_subscription(self) -> None:
-        """What is not read any more is given up before."""
+        """Partitions of topics that are not subscribed any more are revoked first."""
         one = member(ClassicMemberState.STABLE, places("t", 0) | places("u", 0), cooperative=True)
         assert one.rejoin() == [NotifyListener(ListenerEvent.REVOKED, places("u", 0))]
         assert one.listener_done() == [SendJoinGroup()]
         assert one.owned == places("t", 0)
 
     def test_what_changes_while_joining_takes_another_round(self) -> None:
-        """The leader was told the old subscription."""
+        """The leader had the old subscription."""
         for phase in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING):
             one = member(phase)
             assert one.rejoin() == []
@@ -193,14 +193,14 @@ class RebalancingTests(SynchronousTestCase):
             assert isinstance(failed, ReportFailure)
 
     def test_fenced_while_the_listener_is_busy(self) -> None:
-        """What it is being told comes to its end; then the rest is lost."""
+        """The current call ends; then the rest is lost."""
         one = member(ClassicMemberState.ASSIGNING, places("t", 0))
         assert one.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID) == []
         assert one.listener_done() == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
         assert one.listener_done() == [SendJoinGroup()]
 
     def test_fenced_between_giving_up_and_getting(self) -> None:
-        """What would have been new is not told any more."""
+        """New partitions are not announced any more."""
         one = member(ClassicMemberState.STABLE, places("t", 0, 1), cooperative=True)
         one.rejoin()
         one.joined("m", 4)
@@ -214,7 +214,7 @@ class EndingTests(SynchronousTestCase):
     """Leaving, of one's own will or not."""
 
     def test_leave(self) -> None:
-        """The listener gives up, with the generation that it commits in; then the coordinator is told."""
+        """The listener gives up partitions while the generation is still valid; then LeaveGroup is sent."""
         one = member(ClassicMemberState.STABLE, places("t", 0))
         assert one.stop(leave=True) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
         assert one.generation == 3
@@ -247,7 +247,7 @@ class EndingTests(SynchronousTestCase):
             assert phase is ClassicMemberState.UNJOINED or one.turn > turn
 
     def test_late(self) -> None:
-        """It leaves at once, loses what it has, and comes back when it is told to begin."""
+        """It leaves at once, loses its partitions, and comes back at the next begin."""
         one = member(ClassicMemberState.STABLE, places("t", 0))
         leave, tell = one.late()
         assert isinstance(leave, SendLeaveGroup)
@@ -366,7 +366,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def it_always_waits_for_something(self) -> None:
-        """Nobody is stuck: unless it rests or is well, the listener, a request or the leaving is under way."""
+        """Unless the member is unjoined or stable, a listener's call, a request or LeaveGroup is in progress."""
         if self.member.phase in (ClassicMemberState.UNJOINED, ClassicMemberState.STABLE):
             return
         waits = self.request is not None and self.request[0] == self.member.turn

@@ -57,7 +57,7 @@ def member(*owned: int, **given: Any) -> ConsumerStateMachine:
 
 
 class ReportTests(SynchronousTestCase):
-    """What heartbeats say."""
+    """Fields of heartbeats."""
 
     def test_everything_at_first(self) -> None:
         """The coordinator knows nothing yet."""
@@ -79,7 +79,7 @@ class ReportTests(SynchronousTestCase):
         assert one.report() == HeartbeatFields(6)
 
     def test_everything_after_an_answer_was_lost(self) -> None:
-        """It may have had an assignment, which is said again only to who says everything."""
+        """The lost response may have had an assignment, which is repeated only after a full heartbeat."""
         one = member(0)
         one.response_lost()
         report = one.report()
@@ -110,7 +110,7 @@ class ReconcilingTests(SynchronousTestCase):
     """From what it has to what it is to have."""
 
     def test_first_give_up_then_get(self) -> None:
-        """One thing after another, and the coordinator hears of each."""
+        """First partitions are revoked, then new ones assigned, each followed by a heartbeat."""
         one = member(0, 1)
         assert one.target(places("t", 1, 2)) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
         assert one.listener_done() == [SendHeartbeat(), NotifyListener(ListenerEvent.ASSIGNED, places("t", 2))]
@@ -138,7 +138,7 @@ class ReconcilingTests(SynchronousTestCase):
             )
 
     def test_fenced_while_the_listener_is_busy(self) -> None:
-        """What it has then is lost after."""
+        """The partitions are lost after the current call."""
         one = member(0, 1)
         one.target(places("t", 1))
         assert one.refused(ErrorCode.FENCED_MEMBER_EPOCH) == []
@@ -162,7 +162,7 @@ class EndingTests(SynchronousTestCase):
     """Leaving, of one's own will or not."""
 
     def test_leave(self) -> None:
-        """The listener gives up in the epoch it commits in; then the coordinator is told."""
+        """The listener gives up partitions while the epoch is still valid; then a leave heartbeat is sent."""
         one = member(0)
         assert one.stop(leave=True) == [NotifyListener(ListenerEvent.REVOKED, places("t", 0))]
         assert (one.epoch, one.sends_heartbeats) == (5, True)
@@ -170,7 +170,7 @@ class EndingTests(SynchronousTestCase):
         assert one.left() == [ReportLeft()]
 
     def test_a_static_member_may_come_back(self) -> None:
-        """It says so, unless it is told to leave for good."""
+        """It sends the away epoch, unless it leaves for good."""
         one = member(group_instance_id="i")
         assert one.stop(leave=False) == [SendLeaveHeartbeat("m", AWAY_EPOCH)]
         one = member(group_instance_id="i")
@@ -280,7 +280,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def it_always_waits_for_something(self) -> None:
-        """Nobody is stuck: it rests, beats, or waits for the listener or to have left."""
+        """The member is unjoined, sends heartbeats, or waits for the listener or for its last heartbeat."""
         assert (
             self.member.phase is ConsumerMemberState.UNJOINED
             or self.member.sends_heartbeats

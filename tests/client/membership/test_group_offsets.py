@@ -96,7 +96,7 @@ class CommitTests(OffsetsCase):
         ]
 
     def test_as_a_member(self) -> None:
-        """The request says who commits, and in which generation."""
+        """The request has the member id and generation."""
         assert self.done(self.offsets.commit({P0: CommittedOffset(4, 2, "note")}, MEMBER)) == [None]
         (request,) = self.brokers.requests("OffsetCommit")
         assert request.generation_id_or_member_epoch == 3
@@ -220,7 +220,7 @@ class FetchTests(OffsetsCase):
         return offsets.OffsetFetchResponse(topics=answers(offsets.OffsetFetchResponseTopic, message.topics))
 
     def test_some_and_none(self) -> None:
-        """What is not committed is None; by old and new versions."""
+        """Partitions without an offset are None, in old and new versions."""
         for newest in (10, 7, 5):
             self.brokers.served[FETCH] = (1, newest)
             self.cluster = Cluster(self.brokers.clock, "b1:9092", endpoint=self.brokers.endpoint)
@@ -246,7 +246,7 @@ class FetchTests(OffsetsCase):
         assert error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
 
     def test_an_error_of_the_group(self) -> None:
-        """One that passes is waited for; another one is told."""
+        """A retriable error is retried; another one is raised."""
         self.whole = int(ErrorCode.NOT_COORDINATOR)
         assert self.done(self.offsets.fetch([P0])) == [{P0: CommittedOffset(7, 5)}]
         assert len(self.brokers.requests("FindCoordinator")) == 2

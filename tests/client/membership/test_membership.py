@@ -20,7 +20,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class EitherProtocol:
-    """What is the same in both; mixed into cases of each."""
+    """Tests for both protocols."""
 
     def two(self: Any, **options: Any) -> tuple[Membership, Membership]:
         """Two members that share the topic."""
@@ -56,7 +56,7 @@ class EitherProtocol:
         assert not self.hears[1].heard("lost")
 
     def test_the_group_waits_for_the_listener(self: Any) -> None:
-        """What is given up is nobody else's before the listener is done; what it commits then holds."""
+        """Revoked partitions are not assigned to another member before the listener is done; its commits succeed."""
         a = self.member("t")
         self.until(lambda: self.balanced(a))
         self.hears[0].waits = {"revoked"}
@@ -74,7 +74,7 @@ class EitherProtocol:
         assert set(found.values()) == {CommittedOffset(7)}
 
     def test_a_listener_that_fails(self: Any) -> None:
-        """It is told to the log, and the membership goes on."""
+        """The failure is logged, and the membership goes on."""
 
         def fail(partitions: Places) -> None:
             raise ValueError("too bad")
@@ -85,7 +85,7 @@ class EitherProtocol:
         assert len(self.flushLoggedErrors(ValueError)) == 1
 
     def test_who_does_not_poll_leaves(self: Any) -> None:
-        """The other takes over; whoever polls again is back."""
+        """The other member takes over; the next poll joins again."""
         a, b = self.two(max_poll_interval=30.0)
         had = a.assignment
         self.quiet = {0}
@@ -119,13 +119,13 @@ class EitherProtocol:
         self.until(lambda: self.balanced(a, everything=places("u", 0, 1) | places("t", *range(6))))
 
     def test_new_partitions(self: Any) -> None:
-        """They are given to somebody, without anybody joining."""
+        """They are assigned, without a member joining."""
         a, b = self.two(metadata_max_age=2.0)
         self.cluster.now(AdminClient(self.a_client()).create_partitions({"t": 8}))
         self.until(lambda: self.balanced(a, b, everything=places("t", *range(8))), 30)
 
     def test_a_topic_that_is_made_later(self: Any) -> None:
-        """Whoever subscribed to it before is given it when it is there."""
+        """Its partitions are assigned to a member that had subscribed before."""
         a = self.member("late")
         self.cluster.settle(2)
         assert a.assignment == frozenset()
@@ -181,7 +181,7 @@ class EitherProtocol:
         assert self.hears[0].heard("revoked") == places("t", *range(6))
 
     def test_commits_may_be_given_up(self: Any) -> None:
-        """Whoever cancels a commit hears so at once; others go on."""
+        """A cancelled commit fails at once; others go on."""
         a = self.member("t")
         self.until(lambda: self.balanced(a))
         for turns in range(6):
@@ -217,7 +217,7 @@ class EitherProtocol:
         assert a.state == "unjoined"
 
     def test_a_commit_across_a_rebalance(self: Any) -> None:
-        """What is still one's own is committed, in the generation that is."""
+        """Partitions that stay assigned are committed in the new generation."""
         a = self.member("t", assignors=("cooperative-sticky",))
         self.until(lambda: self.balanced(a))
         b = self.member("t", assignors=("cooperative-sticky",))
@@ -260,7 +260,7 @@ class ClassicTests(EitherProtocol, MembershipCase):
             self.cluster.settle(1)
 
     def test_cooperative_members_keep_what_they_can(self) -> None:
-        """Who is joined by another gives up half, and never loses the rest."""
+        """When another member joins, half of the partitions are revoked and the rest are kept."""
         a = self.member("t", assignors=("cooperative-sticky",))
         self.until(lambda: self.balanced(a))
         b = self.member("t", assignors=("cooperative-sticky",))
@@ -277,7 +277,7 @@ class ClassicTests(EitherProtocol, MembershipCase):
         assert self.hears[0].heard("revoked") == places("t", *range(6))
 
     def test_the_eager_sticky_one_remembers(self) -> None:
-        """What was given up is given back."""
+        """Revoked partitions are assigned again."""
         a, b = self.member("t", assignors=("sticky",)), self.member("t", assignors=("sticky",))
         self.until(lambda: self.balanced(a, b))
         had = {a: a.assignment, b: b.assignment}
@@ -286,7 +286,7 @@ class ClassicTests(EitherProtocol, MembershipCase):
         assert all(each.assignment < had[each] for each in had)
 
     def test_a_member_of_another_mind(self) -> None:
-        """It is refused, and told what to do."""
+        """A member without a common assignor is refused, with advice."""
         a = self.member("t", assignors=("range",))
         self.until(lambda: self.balanced(a))
         self.member("t", assignors=("sticky",))
@@ -327,7 +327,7 @@ class ConsumerTests(EitherProtocol, MembershipCase):
     config = {**MembershipCase.config, "group.consumer.session.timeout.ms": "45000"}
 
     def test_members_keep_what_they_can(self) -> None:
-        """Who is joined by another gives up half, and never loses the rest."""
+        """When another member joins, half of the partitions are revoked and the rest are kept."""
         a = self.member("t")
         self.until(lambda: self.balanced(a))
         b = self.member("t")
@@ -373,7 +373,7 @@ class FailoverCase(MembershipCase):
     config = {**MembershipCase.config, "offsets.topic.replication.factor": "3", "default.replication.factor": "3"}
 
     def fail_over(self) -> None:
-        """The coordinator dies; nobody loses anything, and commits go on."""
+        """Kill the coordinator; no partition is lost, and commits go on."""
         a, b = self.member("t"), self.member("t")
         self.until(lambda: self.balanced(a, b))
         news = [list(each.news) for each in self.hears]

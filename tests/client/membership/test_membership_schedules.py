@@ -86,7 +86,7 @@ class ScheduleCase(MembershipCase):
         self.cluster.mend()
 
     def listen(self, hears: RecordingListener, number: int) -> None:
-        """Check what a member hears when it is done with it."""
+        """Check a member's partitions after a call of its listener."""
         tell = hears._hear
 
         def hear(word: str, partitions: Places) -> Any:

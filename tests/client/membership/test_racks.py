@@ -53,7 +53,7 @@ def where(topic: str, *racks: str) -> dict[TopicPartition, frozenset[str]]:
 
 
 class AnyAssignorTests(SynchronousTestCase):
-    """What holds whichever it is."""
+    """Properties of all assignors."""
 
     @given(st.sampled_from(AWARE), racked())
     def test_never_less_even_nor_farther(self, name: str, group: tuple[Any, Any, Any]) -> None:
@@ -95,9 +95,7 @@ class AnyAssignorTests(SynchronousTestCase):
             self.assertEqual({member: sorted(each) for member, each in given.items()}, wanted, name)
 
     def test_shares_come_first(self) -> None:
-        """
-        Who is near everything gets no more than its share.
-        """
+        """A member that is near all partitions gets no more than its share."""
         for name in AWARE:
             given = ASSIGNORS[name].assign(
                 {"t": 4}, members("t", a="west", b="east"), where("t", *["east"] * 3, "west")
@@ -133,22 +131,20 @@ class RangeTests(SynchronousTestCase):
                 self.assertLessEqual(max(sizes.values()) - min(sizes.values()), 1)
 
     def test_topics_alike(self) -> None:
-        """
-        A number is near who is near that partition of each of the topics.
-        """
+        """A member is near a partition number if it is near that partition of each topic."""
         replicas = where("t", "east", "west,east") | where("u", "east,north", "west")
         given = ASSIGNORS["range"].assign({"t": 2, "u": 2}, members("t", "u", a="west", b="east"), replicas)
         self.assertEqual(given, {"a": parts("t-1", "u-1"), "b": parts("t-0", "u-0")})
 
 
 class StickyTests(SynchronousTestCase):
-    """What is moved for racks, and comes to rest."""
+    """Partitions that move because of racks."""
 
     @given(st.sampled_from(AWARE[1:]), racked(), racked())
     def test_it_settles(self, name: str, group: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> None:
         """
-        Whoever had what before, and wherever replicas were: after some rounds nothing moves any more, and no more is
-        read from other racks than without them.
+        From any earlier assignment and any racks, assignments become stable, with no more reads from other racks than
+        without racks.
         """
         counts, members, replicas = group
         had = ASSIGNORS["range"].assign(counts, other[1]) if counts == other[0] else {}
@@ -168,9 +164,7 @@ class StickyTests(SynchronousTestCase):
         self.assertEqual(sum(map(len, given.values())), total)
 
     def test_what_is_far_moves_once(self) -> None:
-        """
-        Two who have each what is near the other change places, cooperatively in two rounds.
-        """
+        """Two members that have each other's nearby partitions swap them, cooperatively in two rounds."""
         two, replicas = members("t", a="west", b="east"), where("t", "east", "west")
         had = {"a": parts("t-0"), "b": parts("t-1")}
         told = {m: evolve(each, rack=two[m].rack) for m, each in with_owned("cooperative-sticky", two, had, 1).items()}
@@ -220,9 +214,7 @@ class LeaderTests(MembershipCase):
         self.until(lambda: (west.assignment, east.assignment) == (places("r", 0, 3), places("r", 1, 2)))
 
     def test_a_broker_that_is_away(self) -> None:
-        """
-        Its rack is not forgotten: its partitions stay where they are, and nobody rebalances for it.
-        """
+        """Its rack is remembered: its partitions stay, and no rebalance happens."""
         west = self.member("r", client_rack="west", metadata_max_age=1.0)
         east = self.member("r", client_rack="east", metadata_max_age=1.0)
         self.until(lambda: (west.assignment, east.assignment) == (places("r", 1, 3), places("r", 0, 2)))

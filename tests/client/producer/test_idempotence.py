@@ -342,9 +342,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(self.queue.take_next(1, later).numbers, BatchSequence(later, 0))
 
     def test_the_parts_of_a_batch(self) -> None:
-        """
-        Two halves have the records, the numbers and those who wait; the whole is done when both are.
-        """
+        """Two halves have the records, sequences and Deferreds; the batch is finished when both are."""
         self.world.log.largest = 2
         self.world.begin(5)
         (whole,) = self.queue.waiting
@@ -371,9 +369,7 @@ class FailureResolutionTests(SynchronousTestCase):
         return resolve_failure(error, **given)
 
     def test_by_code(self) -> None:
-        """
-        What brokers say of numbers, and what follows.
-        """
+        """Error codes about sequences, and their resolution."""
         out_of_order = ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         too_large = ApiError(ErrorCode.MESSAGE_TOO_LARGE)
         for error, of, verdict in [

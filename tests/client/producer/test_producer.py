@@ -42,9 +42,7 @@ class ProducerTests(SynchronousTestCase):
         return [each.value for each in iter_records(b"".join(self.brokers.topics[name][index].batches))]
 
     def test_records_sent_together_travel_together(self) -> None:
-        """
-        What comes within the linger is one batch; each record learns its offset and time.
-        """
+        """Records sent within the linger time are one batch; each gets its offset and timestamp."""
         self.brokers.add("t")
         producer = self.producer(codec=Codec.GZIP)
         sent = [producer.send("t", b"%d" % i, b"key", headers=[("h", b"1")]) for i in range(3)]
@@ -190,9 +188,7 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual(self.values(), [b"x"])
 
     def test_room(self) -> None:
-        """
-        Who has sent more than is kept waits until some of it is answered.
-        """
+        """With a full buffer, callers wait for responses."""
         self.brokers.add("t")
         producer = self.producer(batch_bytes=100, buffer_bytes=100)
         self.assertIsNone(producer.room())
@@ -258,9 +254,7 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual(producer.buffered, 0)
 
     def test_the_old_leader_names_the_new_one(self) -> None:
-        """
-        Then the batch goes there at once, and nobody is asked for metadata (KIP-951).
-        """
+        """The batch is sent there at once, without a metadata request (KIP-951)."""
         self.brokers.nodes = {1, 2}
         (log,) = self.brokers.add("t", 1).values()
         producer = self.producer()
@@ -289,9 +283,7 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual(len(self.brokers.requests("Metadata")), asked)
 
     def test_waiting_for_room(self) -> None:
-        """
-        With a full buffer records wait outside, in order, and then for nothing; who waits for nothing is refused.
-        """
+        """With a full buffer records wait in order; a caller that never waits is refused."""
         self.brokers.add("t")
         producer = self.producer(batch_bytes=700, buffer_bytes=3000)
         sent = [producer.send("t", b"%d" % i * 100) for i in range(9)]
@@ -415,9 +407,7 @@ class ProducerTests(SynchronousTestCase):
         self.assertIsNone(producer.room())
 
     def test_the_next_batch_leaves_before_anybody_is_told(self) -> None:
-        """
-        An answer lets the next batch leave first: who hears of it may have much to do.
-        """
+        """After a response the next batch is sent before callbacks run, which may take long."""
         _, room, held = self.ahead()
         ((connection, frame),) = held
         written: list[bytes] = []
@@ -450,9 +440,7 @@ class ProducerTests(SynchronousTestCase):
         self.assertIsNone(producer.room())
 
     def test_a_partitioner_of_ones_own(self) -> None:
-        """
-        It is given what it needs; its errors, and partitions that are not there, reach who sends.
-        """
+        """It gets its arguments; its errors, and partitions that do not exist, are raised to the sender."""
         self.brokers.add("t", 1, 1)
 
         def last(topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int]) -> int:
@@ -468,9 +456,7 @@ class ProducerTests(SynchronousTestCase):
         self.failureResultOf(later, KeyError)
 
     def test_closing_in_time(self) -> None:
-        """
-        What is not sent when the time is up fails; nothing of it is left behind.
-        """
+        """Unsent records fail at the timeout; nothing is left behind."""
         self.brokers.add("t")
         self.brokers.produce_errors[:] = [ErrorCode.NOT_ENOUGH_REPLICAS] * 100
         producer = self.producer()
@@ -528,9 +514,7 @@ class ProducerTests(SynchronousTestCase):
         return waiting
 
     def test_counting(self) -> None:
-        """
-        What was sent, how often, and how long it waited.
-        """
+        """Counts of records, requests and waits."""
         self.brokers.add("t")
         self.brokers.produce_errors[:] = [ErrorCode.NOT_ENOUGH_REPLICAS]
         producer = self.producer()

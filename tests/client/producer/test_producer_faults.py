@@ -56,7 +56,8 @@ class DeliveryTests(DeliveryCase):
 
     def test_what_was_given_up(self) -> None:
         """
-        What comes after a record that was given up is not doubled or out of order, whether that one arrived or not.
+        After a record whose delivery failed, later ones are neither duplicated nor reordered, whether it arrived or
+        not.
         """
         for fate, arrived in (("lost", []), ("unanswered", [1])):
             producer = self.idempotent(delivery_timeout=2.0)

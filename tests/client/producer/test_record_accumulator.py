@@ -20,9 +20,7 @@ class AccumulatorTests(SynchronousTestCase):
         return self.accumulator.append(queue, now, 5, None, value)
 
     def test_batches_leave_in_order(self) -> None:
-        """
-        One that does not grow any more is to be sent; one that grows, only when it is told to.
-        """
+        """Complete batches are ready; a growing one only when it is released."""
         self.assertEqual(list(self.accumulator.ready()), [])
         batches = [self.append(self.queue, 1.0) for _ in range(3)]
         self.assertEqual(list(self.accumulator.ready()), [self.queue])
@@ -43,9 +41,7 @@ class AccumulatorTests(SynchronousTestCase):
         self.assertEqual(batch.builder.count, 1)
 
     def test_linger(self) -> None:
-        """
-        Batches begun by a time may leave; the oldest of the others is told.
-        """
+        """Batches begun by a time are released; the creation time of the oldest other one is returned."""
         other = self.accumulator.queue(TopicPartition("t", 1))
         self.append(self.queue, 1.0)
         self.append(other, 2.0)
@@ -66,9 +62,7 @@ class AccumulatorTests(SynchronousTestCase):
         self.assertEqual(list(self.accumulator.ready()), [other, self.queue])
 
     def test_outcomes_are_told_to_early_and_late_listeners(self) -> None:
-        """
-        Who asks after the fact is told at once; the first outcome is the last.
-        """
+        """A late listener is called at once; the first outcome stays."""
         batch = self.append(self.queue, 1.0)
         heard: list[object] = []
         batch.when_done(heard.append)

@@ -17,7 +17,7 @@ from tests.client.memory_cluster import MemoryCluster
 
 
 class Notes(ProducerInterceptor):
-    """Notes what it is told; drops what is None, and adds to what is a list."""
+    """Records its calls; drops records with value None, and appends to lists."""
 
     def __init__(self) -> None:
         self.queued: list[Any] = []
@@ -65,9 +65,7 @@ class RecordBuilderTests(SynchronousTestCase):
         self.assertEqual(self.notes.outcomes, [(RecordMetadata("t", 0, each, 1500), None) for each in (0, 1)])
 
     def test_what_cannot_be_serialized_fails_alone(self) -> None:
-        """
-        With an error that names the topic, whoever wrote the serializer; the others are written.
-        """
+        """The error names the topic, for any serializer; other records are written."""
         producer = self.producer(value_serializer=JsonSerializer())
         self.assertIn("'t'", str(self.failureResultOf(producer.send("t", {1}), SerializationError).value))
         self.get(producer.send("t", 1))
@@ -80,9 +78,7 @@ class RecordBuilderTests(SynchronousTestCase):
             self.assertIn(words, str(self.failureResultOf(sent, SerializationError).value))
 
     def test_a_dropped_record_is_not_written(self) -> None:
-        """
-        Who sent it hears of it, and so do interceptors.
-        """
+        """The sender and interceptors get an error."""
         producer = self.producer(interceptors=[self.notes])
         self.failureResultOf(producer.send("t", None), RecordDropped)
         self.assertEqual(self.written(), [])
@@ -100,9 +96,7 @@ class RecordBuilderTests(SynchronousTestCase):
         self.assertEqual(self.notes.outcomes, [(RecordMetadata("nowhere", -1, -1, 1500), ApiError)])
 
     def test_what_interceptors_raise_is_logged(self) -> None:
-        """
-        The record goes on as it was, and its outcome reaches who sent it, and the interceptors behind.
-        """
+        """The record goes on unchanged, and its outcome reaches the sender and the other interceptors."""
 
         class Broken(ProducerInterceptor):
             def _fail(self, *arguments: Any) -> Any:
@@ -123,9 +117,7 @@ class RecordBuilderTests(SynchronousTestCase):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 3 + 2 + 2)
 
     def test_callbacks_that_raise(self) -> None:
-        """
-        What an application does with the outcome of a record concerns no other record of the batch, nor the next ones.
-        """
+        """An exception in a record's callback affects no other records."""
         producer = self.producer()
         sent = [producer.send("t", b"%d" % number) for number in range(3)]
         sent[1].addCallback(lambda _: 1 / 0)

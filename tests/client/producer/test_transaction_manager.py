@@ -124,7 +124,7 @@ class TransactionalCase(SynchronousTestCase):
                 raise fail
 
     def committed(self, name: str = "t") -> list[bytes | None]:
-        """What readers of committed records see of both partitions, once nothing is open."""
+        """The records that read_committed consumers see in both partitions, once no transaction is open."""
         self.several.settle(1)
         found: list[bytes | None] = []
         image = self.several.metadata(self.several.alive[0]).topic(name)
@@ -206,9 +206,7 @@ class TransactionTests(TransactionalCase):
         self.assertEqual(sorted(self.committed()), [b"a", b"b"])
 
     def test_an_empty_transaction_asks_for_nothing(self) -> None:
-        """
-        Nobody needs to hear of it.
-        """
+        """No request is sent."""
         producer = self.producer()
         self.now(self.write(producer))
         self.now(self.write(producer))
@@ -259,9 +257,7 @@ class TransactionTests(TransactionalCase):
         self.assertEqual(self.committed(), [b"send", b"offsets", b"commit", b"abort"])
 
     def test_left_open_for_too_long(self) -> None:
-        """
-        The coordinator has aborted it; whoever goes on is told.
-        """
+        """The coordinator has aborted it; the producer gets an error."""
         producer = self.producer(transaction_timeout=2.0)
 
         async def work() -> None:

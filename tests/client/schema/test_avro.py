@@ -58,9 +58,7 @@ class AvroTests(RegistryCase):
         self.assertEqual(self.registry.paths(), ["POST /subjects/t-value/versions", "GET /schemas/ids/1"])
 
     def test_none_is_none(self) -> None:
-        """
-        A delete marker is not framed, and nobody is asked.
-        """
+        """A tombstone is not framed, and the registry is not asked."""
         writing, reading = AvroSerializer(self.client, ORDER), AvroDeserializer(self.client)
         self.assertIsNone(writing("t", None))
         self.assertIsNone(self.successResultOf(writing.serialize("t", None)))

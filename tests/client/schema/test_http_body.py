@@ -12,9 +12,7 @@ from logbus.client.schema.http_body import BodyTooLarge, bounded_body
 
 class HttpBodyTests(SynchronousTestCase):
     def test_a_body_is_bounded(self) -> None:
-        """
-        Who sends without end is hung up on.
-        """
+        """The connection of an endless response is closed."""
 
         class Response:
             def deliverBody(self, body: Any) -> None:

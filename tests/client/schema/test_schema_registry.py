@@ -174,9 +174,7 @@ class RegistryTests(RegistryCase):
         self.assertEqual(self.get(waiting, 0.4), TEXT)
 
     def test_trouble_that_stays_is_an_error(self) -> None:
-        """
-        After the last attempt one hears what the registry said.
-        """
+        """After the last attempt the registry's error is raised."""
         self.registry.troubles += [(500, b'{"error_code": 50001, "message": "Error in the backend datastore"}')] * 4
         waiting = self.client.schema(1)
         for _ in range(3):
@@ -195,9 +193,7 @@ class RegistryTests(RegistryCase):
         self.assertEqual(self.agent.hosts, ["one:8081", "two:8081"])
 
     def test_nobody_answers(self) -> None:
-        """
-        One hears of each address, and what was wrong with it; a registry that says nothing is given up in time.
-        """
+        """The error has each address and its failure; a silent registry times out."""
         self.agent.down.add("one:8081")
         client = self.made(["http://one:8081", "http://two:8081"], attempts=2, timeout=3.0)
         self.registry.troubles.append(None)
@@ -211,9 +207,7 @@ class RegistryTests(RegistryCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_giving_up(self) -> None:
-        """
-        Who cancels is not asked for again, and no timer is left.
-        """
+        """A cancelled request is not retried, and no timer is left."""
         self.registry.troubles.append(None)
         waiting = self.client.register("s", TEXT)
         waiting.cancel()
@@ -223,9 +217,7 @@ class RegistryTests(RegistryCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_closing(self) -> None:
-        """
-        Who waits is told, and no timer is left.
-        """
+        """Waiting callers get an error, and no timer is left."""
         self.registry.troubles.append(None)
         waiting = self.client.schema(1)
         self.successResultOf(self.client.close())
