@@ -19,8 +19,6 @@ _NAME = re.compile(r"\w+")
 
 WITHOUT_MAP = {
     "logbus",
-    "logbus.client.membership",
-    "logbus.client.producer",
     "logbus.cluster",
     "logbus.cluster.controller",
     "logbus.cluster.follower",

@@ -23,7 +23,8 @@ The classic protocol:
 * ``classic_state_machine``, ``classic_states``: the states of a member; pure
 * ``topic_watch``: detects topic changes that require a rebalance
 * ``classic_codec``: encodes subscriptions and assignments; pure
-* ``assignors``: the assignors by name: ``range_assignor``, ``sticky_assignor``, ``sticky_general_assignment``; pure
+* ``assignors``: the assignors by name; pure
+* ``range_assignor``, ``sticky_assignor``, ``sticky_general_assignment``: how they assign partitions; pure
 * ``racks``: racks of members and replicas (KIP-881); pure
 
 The consumer protocol (KIP-848):

@@ -8,7 +8,8 @@ The producer and its buffer:
 * ``record_builder``: RecordBuilder: calls interceptors and serializers
 * ``buffer_pool``: BufferPool: bounds memory; records that wait for room or for metadata
 * ``backpressure``: Backpressure: makes callers wait
-* ``record_router``: RecordRouter: the partition of a record; ``partitioner``: choices by key or in turns
+* ``record_router``: RecordRouter: finds the queue of a record's partition
+* ``partitioner``: chooses partitions by key or in turns
 * ``record_accumulator``: RecordAccumulator: the batches of all partitions; pure
 * ``partition_queue``: PartitionQueue, ProducerBatch: the batches of one partition; pure
 * ``producer_metrics``: ProducerMetrics: counters
