@@ -242,32 +242,35 @@ class LogFlusher:
             self._behind.append(turn)
             return turn.addCallback(lambda _: self._commit(pool, before))
         log = self.log
-        generation, target = self._generation, log.log_end_offset
-        covered = [(segment, segment.size) for segment in self.dirty]
         replaced = []
         epochs = log.epochs
         saved = epochs.saved
         if not saved:
             replaced.append((f"{log.directory}/{file_names.EPOCHS}", epochs.encode()))
-            epochs.saved = True
             log.unsynced_directories.add(log.directory)
         topic_id_saved = log.topic_id_saved
         if not topic_id_saved and log.topic_id is not None:
             # Without it the log would be taken for that of a deleted topic.
             metadata = encode_partition_metadata(log.topic_id)
             replaced.append((f"{log.directory}/{file_names.PARTITION_METADATA}", metadata))
-            log.topic_id_saved = True
             log.unsynced_directories.add(log.directory)
-        # The directory entry of a new log is synced last: it must not be durable before its contents.
+        # The directory entry of a new log is synced last: it must not be durable before its small files.
         directories = sorted(log.unsynced_directories, reverse=True)
-        log.unsynced_directories.clear()
+        is_exclusive = bool(replaced or directories)
+        # A flush may wait for these: they do not queue behind the one background thread's other work.
+        is_split = is_exclusive and pool is IOPool.BACKGROUND
+        generation, target = self._generation, log.log_end_offset
+        covered = [] if is_split else [(segment, segment.size) for segment in self.dirty]
         try:
-            files = [*before, *(segment.log.get() for segment, _ in covered)]
+            files = [] if is_split else [*before, *(segment.log.get() for segment, _ in covered)]
         except (ApiError, StorageError) as error:
             return fail(error)
+        log.unsynced_directories.clear()
+        epochs.saved = True
+        log.topic_id_saved = topic_id_saved or log.topic_id is not None
 
         def done(_: object) -> None:
-            if generation == self._generation:
+            if generation == self._generation and not is_split:
                 self._settled(covered)
                 log.flushed_end_offset = max(log.flushed_end_offset, target)
 
@@ -285,10 +288,14 @@ class LogFlusher:
                 turn.callback(None)
             return result
 
-        self._is_exclusive = is_exclusive = bool(replaced or directories)
-        synced: Deferred[None] = log.disk.submit(pool, sync_all, log.disk, replaced, files, directories)
+        self._is_exclusive = is_exclusive
+        synced: Deferred[None] = log.disk.submit(
+            IOPool.SYNC if is_split else pool, sync_all, log.disk, replaced, files, directories
+        )
         synced.addCallbacks(done, failed)
-        return synced.addBoth(over) if is_exclusive else synced
+        if is_exclusive:
+            synced.addBoth(over)
+        return synced.addCallback(lambda _: self._commit(pool, before)) if is_split else synced
 
     def _settled(self, covered: list[tuple[Segment, int]]) -> None:
         for segment, size in covered:
