@@ -350,7 +350,9 @@ class Broker(OrderedService):
         )
         self.replicas.listeners.append(self.transactions)
         self.transaction_expiry = TransactionExpiration(self.transactions)
-        self.participation = AddPartitionsToTxnManager(self.broker_id, self.metadata, self.transactions, self.peers)
+        self.add_partitions_manager = AddPartitionsToTxnManager(
+            self.broker_id, self.metadata, self.transactions, self.peers
+        )
         self.internal_topics = InternalTopics(self.metadata, self.topics_anywhere, config)
         self.opening = StartupGate()
         self.router, self.produce_handlers, self.fetch_handlers = routes(self, release)

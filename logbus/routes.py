@@ -70,8 +70,10 @@ def routes(broker: Broker, release: str | None) -> tuple[RequestRouter, ProduceH
         return config.get(keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE)
 
     backoff = RetryBackoff.of(config)
-    commits = TxnOffsetCommits(groups, broker.participation, verifies, backoff)
-    gate = TransactionVerification(broker.participation, broker.reactor, verifies, backoff, broker.slice_scheduler)
+    commits = TxnOffsetCommits(groups, broker.add_partitions_manager, verifies, backoff)
+    verification = TransactionVerification(
+        broker.add_partitions_manager, broker.reactor, verifies, backoff, broker.slice_scheduler
+    )
     produce = ProduceHandlers(
         replicas,
         broker.reactor,
@@ -79,7 +81,7 @@ def routes(broker: Broker, release: str | None) -> tuple[RequestRouter, ProduceH
         INTERNAL_TOPICS,
         ProduceErrors(CurrentLeaders(metadata)),
         metadata,
-        gate,
+        verification,
     )
     lookup = TransactionLookup(broker.broker_id, metadata, broker.transactions, broker.peers)
     sessions = FetchSessionCache(

@@ -88,7 +88,7 @@ class ConsumerGroupService:
         if isinstance(group, ConsumerGroup):
             return group, ()
         if group is None and joins:
-            self._coordinator.room.check()
+            self._coordinator.group_limit.check()
             return self._coordinator.consumer(shard, group_id), ()
         if isinstance(group, ClassicGroup) and joins and group.is_empty:
             return self._coordinator.consumer(shard, group_id), group.tombstones()

@@ -58,7 +58,7 @@ class GroupCoordinator:
     :param member_ids: the broker's source of randomness, for member ids.
     :ivar shards: by partition of the internal topic.
     :ivar topics: the topics, for groups of the consumer protocol.
-    :ivar room: limits the number of groups.
+    :ivar group_limit: limits the number of groups.
     :ivar member_memory: limits the memory of all members.
     """
 
@@ -71,7 +71,7 @@ class GroupCoordinator:
     shards: dict[int, GroupShard] = field(factory=dict, init=False)
     metrics: GroupCoordinatorMetrics = field(factory=GroupCoordinatorMetrics, init=False)
     topics: MetadataTopics = field(init=False)
-    room: GroupLimit = field(init=False)
+    group_limit: GroupLimit = field(init=False)
     member_memory: MemberMemory = field(init=False)
     _timers: Timers = field(init=False)
     _stopped: bool = field(default=False, init=False)
@@ -85,12 +85,12 @@ class GroupCoordinator:
     def _cluster_topics(self) -> MetadataTopics:
         return MetadataTopics(self._metadata)
 
-    @room.default
-    def _bounded(self) -> GroupLimit:
+    @group_limit.default
+    def _limited_groups(self) -> GroupLimit:
         return GroupLimit(self.config, self.clock, lambda: sum(len(shard.groups) for shard in self.shards.values()))
 
     @member_memory.default
-    def _bounded_memory(self) -> MemberMemory:
+    def _limited_memory(self) -> MemberMemory:
         return MemberMemory(self.config, self.clock, lambda: sum(group.memory for group in self.groups()))
 
     # Looking up.
@@ -213,7 +213,7 @@ class GroupCoordinator:
             self._log.info("group {group} speaks the classic protocol from now on", group=loggable_id(group_id))
             group = None
         if group is None:
-            self.room.check()
+            self.group_limit.check()
             group = shard.groups[group_id] = self.classic(shard, group_id)
         return group
 

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
 
-COMPLAINT_SECONDS = 60.0
+WARNING_SECONDS = 60.0
 """Interval between warnings that new groups are refused."""
 
 
@@ -28,7 +28,7 @@ class GroupLimit:
     _config: ConfigView
     _clock: IReactorTime
     _count: Callable[[], int]
-    _complain_at: float = field(default=0.0, init=False)
+    _warn_at: float = field(default=0.0, init=False)
     _log = Logger()
 
     def check(self) -> None:
@@ -42,8 +42,8 @@ class GroupLimit:
         if count < most:
             return
         now = self._clock.seconds()
-        if now >= self._complain_at:
-            self._complain_at = now + COMPLAINT_SECONDS
+        if now >= self._warn_at:
+            self._warn_at = now + WARNING_SECONDS
             self._log.warn(
                 "new groups are refused: there are {count}, and group.max.count is {most}", count=count, most=most
             )

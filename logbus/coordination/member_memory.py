@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
 
-COMPLAINT_SECONDS = 60.0
+WARNING_SECONDS = 60.0
 """How often the log says that members are refused."""
 
 FRESH_SECONDS = 1.0
@@ -38,7 +38,7 @@ class MemberMemory:
     _measure: Callable[[], int]
     _bytes: int = field(default=0, init=False)
     _measured_at: float | None = field(default=None, init=False)
-    _complain_at: float = field(default=0.0, init=False)
+    _warn_at: float = field(default=0.0, init=False)
     _log = Logger()
 
     def admit(self, growth: int) -> None:
@@ -57,8 +57,8 @@ class MemberMemory:
         if self._bytes + growth <= most:
             self._bytes += growth
             return
-        if now >= self._complain_at:
-            self._complain_at = now + COMPLAINT_SECONDS
+        if now >= self._warn_at:
+            self._warn_at = now + WARNING_SECONDS
             self._log.warn(
                 "group members are refused: all of them take {bytes} bytes, and group.members.max.bytes is {most}",
                 bytes=self._bytes,

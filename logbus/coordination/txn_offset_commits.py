@@ -60,7 +60,7 @@ class TxnOffsetCommits:
     """
 
     _coordinator: GroupCoordinator
-    _participation: AddPartitionsToTxnManager
+    _add_partitions: AddPartitionsToTxnManager
     _verifies: Callable[[], bool]
     _backoff: RetryBackoff
 
@@ -85,7 +85,7 @@ class TxnOffsetCommits:
             # If a marker was written meanwhile, the answer may be about a transaction that is over: ask again.
             while marker != producers.last_marker_offset(producer_id):
                 marker = producers.last_marker_offset(producer_id)
-                await self._take_part(shard, committer)
+                await self._add_or_verify(shard, committer)
                 if self._coordinator.shard_of(committer.group_id) is not shard:
                     raise ApiError(ErrorCode.NOT_COORDINATOR, "the group was led by another broker meanwhile")
         if producer_id in shard.transactions and not producers.open_transaction(producer_id, epoch):
@@ -96,12 +96,12 @@ class TxnOffsetCommits:
             )
         await self._append(shard, committer, offsets)
 
-    async def _take_part(self, shard: GroupShard, committer: TxnOffsetCommitter) -> None:
+    async def _add_or_verify(self, shard: GroupShard, committer: TxnOffsetCommitter) -> None:
         clock = self._coordinator.clock
         until = clock.seconds() + self._backoff.most_seconds
         partition = TopicPartition(OFFSETS_TOPIC, shard.number)
         while True:
-            outcomes = await self._participation.add_or_verify(
+            outcomes = await self._add_partitions.add_or_verify(
                 committer.transactional_id, *committer.producer, [partition], committer.adds
             )
             code = outcomes[partition]

@@ -34,7 +34,7 @@ class CoalescedProduceHandlers:
         now_ms, transactional = produce.now_ms(), template.transactional
         if len(batches) == 1 and not transactional:
             return self._one(context, template, run.correlation_ids[0], batches[0], now_ms)
-        if transactional and produce.gate is None:
+        if transactional and produce.verification is None:
             return None
         if topic := self._topic(template):
             written = produce.append_many(

@@ -11,7 +11,7 @@ from logbus.coordination.transactions.transaction_coordinator import Transaction
 from logbus.coordination.transactions.transaction_metadata import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.request_router import serves, task
-from logbus.handlers.transactions import known_to
+from logbus.handlers.transactions import error_for_version
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -44,7 +44,7 @@ class InitProducerIdHandlers:
             )
             return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
         except ApiError as e:
-            return InitProducerIdResponse(error_code=known_to(e.code, request.api_version, FENCED_VERSION))
+            return InitProducerIdResponse(error_code=error_for_version(e.code, request.api_version, FENCED_VERSION))
 
 
 def _expected(message: InitProducerIdRequest) -> ProducerIdAndEpoch | None:

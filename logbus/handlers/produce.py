@@ -64,7 +64,7 @@ TOPIC_ID_VERSION = 13
 A = TypeVar("A")
 B = TypeVar("B")
 
-NOTHING_HELD = HeldBatches()
+NO_HELD_BATCHES = HeldBatches()
 
 Written = tuple[str, PartitionProduceResponse, Replica]
 Waiting = tuple[str, list[PartitionProduceResponse], Deferred[None]]
@@ -94,7 +94,7 @@ class ProduceHandlers:
 
     :param refusals: makes error responses.
     :ivar metadata: finds topics by their ids; None: there are no ids.
-    :ivar gate: lets transactional batches wait for verification; None: transactions are not supported.
+    :ivar verification: lets transactional batches wait for verification; None: transactions are not supported.
     :ivar records: number of records appended so far; ``batches`` and ``bytes_written`` likewise.
     :ivar refused: number of batches that were not appended.
     """
@@ -105,7 +105,7 @@ class ProduceHandlers:
     _internal_topics: frozenset[str]
     refusals: ProduceErrors = field(factory=ProduceErrors)
     metadata: ClusterMetadata | None = None
-    gate: TransactionVerification | None = None
+    verification: TransactionVerification | None = None
     records: int = field(default=0, init=False)
     batches: int = field(default=0, init=False)
     bytes_written: int = field(default=0, init=False)
@@ -122,15 +122,15 @@ class ProduceHandlers:
             and len(message.topic_data[0].partition_data) == 1
             and version >= FIRST_VERSION
         )
-        if single and (message.transactional_id is None or self._goes_on(message.topic_data[0], version)):
+        if single and (message.transactional_id is None or self._continues_transaction(message.topic_data[0], version)):
             return self._produce_one(context, message, version)
-        problem, held = self._problem(message), NOTHING_HELD
+        problem, held = self._problem(message), NO_HELD_BATCHES
         if request.sliced:
             work = _Work(message, version, context.listener)
             return Deferred.fromCoroutine(self._produce_many(work, problem, context.time_slice(request)))
-        if problem is None and self.gate is not None and message.transactional_id is not None:
+        if problem is None and self.verification is not None and message.transactional_id is not None:
             try:
-                held = self.gate.enter(message, version, self._leader)
+                held = self.verification.enter(message, version, self._leader)
             except ApiError as e:
                 problem = e
             if single and problem is None and not held.waits:
@@ -142,15 +142,15 @@ class ProduceHandlers:
         if all(wait.called for wait in held.waits.values()):
             return self._finish(work)
         request.held = True
-        request.exclusive = self.gate is not None and self.gate.crowded
+        request.exclusive = self.verification is not None and self.verification.crowded
         return Deferred.fromCoroutine(self._finish_later(work, list(held.waits.values())))
 
     async def _produce_many(self, work: _Work, problem: ApiError | None, time_slice: TimeSlice) -> Answer:
         """Serve a request of many batches in time slices. Later requests wait, which keeps the order."""
         held = HeldBatches()
         try:
-            if problem is None and self.gate is not None and work.message.transactional_id is not None:
-                entering = self.gate.enter_in_steps(held, work.message, work.version, self._leader)
+            if problem is None and self.verification is not None and work.message.transactional_id is not None:
+                entering = self.verification.enter_in_steps(held, work.message, work.version, self._leader)
                 try:
                     await time_slice.finish(entering, UNITS_TO_ENTER)
                 except ApiError as e:
@@ -323,7 +323,7 @@ class ProduceHandlers:
         if message.acks not in (0, 1, ALL):
             return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {message.acks}")
         if message.transactional_id is not None:
-            if self.gate is None:
+            if self.verification is None:
                 return ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker")
         elif any(is_transactional(data.records) for topic in message.topic_data for data in topic.partition_data):
             return no_transactional_id()
@@ -349,11 +349,11 @@ class ProduceHandlers:
                 return topic.name
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
 
-    def _goes_on(self, topic: TopicProduceData, version: int) -> bool:
+    def _continues_transaction(self, topic: TopicProduceData, version: int) -> bool:
         """Whether the only batch for a topic continues a transaction that is open there, and so need not wait."""
         data = topic.partition_data[0]
         replica = self._leader(topic, data.index, version)
-        return replica is not None and self.gate is not None and continues_transaction(data.records, replica)
+        return replica is not None and self.verification is not None and continues_transaction(data.records, replica)
 
     def _leader(self, topic: TopicProduceData, index: int, version: int) -> Replica | None:
         """The replica for a batch, if this broker leads the partition and its log is readable."""

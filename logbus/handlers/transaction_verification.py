@@ -132,12 +132,12 @@ class _PartitionQueue:
     """
 
     key: _Key
-    member: TransactionalWriter
+    writer: TransactionalWriter
     replica: Replica
     marker: int
     waiting: dict[Deferred[None], _QueuedBatch] = field(factory=dict)
 
-    def saw_a_marker(self) -> bool:
+    def has_new_marker(self) -> bool:
         """Whether a marker was written since the last call."""
         before, self.marker = self.marker, self.replica.log.producers.last_marker_offset(self.key.producer_id)
         return self.marker != before
@@ -169,13 +169,13 @@ class TransactionVerification:
     :ivar waiting_bytes: size of the waiting batches.
     """
 
-    _participation: PartitionVerifier
+    _verifier: PartitionVerifier
     _clock: IReactorTime
     _verifies: Callable[[], bool]
     _backoff: RetryBackoff
     _scheduler: SliceScheduler | None = None
     waiting_bytes: int = field(default=0, init=False)
-    _lines: dict[_Key, _PartitionQueue] = field(factory=dict, init=False)
+    _queues: dict[_Key, _PartitionQueue] = field(factory=dict, init=False)
     #: The lowest sequence that was queued by a producer without state in the log.
     _lowest: OrderedDict[_Key, int] = field(factory=OrderedDict, init=False)
     _log = Logger()
@@ -228,131 +228,131 @@ class TransactionVerification:
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the batches of a request belong to transactions of one producer"
             )
         if found and message.transactional_id is not None:
-            member = TransactionalWriter(message.transactional_id, *producers.pop(), version >= ADDING_VERSION)
-            yield from self._enter(held, member, found)
+            writer = TransactionalWriter(message.transactional_id, *producers.pop(), version >= ADDING_VERSION)
+            yield from self._enter(held, writer, found)
 
     def _enter(
-        self, held: HeldBatches, member: TransactionalWriter, batches: Iterable[tuple[int, Replica, BatchHeader]]
+        self, held: HeldBatches, writer: TransactionalWriter, batches: Iterable[tuple[int, Replica, BatchHeader]]
     ) -> Generator[None, None, None]:
         new: list[_PartitionQueue] = []
 
         def ask() -> None:
             if new:
-                self._ask(member, new, self._clock.seconds() + self._backoff.most_seconds)
+                self._ask(writer, new, self._clock.seconds() + self._backoff.most_seconds)
 
         held.ask = ask
         for number, replica, header in batches:
             yield
             producers = replica.log.producers
-            if not self._lines and producers.open_transaction(member.producer_id, member.producer_epoch):
+            if not self._queues and producers.open_transaction(writer.producer_id, writer.producer_epoch):
                 continue
-            key = _Key(member.producer_id, member.producer_epoch, replica.topic_partition)
-            line = self._lines.get(key)
-            if line is None:
-                if not (member.add or self._verifies()) or producers.open_transaction(*key[:2]):
+            key = _Key(writer.producer_id, writer.producer_epoch, replica.topic_partition)
+            queue = self._queues.get(key)
+            if queue is None:
+                if not (writer.add or self._verifies()) or producers.open_transaction(*key[:2]):
                     continue
-                line = _PartitionQueue(key, member, replica, producers.last_marker_offset(member.producer_id))
-                self._lines[key] = line
-                new.append(line)
-            held.waits[number] = self._queue(line, _QueuedBatch(header.base_sequence, header.size))
+                queue = _PartitionQueue(key, writer, replica, producers.last_marker_offset(writer.producer_id))
+                self._queues[key] = queue
+                new.append(queue)
+            held.waits[number] = self._enqueue(queue, _QueuedBatch(header.base_sequence, header.size))
 
-    def _queue(self, line: _PartitionQueue, place: _QueuedBatch) -> Deferred[None]:
+    def _enqueue(self, queue: _PartitionQueue, batch: _QueuedBatch) -> Deferred[None]:
         def left(waiting: Deferred[None]) -> None:
-            if line.waiting.pop(waiting, None) is not None:
-                self.waiting_bytes -= place.size
+            if queue.waiting.pop(waiting, None) is not None:
+                self.waiting_bytes -= batch.size
 
         waiting: Deferred[None] = Deferred(left)
-        if len(line.waiting) >= MAX_QUEUED_BATCHES or self.waiting_bytes + place.size > MAX_WAITING_BYTES:
+        if len(queue.waiting) >= MAX_QUEUED_BATCHES or self.waiting_bytes + batch.size > MAX_WAITING_BYTES:
             waiting.errback(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "too much waits for the coordinators already"))
             return waiting
-        if line.replica.log.producers.get(line.key.producer_id) is None:
-            self._remember(line.key, place.sequence)
+        if queue.replica.log.producers.get(queue.key.producer_id) is None:
+            self._store_first_sequence(queue.key, batch.sequence)
         else:
-            self._lowest.pop(line.key, None)
-        line.waiting[waiting] = place
-        self.waiting_bytes += place.size
+            self._lowest.pop(queue.key, None)
+        queue.waiting[waiting] = batch
+        self.waiting_bytes += batch.size
         return waiting
 
-    def _remember(self, key: _Key, sequence: int) -> None:
+    def _store_first_sequence(self, key: _Key, sequence: int) -> None:
         """Store the first sequence of a producer unknown to the log; after a refusal it must not skip sequences."""
         self._lowest[key] = min(sequence, self._lowest.get(key, sequence))
         self._lowest.move_to_end(key)
         if len(self._lowest) > MAX_REMEMBERED_SEQUENCES:
             self._lowest.popitem(last=False)
 
-    def _ask(self, member: TransactionalWriter, lines: list[_PartitionQueue], until: float) -> None:
-        partitions = [line.key.partition for line in lines]
+    def _ask(self, writer: TransactionalWriter, queues: list[_PartitionQueue], until: float) -> None:
+        partitions = [queue.key.partition for queue in queues]
         asked: Deferred[Mapping[TopicPartition, ErrorCode]] = maybeDeferred(
-            self._participation.add_or_verify,
-            member.transactional_id,
-            member.producer_id,
-            member.producer_epoch,
+            self._verifier.add_or_verify,
+            writer.transactional_id,
+            writer.producer_id,
+            writer.producer_epoch,
             partitions,
-            member.add,
+            writer.add,
         )
-        asked.addCallback(lambda codes: Deferred.fromCoroutine(self._answered(codes, member, lines, until)))
-        asked.addErrback(self._failed, lines)
+        asked.addCallback(lambda codes: Deferred.fromCoroutine(self._answered(codes, writer, queues, until)))
+        asked.addErrback(self._failed, queues)
 
     async def _answered(
         self,
         codes: Mapping[TopicPartition, ErrorCode],
-        member: TransactionalWriter,
-        lines: list[_PartitionQueue],
+        writer: TransactionalWriter,
+        queues: list[_PartitionQueue],
         until: float,
     ) -> None:
         busy, old = [], []
         # Each queue is checked just before its release, since a marker may be written between two slices.
-        async for line in TimeSlice(self._scheduler).over(lines, UNITS_TO_SETTLE):
-            code = codes.get(line.key.partition, ErrorCode.NETWORK_EXCEPTION)
-            if code == ErrorCode.CONCURRENT_TRANSACTIONS and line.waiting and self._clock.seconds() < until:
-                busy.append(line)
-            elif code == ErrorCode.NONE and line.waiting and line.saw_a_marker():
-                old.append(line)
+        async for queue in TimeSlice(self._scheduler).over(queues, UNITS_TO_SETTLE):
+            code = codes.get(queue.key.partition, ErrorCode.NETWORK_EXCEPTION)
+            if code == ErrorCode.CONCURRENT_TRANSACTIONS and queue.waiting and self._clock.seconds() < until:
+                busy.append(queue)
+            elif code == ErrorCode.NONE and queue.waiting and queue.has_new_marker():
+                old.append(queue)
             else:
-                self._settle([line], None if code == ErrorCode.NONE else ApiError(code))
+                self._settle([queue], None if code == ErrorCode.NONE else ApiError(code))
         if busy:
-            self._clock.callLater(self._backoff.seconds, self._ask, member, busy, until)
+            self._clock.callLater(self._backoff.seconds, self._ask, writer, busy, until)
         if old:
-            self._ask(member, old, until)
+            self._ask(writer, old, until)
 
-    def _failed(self, failure: Failure, lines: list[_PartitionQueue]) -> None:
+    def _failed(self, failure: Failure, queues: list[_PartitionQueue]) -> None:
         if failure.check(ApiError):
             error = failure.value
             assert isinstance(error, ApiError)
         else:
             self._log.failure("the request to a coordinator failed", failure)
             error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        self._settle([line for line in lines if self._lines.get(line.key) is line], error)
+        self._settle([queue for queue in queues if self._queues.get(queue.key) is queue], error)
 
-    def _settle(self, lines: Iterable[_PartitionQueue], error: ApiError | None) -> None:
+    def _settle(self, queues: Iterable[_PartitionQueue], error: ApiError | None) -> None:
         """Release the batches in queues, in order, or fail them."""
-        for line in lines:
-            del self._lines[line.key]
-            waiting, line.waiting = line.waiting, {}
-            for one, place in waiting.items():
-                self.waiting_bytes -= place.size
-                problem = error or self._problem(line, place)
+        for queue in queues:
+            del self._queues[queue.key]
+            waiting, queue.waiting = queue.waiting, {}
+            for one, batch in waiting.items():
+                self.waiting_bytes -= batch.size
+                problem = error or self._problem(queue, batch)
                 if problem is None:
                     one.callback(None)
                 else:
                     one.errback(problem)
-            if self._lowest and line.replica.log.producers.get(line.key.producer_id) is not None:
+            if self._lowest and queue.replica.log.producers.get(queue.key.producer_id) is not None:
                 # A batch was written: from now on the log knows the next sequence.
-                self._lowest.pop(line.key, None)
+                self._lowest.pop(queue.key, None)
 
-    def _problem(self, line: _PartitionQueue, place: _QueuedBatch) -> ApiError | None:
+    def _problem(self, queue: _PartitionQueue, batch: _QueuedBatch) -> ApiError | None:
         """The error of a batch that must not be written although the coordinator has confirmed its partition."""
-        producer_id, _, partition = key = line.key
-        replica = line.replica
+        producer_id, _, partition = key = queue.key
+        replica = queue.replica
         if not replica.partition.is_leader:
             return None  # The append refuses it.
         producers = replica.log.producers
         if producers.get(producer_id) is None:
-            lowest = 0 if line.member.add else self._lowest.get(key, place.sequence)
-            if place.sequence > lowest:
+            lowest = 0 if queue.writer.add else self._lowest.get(key, batch.sequence)
+            if batch.sequence > lowest:
                 return ApiError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {producer_id} sent sequence {place.sequence} to {partition} before {lowest} was written",
+                    f"producer {producer_id} sent sequence {batch.sequence} to {partition} before {lowest} was written",
                 )
         return None
 

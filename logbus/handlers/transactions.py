@@ -51,7 +51,7 @@ UNITS_TO_ADD = 5
 Outcomes = Mapping[TopicPartition, ErrorCode]
 
 
-def known_to(code: ErrorCode, version: int, first: int = FENCED_VERSION) -> ErrorCode:
+def error_for_version(code: ErrorCode, version: int, first: int = FENCED_VERSION) -> ErrorCode:
     """The error code for a client of this version; ``first`` is the first with PRODUCER_FENCED."""
     if code is ErrorCode.PRODUCER_FENCED and version < first:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -131,7 +131,7 @@ class TransactionHandlers:
                 wish.transactional_id, wish.producer, wish.partitions, client_version
             )
         except ApiError as e:
-            return dict.fromkeys(wish.partitions, known_to(e.code, version))
+            return dict.fromkeys(wish.partitions, error_for_version(e.code, version))
         return dict.fromkeys(wish.partitions, ErrorCode.NONE)
 
     async def _impossible(
@@ -156,7 +156,7 @@ class TransactionHandlers:
         try:
             await self._coordinator.add_partitions(message.transactional_id, producer, [partition])
         except ApiError as e:
-            return AddOffsetsToTxnResponse(error_code=known_to(e.code, request.api_version))
+            return AddOffsetsToTxnResponse(error_code=error_for_version(e.code, request.api_version))
         return AddOffsetsToTxnResponse()
 
     @serves(26, 0, 5)
@@ -168,7 +168,7 @@ class TransactionHandlers:
         try:
             after = await self._coordinator.end(message.transactional_id, producer, message.committed, client_version)
         except ApiError as e:
-            return EndTxnResponse(error_code=known_to(e.code, request.api_version))
+            return EndTxnResponse(error_code=error_for_version(e.code, request.api_version))
         return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)
 
 

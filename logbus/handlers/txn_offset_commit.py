@@ -66,7 +66,7 @@ class TxnOffsetCommitHandlers:
                 await self._commits.commit(committer(message, request.api_version), list(wanted.items()))
         except ApiError as e:
             for answer in known:
-                answer.error_code = told(e.code, request.api_version)
+                answer.error_code = error_for_version(e.code, request.api_version)
         return TxnOffsetCommitResponse(topics=topics)
 
 
@@ -93,7 +93,7 @@ def committer(message: TxnOffsetCommitRequest, version: int) -> TxnOffsetCommitt
     )
 
 
-def told(code: ErrorCode, version: int) -> ErrorCode:
+def error_for_version(code: ErrorCode, version: int) -> ErrorCode:
     """The error code for a version of TxnOffsetCommit."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_VERSION:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -209,8 +209,8 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
     server = MemoryBroker().start()
     try:
         server.create("t", 2, **config)
-        gate: Any = server.broker.produce_handlers.gate
-        gate._participation = Yes(server.reactor)
+        verification: Any = server.broker.produce_handlers.verification
+        verification._verifier = Yes(server.reactor)
         if not together:
             server.plugin.factories["kafka"].coalesced_router = None
         client = server.connect()
@@ -322,8 +322,8 @@ class Runs(HandlerCase):
 
     def test_of_a_transaction(self) -> None:
         """What goes on with a transaction is one write, too, once its first batch is there."""
-        gate: Any = self.server.broker.produce_handlers.gate
-        gate._participation = Yes(self.server.reactor)
+        verification: Any = self.server.broker.produce_handlers.verification
+        verification._verifier = Yes(self.server.reactor)
         for start, writes in ((0, 5), (5, 1)):
             data = (
                 a_batch(producer_id=7, producer_epoch=0, base_sequence=start + n, transactional=True) for n in range(5)

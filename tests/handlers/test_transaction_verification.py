@@ -78,10 +78,10 @@ class ParticipationCase(HandlerCase):
     def setUp(self) -> None:
         super().setUp()
         self.coordinator = Coordinator()
-        gate = self.server.broker.produce_handlers.gate
-        assert gate is not None
-        self.gate = gate
-        gate._participation = self.coordinator
+        verification = self.server.broker.produce_handlers.verification
+        assert verification is not None
+        self.verification = verification
+        verification._verifier = self.coordinator
 
     def end(self, index: int = 0) -> int:
         log = self.server.broker.replicas.get("t", index).log
@@ -237,7 +237,7 @@ class ManyPartitions(ParticipationCase):
         ((partitions, _),) = self.coordinator.partitions
         self.assertEqual(partitions, [TopicPartition("wide", 299)])
         self.coordinator.answer()
-        self.assertEqual((late.log.log_end_offset, self.gate.waiting_bytes), (2, 0))
+        self.assertEqual((late.log.log_end_offset, self.verification.waiting_bytes), (2, 0))
         for _ in range(50):
             iterate(self.server.reactor)
         (answer,) = self.client.answers()
@@ -255,12 +255,12 @@ class ManyPartitions(ParticipationCase):
             client.transport.loseConnection()
             for _ in range(20):
                 iterate(self.server.reactor)
-            self.assertEqual(self.gate.waiting_bytes, 0)
+            self.assertEqual(self.verification.waiting_bytes, 0)
             while self.coordinator.partitions:
                 self.coordinator.answer()
                 for _ in range(5):
                     iterate(self.server.reactor)
-            self.assertEqual((self.gate._lines, self.written()), ({}, 0))
+            self.assertEqual((self.verification._queues, self.written()), ({}, 0))
 
 
 class Flags(ParticipationCase):
@@ -384,7 +384,7 @@ class InLine(ParticipationCase):
         self.send(*[transactional(b"%d" % n, sequence=n) for n in range(4)])
         self.coordinator.answer()
         self.assertEqual(self.results(), [(0, n) for n in range(4)])
-        self.assertEqual(len(self.gate._lowest), 0)
+        self.assertEqual(len(self.verification._lowest), 0)
 
     def test_unknown_to_the_log(self) -> None:
         """A producer that the log does not know may begin anywhere up to version 11, and at 0 from then on."""
@@ -431,12 +431,12 @@ class InLine(ParticipationCase):
         """A client that hangs up gives its place up; what it sends again takes the answer to the first question."""
         self.send(transactional(b"a"), transactional(b"b", sequence=1))
         self.client.protocol.transport.loseConnection()
-        self.assertEqual(self.gate.waiting_bytes, 0)
+        self.assertEqual(self.verification.waiting_bytes, 0)
         again = self.server.connect()
         self.send(transactional(b"a"), transactional(b"b", sequence=1), client=again)
         self.assertEqual(len(self.coordinator.asked), 1)
         self.coordinator.answer()
-        self.assertEqual((self.results(again), self.end(), self.gate.waiting_bytes), ([(0, 0), (0, 1)], 2, 0))
+        self.assertEqual((self.results(again), self.end(), self.verification.waiting_bytes), ([(0, 0), (0, 1)], 2, 0))
         self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_hung_up_with_some_written(self) -> None:
@@ -468,7 +468,7 @@ class Bounds(ParticipationCase):
         clients = [self.server.connect() for _ in range(4)]
         for n, client in enumerate(clients):
             self.send(transactional(b"0", producer_id=n), transactional(b"1", producer_id=n, sequence=1), client=client)
-        self.assertEqual(self.gate.waiting_bytes, 3 * size)
+        self.assertEqual(self.verification.waiting_bytes, 3 * size)
         self.coordinator.at_once = ErrorCode.NONE
         while self.coordinator.partitions:
             self.coordinator.answer()
@@ -477,7 +477,7 @@ class Bounds(ParticipationCase):
         full = ErrorCode.NOT_ENOUGH_REPLICAS
         codes = [[code for code, _ in self.results(client)] for client in clients]
         self.assertEqual(codes, [[0, 0], [0, 0], [full, full], [full, full]])
-        self.assertEqual(self.gate.waiting_bytes, 0)
+        self.assertEqual(self.verification.waiting_bytes, 0)
 
     def test_remembered(self) -> None:
         """What is remembered of producers that were refused is bounded, too."""
@@ -485,7 +485,7 @@ class Bounds(ParticipationCase):
         self.coordinator.at_once = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for n in range(4):
             self.send(transactional(b"0", producer_id=n))
-        self.assertEqual(len(self.gate._lowest), 2)
+        self.assertEqual(len(self.verification._lowest), 2)
 
 
 class CoordinatorErrors(ParticipationCase):
@@ -616,8 +616,8 @@ class AnyOrder(SynchronousTestCase):
         try:
             server.create("t", 2)
             coordinator = Coordinator()
-            gate: Any = server.broker.produce_handlers.gate
-            gate._participation = coordinator
+            verification: Any = server.broker.produce_handlers.verification
+            verification._verifier = coordinator
             client = server.connect()
             sent = {(producer, index): 0 for producer in (0, 1) for index in (0, 1)}
             requests = []
@@ -645,6 +645,6 @@ class AnyOrder(SynchronousTestCase):
             for found in written.values():
                 self.assertEqual([sequence for sequence, _ in found], list(range(len(found))))
                 self.assertEqual(found, sorted(found, key=lambda one: one[1]))
-            self.assertEqual((gate.waiting_bytes, gate._lines), (0, {}))
+            self.assertEqual((verification.waiting_bytes, verification._queues), (0, {}))
         finally:
             server.close()

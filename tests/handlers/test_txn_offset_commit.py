@@ -13,7 +13,7 @@ from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPa
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
 from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
 from logbus.errors import ErrorCode
-from logbus.handlers.txn_offset_commit import told
+from logbus.handlers.txn_offset_commit import error_for_version
 from logbus.model import TopicPartition
 from logbus.records.batch import ControlType, Marker, iter_batches
 from logbus.storage.log import Log
@@ -343,9 +343,9 @@ class RefusalTests(TransactionCase):
 
     def test_words(self) -> None:
         """Errors that a version does not know have others in their place."""
-        self.assertEqual(told(ErrorCode.PRODUCER_FENCED, 5), ErrorCode.INVALID_PRODUCER_EPOCH)
-        self.assertEqual(told(ErrorCode.TRANSACTION_ABORTABLE, 4), ErrorCode.TRANSACTION_ABORTABLE)
-        self.assertEqual(told(ErrorCode.CONCURRENT_TRANSACTIONS, 0), ErrorCode.CONCURRENT_TRANSACTIONS)
+        self.assertEqual(error_for_version(ErrorCode.PRODUCER_FENCED, 5), ErrorCode.INVALID_PRODUCER_EPOCH)
+        self.assertEqual(error_for_version(ErrorCode.TRANSACTION_ABORTABLE, 4), ErrorCode.TRANSACTION_ABORTABLE)
+        self.assertEqual(error_for_version(ErrorCode.CONCURRENT_TRANSACTIONS, 0), ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 class AskingTests(TransactionCase):

@@ -15,7 +15,7 @@ from logbus.config.config_key import ConfigKey
 from logbus.coordination.transactions.transaction_shard import TransactionShard
 from logbus.errors import ApiError, ErrorCode
 
-COMPLAINT_SECONDS = 60.0
+WARNING_SECONDS = 60.0
 """Interval between warnings that requests are refused."""
 
 
@@ -25,7 +25,7 @@ class TransactionLimits:
 
     _config: ConfigView
     _clock: IReactorTime
-    _complain_at: float = field(default=0.0, init=False)
+    _warn_at: float = field(default=0.0, init=False)
     _log = Logger()
 
     def check_ids(self, shards: Iterable[TransactionShard]) -> None:
@@ -52,7 +52,7 @@ class TransactionLimits:
             return
         sentence = f"there would be {count} {what}, and {key.name} is {most}"
         now = self._clock.seconds()
-        if now >= self._complain_at:
-            self._complain_at = now + COMPLAINT_SECONDS
+        if now >= self._warn_at:
+            self._warn_at = now + WARNING_SECONDS
             self._log.warn("requests are refused: {why}", why=sentence)
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, sentence)

@@ -25,7 +25,7 @@ class ParticipationTests(CoordinatorCase):
     ) -> Any:
         """A Deferred."""
         producer = given.get("producer_id", self.producer.producer_id)
-        return self.cluster[broker_id].broker.participation.add_or_verify(
+        return self.cluster[broker_id].broker.add_partitions_manager.add_or_verify(
             given.get("name", "tx"), producer, self.producer.epoch if epoch is None else epoch, partitions, add
         )
 
