@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas, WarningLimiter
 
 
-class LedgerTests(SynchronousTestCase):
+class ConnectionQuotasTests(SynchronousTestCase):
     def test_limits_on_connections(self) -> None:
         """
         The total and each address have their limit; some addresses have one of their own.
@@ -66,7 +66,7 @@ class LedgerTests(SynchronousTestCase):
         self.assertEqual(quotas.total, 1)
 
 
-class ComplaintsTests(SynchronousTestCase):
+class WarningLimiterTests(SynchronousTestCase):
     def test_one_a_second_for_each_address(self) -> None:
         """
         The first complaint passes; the next one after a second says how many were kept back.

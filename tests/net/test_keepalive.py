@@ -21,7 +21,7 @@ class Transport:
         self.getHandle = lambda: handle
 
 
-class LivenessTests(SynchronousTestCase):
+class KeepaliveTests(SynchronousTestCase):
     """What the system is asked for."""
 
     def test_ends_in_time(self) -> None:

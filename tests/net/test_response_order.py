@@ -15,7 +15,7 @@ from logbus.net.response_order import ResponseOrder, ResponseSlot
 REQUEST: Any = object()
 
 
-class PendingAnswersTests(SynchronousTestCase):
+class ResponseOrderTests(SynchronousTestCase):
     @given(st.lists(st.booleans(), max_size=20), st.randoms())
     def test_they_leave_in_order(self, ready: list[bool], random: Any) -> None:
         """

@@ -35,7 +35,7 @@ def small_pair() -> tuple[socket.socket, socket.socket]:
     return near, far
 
 
-class OutboxTests(SynchronousTestCase):
+class SendQueueTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.near, self.far = small_pair()
         self.addCleanup(self.near.close)
@@ -242,7 +242,7 @@ class Told:
         self.count += 1
 
 
-class StreamCarrierTests(SynchronousTestCase):
+class StreamTransportTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.transport = StringTransport()
         self.told = Told()

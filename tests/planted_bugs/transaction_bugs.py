@@ -200,7 +200,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
     ),
     "a decision counts before its marker is committed": Bug(
         ((OpenTransactions, "ended", _ended_for_good),),
-        test="tests.storage.producers.test_aborted_transactions.StabilityTests.test_the_marker_must_be_committed",
+        test="tests.storage.producers.test_aborted_transactions.LastStableOffsetTests.test_the_marker_must_be_committed",
     ),
     "only the last batch of a producer is known": Bug(
         ((producer_state_manager, "KEPT_BATCHES", 1),),

@@ -54,7 +54,7 @@ SECOND = read_header(THREE).size
 THIRD = SECOND + read_header(THREE, SECOND).size
 
 
-class WalkTests(SynchronousTestCase):
+class ExtendFromBatchesTests(SynchronousTestCase):
     """What is taken, and where the walk ends."""
 
     def test_all(self) -> None:

@@ -88,7 +88,7 @@ class RecordBufferTests(SynchronousTestCase):
         self.assertEqual(seen(implementations.RecordBuffer()), (0, HEADER_SIZE, -1, -1, b""))
 
 
-class TwinsTests(SynchronousTestCase):
+class CompiledTests(SynchronousTestCase):
     """Both, side by side."""
 
     def setUp(self) -> None:

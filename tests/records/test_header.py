@@ -94,7 +94,7 @@ class ReadingTests(SynchronousTestCase):
         self.assertEqual(header.last_sequence, 1)
 
 
-class HoppingTests(SynchronousTestCase):
+class IterBatchesTests(SynchronousTestCase):
     """From batch to batch."""
 
     def test_whole_batches(self) -> None:

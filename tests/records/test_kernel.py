@@ -27,7 +27,7 @@ def outcome(fn: Callable[..., Any], *args: Any) -> Any:
         return type(e), str(e)
 
 
-class TwinsTests(SynchronousTestCase):
+class CompiledKernelTests(SynchronousTestCase):
     """Both, side by side."""
 
     def setUp(self) -> None:

@@ -12,7 +12,7 @@ from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.storage.builders import PARTITION, a_log, a_manager, batch
 
 
-class EpochHistoryTests(SynchronousTestCase):
+class LeaderEpochCacheTests(SynchronousTestCase):
     """Which leader wrote which offsets."""
 
     def setUp(self) -> None:
@@ -81,7 +81,7 @@ class EpochHistoryTests(SynchronousTestCase):
         self.assertEqual(list(log.epochs), [(3, 0), (4, 1)])
 
 
-class DamagedHistoryTests(SynchronousTestCase):
+class DamagedCheckpointTests(SynchronousTestCase):
     """The file is gone, or nonsense."""
 
     def test_it_is_learnt_again(self) -> None:

@@ -26,7 +26,7 @@ def opened(test: SynchronousTestCase, *disks: MemoryDisk, **fields: Any) -> LogM
     return manager
 
 
-class ManagerTests(SynchronousTestCase):
+class LogManagerTests(SynchronousTestCase):
     """Create, delete, open, close."""
 
     def test_the_emptiest_directory(self) -> None:

@@ -60,7 +60,7 @@ class DeclarationTests(SynchronousTestCase):
         self.assertIsNot(Listed().items, Listed().items)
 
 
-class NonsenseTests(SynchronousTestCase):
+class InvalidDeclarationTests(SynchronousTestCase):
     """Declarations that are refused, when the version is compiled that they make no sense in."""
 
     def refused(self, cls: Any, words: str) -> None:

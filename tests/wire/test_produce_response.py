@@ -14,7 +14,7 @@ from logbus.wire.schema import encode
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-class ProducedTests(SynchronousTestCase):
+class EncodeProduceResponseTests(SynchronousTestCase):
     @given(st.text("abz09._-", min_size=1, max_size=249), st.integers(0, 2**31 - 1), INT64, INT64, INT64, st.data())
     def test_as_the_message(self, topic: str, index: int, base: int, at: int, start: int, draw: st.DataObject) -> None:
         """

@@ -49,7 +49,7 @@ def asked(
     return joined(client.request(message, version)[1])
 
 
-class RepeatsTests(SynchronousTestCase):
+class RequestTemplateTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.repeats = TemplateCache()
         self.server = ServerConnection(SERVED)

@@ -105,7 +105,7 @@ def tree(**given: Any) -> TreeRequest:
     return TreeRequest(**{"count": 1, "twigs": [], "note": "", **given})
 
 
-class SpellingTests(SynchronousTestCase):
+class EncodingTests(SynchronousTestCase):
     """Encoders and decoders beside bytes written by hand."""
 
     def check(self, message: Any, version: int, text: str) -> None:

@@ -19,7 +19,7 @@ def of_a_producer(sequence: int, epoch: int = 0, producer_id: int = 1, **given: 
     return batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **given)
 
 
-class TogetherTests(SynchronousTestCase):
+class AppendManyTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.disk = MemoryDisk()
         self.writes = 0

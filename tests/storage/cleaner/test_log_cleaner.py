@@ -76,10 +76,10 @@ class CleanerCase(SynchronousTestCase):
         self.log: Log = self.successResultOf(self.manager.create(PARTITION))
 
     def let_go(self) -> None:
-        """Lanes wait no more."""
+        """Pools wait no more."""
         self.disk.held.clear()
-        for lane in IOPool:
-            self.disk.release(lane)
+        for pool in IOPool:
+            self.disk.release(pool)
 
     def end(self) -> None:
         self.let_go()
@@ -108,7 +108,7 @@ class CleanerCase(SynchronousTestCase):
         self.successResultOf(log.flush())
 
     def evict(self) -> None:
-        """Have the log's segments read in a lane: they are not in memory."""
+        """Have the log's segments read by a thread: they are not in memory."""
         for segment in self.log.segments:
             self.disk.evict(segment.log.path)
 
@@ -387,7 +387,7 @@ class TimeTests(CleanerCase):
         self.assertEqual((asked.offset, asked.timestamp), (7, NOW_MS + 3000))
 
 
-class SwapTests(CleanerCase):
+class ReplacementTests(CleanerCase):
     """What happens to segments meanwhile."""
 
     def test_readers_go_on(self) -> None:
@@ -490,16 +490,16 @@ class SwapTests(CleanerCase):
         values = {b"k%d" % (offset % 7): b"%d" % offset for offset in range(self.log.log_end_offset)}
         self.assertEqual(state(self.log), values)
 
-    def interrupted(self, lane: IOPool, then: Any) -> None:
-        """Do something while the cleaner waits for a lane, for each time it does."""
+    def interrupted(self, pool: IOPool, then: Any) -> None:
+        """Do something each time the cleaner waits for a pool."""
         for turn in range(1, 100):
             self.end()
             self.begin()
             self.fill()
             self.evict()
-            self.disk.held.add(lane)
+            self.disk.held.add(pool)
             self.clean()
-            if self.disk.release(lane, turn) < turn or self.manager.cleaner.cleanings:
+            if self.disk.release(pool, turn) < turn or self.manager.cleaner.cleanings:
                 self.assertGreater(turn, 2)
                 return
             then()
@@ -553,8 +553,8 @@ class SwapTests(CleanerCase):
             self.successResultOf(cut)
             self.assertLessEqual(self.log.log_end_offset, 21)
 
-        for lane in (IOPool.READ, IOPool.BACKGROUND):
-            self.interrupted(lane, truncate)
+        for pool in (IOPool.READ, IOPool.BACKGROUND):
+            self.interrupted(pool, truncate)
 
     def test_deleted_meanwhile(self) -> None:
         """Retention goes on while a log is cleaned, and what it deleted does not come back."""
@@ -566,8 +566,8 @@ class SwapTests(CleanerCase):
             self.log.log_start_offset = self.log.segments[0].base_offset
             self.check_files()
 
-        for lane in (IOPool.READ, IOPool.BACKGROUND):
-            self.interrupted(lane, delete)
+        for pool in (IOPool.READ, IOPool.BACKGROUND):
+            self.interrupted(pool, delete)
 
     def test_topic_deleted_meanwhile(self) -> None:
         """A topic that is deleted while it is cleaned is gone, and the cleaner goes on."""
@@ -581,8 +581,8 @@ class SwapTests(CleanerCase):
             self.assertEqual([name for name in self.disk.names("") if name.startswith("orders")], [])
             self.assertEqual(self.manager.cleaner.uncleanable, {})
 
-        for lane in (IOPool.READ, IOPool.BACKGROUND):
-            self.interrupted(lane, delete)
+        for pool in (IOPool.READ, IOPool.BACKGROUND):
+            self.interrupted(pool, delete)
 
     def test_stopped_meanwhile(self) -> None:
         """A stop gives up the cleaning, and is clean."""
@@ -601,8 +601,8 @@ class SwapTests(CleanerCase):
             names = self.disk.names("orders-0")
             self.assertEqual([name for name in names if name.endswith((".cleaned", ".swap"))], [])
 
-        for lane in (IOPool.READ, IOPool.BACKGROUND):
-            self.interrupted(lane, stop)
+        for pool in (IOPool.READ, IOPool.BACKGROUND):
+            self.interrupted(pool, stop)
 
 
 class FailureTests(CleanerCase):
@@ -671,7 +671,7 @@ class FailureTests(CleanerCase):
         self.assertEqual([r.offset for r in records(self.log) if r.offset < active], list(range(active - 35, active)))
 
 
-class PaceTests(CleanerCase):
+class ThrottleTests(CleanerCase):
     """How much of the reactor and of the disk is taken."""
 
     cleaner_settings = CleanerSettings(max_bytes_per_second=1000)

@@ -47,7 +47,7 @@ def run_of(kept: float, *segments: Sized, config: TopicConfig = CONFIG, step: in
     return len(run.segments)
 
 
-class RunTests(TestCase):
+class SegmentGroupTests(TestCase):
     """Neighbours that become one segment."""
 
     def test_as_they_are(self) -> None:

@@ -11,7 +11,7 @@ from logbus.storage.cleaner.offset_map import ENTRY_SIZE, OffsetMap
 KEYS = st.binary(max_size=3)
 
 
-class KeyMapTests(SynchronousTestCase):
+class OffsetMapTests(SynchronousTestCase):
     """A dictionary of bounded size."""
 
     @given(st.lists(KEYS), KEYS, st.integers(0, 3000))

@@ -45,7 +45,7 @@ class Mailbox:
             self.arrived.notify()
 
     def callInThread(self, callable: Any, *args: Any, **kw: Any) -> None:
-        raise AssertionError("lanes have threads of their own")
+        raise AssertionError("pools have threads of their own")
 
     getThreadPool = suggestThreadPoolSize = callInThread
 
@@ -116,7 +116,7 @@ class DiskTests(SynchronousTestCase):
         self.assertRaises(StorageError, self.disk.open, "f")
 
     def test_lanes(self) -> None:
-        """Each lane runs in order in its own thread; one that is busy does not hold up another."""
+        """Each pool runs in order in its own thread; one that is busy does not hold up another."""
         gate = threading.Event()
         slow = self.disk.submit(IOPool.BACKGROUND, gate.wait, 10)
         behind = self.disk.submit(IOPool.BACKGROUND, threading.get_ident)
@@ -181,7 +181,7 @@ class DiskTests(SynchronousTestCase):
         self.assertIn("truncate", str(self.disk.failure))
 
     def test_told_of_refusals(self) -> None:
-        """Who listens is told of operations refused for want of space: at once, or when a lane's result arrives."""
+        """Who listens is told of operations refused for want of space: at once, or when a pool's result arrives."""
 
         def refuse(*args: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -235,7 +235,7 @@ class DiskTests(SynchronousTestCase):
             self.assertIsNone(self.disk.failure)
 
     def test_failed_sync(self) -> None:
-        """A failed fdatasync in a lane takes the directory offline, for all that comes and all that is queued."""
+        """A failed fdatasync in a pool takes the directory offline, for all that comes and all that is queued."""
 
         def fail(fd: int) -> None:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -270,9 +270,9 @@ class DiskTests(SynchronousTestCase):
         self.wait(other.close())
 
     def test_threads_end(self) -> None:
-        """Closing ends the lanes' threads, after what was queued."""
+        """Closing ends the pools' threads, after what was queued."""
         before = threading.active_count()
-        work = [self.disk.submit(lane, int) for lane in IOPool]
+        work = [self.disk.submit(pool, int) for pool in IOPool]
         self.wait(self.disk.close())
         for done in work:
             self.successResultOf(done)

@@ -175,7 +175,7 @@ class MarkerTests(TransactionCase):
         self.assertTrue(self.log.producers.open_transaction(7, 0))
 
 
-class StabilityTests(TransactionCase):
+class LastStableOffsetTests(TransactionCase):
     """Where readers of committed records stop."""
 
     def test_open(self) -> None:
@@ -247,7 +247,7 @@ class StabilityTests(TransactionCase):
         self.assertEqual(transactions.oldest, min(began, key=lambda pid: began[pid], default=None))
 
 
-class AbortedIndexTests(TransactionCase):
+class TransactionIndexTests(TransactionCase):
     """Which aborted transactions readers are told of."""
 
     def index_of(self, base_offset: int = 0) -> bytes:

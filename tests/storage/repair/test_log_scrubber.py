@@ -184,7 +184,7 @@ class RoundTests(ScrubberCase):
         self.assertEqual([damage.base_offset for damage in self.found], [segment.base_offset])
 
 
-class ComplaintTests(ScrubberCase):
+class SuspectTests(ScrubberCase):
     """Readers that meet damage have the segment checked at once."""
 
     def test_reader(self) -> None:

@@ -19,8 +19,8 @@ COUNT = 1000
 VALUE = bytes(2000)
 
 
-class ReindexingTests(SynchronousTestCase):
-    """Two segments, the first of more than a megabyte; the read lane works when the test says so."""
+class IndexRebuildTests(SynchronousTestCase):
+    """Two segments, the first of more than a megabyte; the read pool works when the test says so."""
 
     def setUp(self) -> None:
         self.disk = MemoryDisk()

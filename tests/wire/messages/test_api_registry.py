@@ -23,7 +23,7 @@ print(families())
 """
 
 
-class RegisterTests(SynchronousTestCase):
+class ApiRegistryTests(SynchronousTestCase):
     """Finding messages by the number of their API."""
 
     def test_every_api(self) -> None:

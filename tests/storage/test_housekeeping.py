@@ -1,0 +1,151 @@
+"""Periodic work on logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from logbus.config.topic_config import TopicConfig
+from logbus.storage.istorage import IDeletePolicy
+from logbus.storage.log import Log
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
+from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_log, a_manager, batch
+
+SIZE = len(batch(b"x"))
+
+
+def three_segments(**config: Any) -> Log:
+    """Two batches a segment, a second apart, five in all."""
+    log = a_log(config=TopicConfig(segment_bytes=2 * SIZE, **config))
+    for i in range(5):
+        log.append_as_leader(batch(b"x", timestamp=NOW_MS + i * 1000), 0)
+    log.high_watermark = 5
+    return log
+
+
+class HousekeepingTests(SynchronousTestCase):
+    """What a manager does from time to time."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.wall = NOW_S
+        self.disk = MemoryDisk()
+
+    def managed(self, **more: Any) -> Log:
+        self.manager = a_manager(self.disk, clock=self.clock, wall_clock=lambda: self.wall, **more)
+        self.successResultOf(self.manager.open())
+        self.manager.start_housekeeping()
+        config = TopicConfig(segment_bytes=2 * SIZE, retention_ms=1_000_000, file_delete_delay_ms=60_000)
+        log: Log = self.successResultOf(self.manager.create(PARTITION, None, config))
+        for i in range(5):
+            log.append_as_leader(batch(b"x", timestamp=int(NOW_S * 1000) + i), 0)
+        log.high_watermark = 5
+        return log
+
+    def pass_time(self, seconds: float) -> None:
+        self.wall += seconds
+        self.clock.pump([0, seconds, 0, 0])
+
+    def test_retention(self) -> None:
+        """Old segments go at the check after; their files a while later."""
+        log = self.managed()
+        self.pass_time(301)
+        self.assertEqual(log.log_start_offset, 0)
+        self.pass_time(1000)
+        self.assertEqual(log.log_start_offset, 5)
+        self.assertTrue(any(name.endswith(".deleted") for name in self.disk.names("orders-0")))
+        self.pass_time(61)
+        self.assertFalse(any(name.endswith(".deleted") for name in self.disk.names("orders-0")))
+
+    def test_a_clock_that_jumps(self) -> None:
+        """A wall clock that jumps a month ahead deletes nothing, and is complained of once."""
+        log = self.managed()
+        self.wall += 30 * 86_400
+        with capturedLogs() as lines:
+            self.pass_time(301)
+            self.pass_time(301)
+        self.assertEqual(log.log_start_offset, 0)
+        self.assertEqual(sum("jumped" in line["log_format"] for line in lines), 1)
+        self.pass_time(1000)
+        self.assertEqual(log.log_start_offset, 5)
+
+    def test_a_full_disk_is_told_of_once(self) -> None:
+        """As long as checkpoints cannot be put down; not as a bug, and again when it happens again."""
+        log = self.managed()
+        for _ in range(2):
+            self.disk.faults = lambda op, path: no_space() if op == "replace" else None
+            with capturedLogs() as lines:
+                for _ in range(3):
+                    log.append_as_leader(batch(b"x"), 0)
+                    self.pass_time(6)
+            told = [line for line in lines if line.get("what") == "high watermarks"]
+            self.assertEqual([line["log_level"] for line in told], [LogLevel.warn])
+            self.disk.faults = lambda op, path: None
+            log.append_as_leader(batch(b"x"), 0)
+            self.pass_time(6)
+
+    def test_checkpoints(self) -> None:
+        """High watermarks, recovery points and starts are put down, and only when something changed."""
+        log = self.managed(high_watermark_of=lambda log: 4 if log.log_end_offset == 5 else log.log_end_offset)
+        self.pass_time(6)
+        self.assertEqual(self.disk.read("replication-offset-checkpoint"), b"0\n1\norders 0 4\n")
+        self.successResultOf(log.flush())
+        log.advance_start(1)
+        self.pass_time(61)
+        self.assertEqual(self.disk.read("recovery-point-offset-checkpoint"), b"0\n1\norders 0 5\n")
+        self.assertEqual(self.disk.read("log-start-offset-checkpoint"), b"0\n1\norders 0 1\n")
+        log.append_as_leader(batch(timestamp=int(NOW_S * 1000)), 0)
+        self.pass_time(61)
+        steps = self.disk.steps
+        for _ in range(10):
+            self.pass_time(61)
+        self.assertEqual(self.disk.steps, steps)
+
+    def test_flush_ms(self) -> None:
+        """flush.ms after the first unsynced record the log is synced."""
+        log = self.managed()
+        self.successResultOf(log.flush())
+        log.configure(TopicConfig(flush_ms=500))
+        log.append_as_leader(batch(timestamp=int(NOW_S * 1000)), 0)
+        self.clock.advance(0.4)
+        log.append_as_leader(batch(timestamp=int(NOW_S * 1000)), 0)
+        self.assertEqual(log.flushed_end_offset, 5)
+        self.clock.advance(0.2)
+        self.assertEqual(log.flushed_end_offset, 7)
+
+    def test_producers_expire(self) -> None:
+        """Producers not heard of for a day are forgotten."""
+        log = self.managed()
+        log.append_as_leader(batch(timestamp=int(NOW_S * 1000), producer_id=1, producer_epoch=0, base_sequence=0), 0)
+        self.pass_time(86_300)
+        self.assertEqual(len(log.producers), 1)
+        self.pass_time(601)
+        self.assertEqual(len(log.producers), 0)
+
+    def test_one_timer(self) -> None:
+        """However many logs there are, the reactor sees one delayed call; none after the end."""
+        self.managed()
+        for i in range(1, 50):
+            self.successResultOf(self.manager.create(PARTITION._replace(partition=i)))
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.successResultOf(self.manager.close())
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(self.disk.open_files, 0)
+
+    def test_a_policy_of_ones_own(self) -> None:
+        """A policy that is plugged in decides."""
+
+        @implementer(IDeletePolicy)
+        class KeepOne:
+            name = "keep one segment"
+
+            def expired(self, log: Any, now_ms: int) -> Any:
+                return log.segments[:-1]
+
+        log = self.managed(policy=KeepOne())
+        self.pass_time(301)
+        self.assertEqual(log.log_start_offset, 4)
