@@ -40,7 +40,7 @@ _KEEP = 1 << 20
 _KEEP_LENT = 1 << 24
 """Bytes of memory kept between responses."""
 
-_AT_ONCE = 1 << 20
+_LOW_WATER_MARK = 1 << 20
 """Low-water mark for receiving a large response: the process wakes for this many bytes, not for each segment."""
 
 
@@ -233,7 +233,7 @@ class Channel(Protocol):
             return main.CONNECTION_DONE
         self._frames.filled(count)
         self._received()
-        wakes_for = min(self._frames.missing, _AT_ONCE) or 1
+        wakes_for = min(self._frames.missing, _LOW_WATER_MARK) or 1
         if wakes_for != self._wakes_for and self._end is None:
             self._wakes_for = wakes_for
             transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wakes_for)
@@ -257,7 +257,7 @@ class Channel(Protocol):
                 frames.shrink()
         except ProtocolError as e:
             self._log.warn("hanging up on {peer}: {error}", peer=self.peer, error=e)
-            self._break(Disconnected(f"the connection to {self.peer} was closed here: {e}"))
+            self._protocol_error(Disconnected(f"the connection to {self.peer} was closed here: {e}"))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Fail requests without a response."""
@@ -299,9 +299,9 @@ class Channel(Protocol):
             self.transport.write(data)
 
     def _expire(self, name: str, seconds: float) -> None:
-        self._break(RequestTimedOut(f"{name}: no answer from {self.peer} in {seconds:g} s"))
+        self._protocol_error(RequestTimedOut(f"{name}: no answer from {self.peer} in {seconds:g} s"))
 
-    def _break(self, error: LogbusError) -> None:
+    def _protocol_error(self, error: LogbusError) -> None:
         self._fail(error)
         transport: Any = self.transport
         transport.abortConnection()

@@ -41,5 +41,5 @@ class IFrameFactory(Interface):
     A protocol factory whose protocols have their frame buffers filled by the transport.
 
     Its ports use :class:`logbus.net.transport.ServerTransport`; the protocols have ``frames`` (a
-    :class:`logbus.wire.frame_buffer.FrameBuffer`), ``frames_ready()``, ``widen()`` and ``sent()``.
+    :class:`logbus.wire.frame_buffer.FrameBuffer`), ``frames_ready()``, ``enlarge()`` and ``sent()``.
     """

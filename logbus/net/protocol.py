@@ -50,15 +50,15 @@ PRODUCE = 0
 
 # Reasons why a connection serves no further request at the moment; any number of these.
 _BLOCKED = 1  # an earlier request must be answered first
-_PENDING = 2  # too many answers are not ready
-_UNSENT = 4  # the peer does not take the answers it has
-_MEMORY = 8  # the next frame is large, and memory for it short
-_LATER = 16  # others have their turn
+_PENDING = 2  # too many requests wait for their responses
+_UNSENT = 4  # the peer does not take its responses
+_MEMORY = 8  # the next frame must wait for memory
+_LATER = 16  # other connections get their turn
 _CLOSING = 32
 
 _KEEP = 4 << 20
 _SEND_NOW = 1 << 16
-_MOST_AHEAD = 1 << 16
+_MAX_READ_AHEAD = 1 << 16
 
 
 class Listener(Shape):
@@ -121,7 +121,7 @@ class KafkaServerProtocol(Protocol):
         self._aborted = False
         self._grown = 0
         self._later: IDelayedCall | None = None
-        self._leaving: IDelayedCall | None = None
+        self._flush_call: IDelayedCall | None = None
         # This connection's progress at the last sweep, the time since which it has been there, and for how many
         # seconds the first frame has been waiting for the peer to complete it.
         self._mark = (0, 0, 0)
@@ -182,9 +182,9 @@ class KafkaServerProtocol(Protocol):
         if self._later is not None:
             self._later.cancel()
             self._later = None
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self._leaving = None
+        if self._flush_call is not None:
+            self._flush_call.cancel()
+            self._flush_call = None
         for entry in self._pending.clear():
             request = entry.request
             if entry.deferred is not None and (request.api_key != PRODUCE or request.held):
@@ -204,9 +204,9 @@ class KafkaServerProtocol(Protocol):
         unsent = self._frame_transport.unsent
         self._count_unsent(unsent)
         if self._stops & _UNSENT and unsent <= self._all_unsent.allowed(self._limits.max_unsent) // 2:
-            self._go_on(_UNSENT)
+            self._resume(_UNSENT)
 
-    def widen(self) -> None:
+    def enlarge(self) -> None:
         """A read filled the buffer: enlarge it, so that one read receives more of the small requests in flight."""
         if not self._stops:
             size = self.frames.capacity
@@ -227,7 +227,7 @@ class KafkaServerProtocol(Protocol):
         try:
             self.frames.grow(self.frames.capacity + size)
         except (OSError, MemoryError) as e:
-            self._complain("no memory for its request: {error}", e)
+            self._warn("no memory for its request: {error}", e)
             self._close()
             return
         if not self._stops:
@@ -314,13 +314,13 @@ class KafkaServerProtocol(Protocol):
                     run = templates.take(frames, self._template, room, left)
                     if run is not None:
                         self._template = run.template
-                        answers = coalesced_router(self._known_as(run.template.client_id), run)
+                        answers = coalesced_router(self._context_for(run.template.client_id), run)
                     if run is not None and answers is not None:
                         templates.passed(run, frames)
                         served += len(run.batches)
                         left -= run.size
                         if pending or answers.__class__ is not bytes:
-                            self._wait_together(run, answers)
+                            self._wait_coalesced(run, answers)
                         else:
                             self._out.append(answers)
                             collected += len(answers)
@@ -334,7 +334,7 @@ class KafkaServerProtocol(Protocol):
                     break
                 request = receive(frame)
                 served += 1
-                context = self._known_as(request.client_id)
+                context = self._context_for(request.client_id)
                 if request.decoding is not None:
                     self._serve_in_slices(context, request)
                     continue
@@ -360,7 +360,7 @@ class KafkaServerProtocol(Protocol):
                 if (served == most or left <= 0) and frames.held:
                     self._serve_later()
         except ProtocolError as e:
-            self._break(e)
+            self._protocol_error(e)
         except Exception:
             self._fail(Failure())
         finally:
@@ -373,7 +373,7 @@ class KafkaServerProtocol(Protocol):
             self._finish_if_ended()
             return
         if self._grown and (served or not frames.held):
-            self._give_back_what_is_much()
+            self._release_spare_memory()
         if not self._stops and frames.held and (shortage := frames.shortage):
             self._wait_for_memory(shortage)
 
@@ -382,7 +382,7 @@ class KafkaServerProtocol(Protocol):
         """Whether the last frame is still being read, though its request was handed to the router."""
         return self._blocker is not None and self._blocker.request.held
 
-    def _give_back_what_is_much(self) -> None:
+    def _release_spare_memory(self) -> None:
         """Release much memory, or memory that others need, after a frame is complete."""
         if self._grown and (self._grown > _KEEP or self._budget.short) and not self._frame_in_use:
             self.give_back_memory()
@@ -400,9 +400,9 @@ class KafkaServerProtocol(Protocol):
         bytes waiting in memory are bounded, whatever the transport.
         """
         stops = self._stops
-        return not stops or (not stops & ~(_BLOCKED | _LATER) and self.frames.held <= _MOST_AHEAD)
+        return not stops or (not stops & ~(_BLOCKED | _LATER) and self.frames.held <= _MAX_READ_AHEAD)
 
-    def _known_as(self, client_id: str | None) -> RequestContext:
+    def _context_for(self, client_id: str | None) -> RequestContext:
         """The request context with the request's client id."""
         context = self.context
         if client_id != context.client_id:
@@ -426,7 +426,7 @@ class KafkaServerProtocol(Protocol):
     def _serve_in_slices(self, context: RequestContext, request: Request) -> None:
         """Serve a request with more elements than are decoded in one go; those after it wait."""
         # The frame is decoded in place; bytes received meanwhile go to other memory.
-        self.frames.hand_over()
+        self.frames.detach_frames()
         request.exclusive = request.held = request.sliced = True
         self._wait(request, Deferred.fromCoroutine(self._decode_and_route(context, request)))
 
@@ -436,7 +436,7 @@ class KafkaServerProtocol(Protocol):
         answer = self._router(context, request)
         return await answer if isinstance(answer, Deferred) else answer
 
-    def _wait_together(self, run: CoalescedProduce, answers: bytes | Deferred[bytes]) -> None:
+    def _wait_coalesced(self, run: CoalescedProduce, answers: bytes | Deferred[bytes]) -> None:
         if isinstance(answers, bytes):
             self._append(ResponseSlot(run, None, [answers], len(run.batches)))
             return
@@ -479,16 +479,16 @@ class KafkaServerProtocol(Protocol):
         # The caller that gave the response may be in the middle of something: continue in a turn of its own.
         if entry is self._blocker:
             self._blocker = None
-            self._go_on_later(_BLOCKED)
+            self._resume_later(_BLOCKED)
         if self._stops & _PENDING and not self._pending.full:
-            self._go_on_later(_PENDING)
+            self._resume_later(_PENDING)
         self._finish_if_ended()
 
     def _failed(self, failure: Failure, entry: ResponseSlot) -> None:
         if self._lost and failure.check(CancelledError):
             return
         if isinstance(failure.value, ProtocolError):
-            self._break(failure.value)
+            self._protocol_error(failure.value)
         else:
             self._fail(failure)
 
@@ -509,11 +509,11 @@ class KafkaServerProtocol(Protocol):
             self._unsent = unsent
 
     def _flush_later(self) -> None:
-        if self._leaving is None:
-            self._leaving = self._listener.clock.callLater(0, self._leave)
+        if self._flush_call is None:
+            self._flush_call = self._listener.clock.callLater(0, self._flush_now)
 
-    def _leave(self) -> None:
-        self._leaving = None
+    def _flush_now(self) -> None:
+        self._flush_call = None
         if self._out and not self._serving:
             self._flush()
 
@@ -530,7 +530,7 @@ class KafkaServerProtocol(Protocol):
             self.metrics.throttled_reads += 1
             self._frame_transport.pause_reading()
 
-    def _go_on(self, reason: int) -> None:
+    def _resume(self, reason: int) -> None:
         """Remove a reason to wait; continue if it was the last one."""
         self._stops &= ~reason
         if not self._stops:
@@ -540,11 +540,11 @@ class KafkaServerProtocol(Protocol):
             if self._may_read():
                 self._frame_transport.resume_reading()
 
-    def _go_on_later(self, reason: int) -> None:
+    def _resume_later(self, reason: int) -> None:
         self._stops &= ~reason
         if not self._stops:
             if not self.frames.held:
-                self._give_back_what_is_much()
+                self._release_spare_memory()
             elif not self._serving:
                 self._serve_later()
             if self._may_read():
@@ -556,11 +556,11 @@ class KafkaServerProtocol(Protocol):
 
     def _serve_now(self) -> None:
         self._later = None
-        self._go_on(_LATER)
+        self._resume(_LATER)
 
-    def _break(self, error: ProtocolError) -> None:
+    def _protocol_error(self, error: ProtocolError) -> None:
         self.metrics.broken_frames += 1
-        self._complain("{error}", error)
+        self._warn("{error}", error)
         self._close()
 
     def _expire(self, why: str) -> None:
@@ -570,7 +570,7 @@ class KafkaServerProtocol(Protocol):
         self._log.info("closing {host}:{port}: {why}", host=self.context.host, port=self.context.port, why=why)
         self.abort()
 
-    def _complain(self, message: str, error: Exception) -> None:
+    def _warn(self, message: str, error: Exception) -> None:
         context = self.context
         suppressed = self._listener.warning_limiter.admit(context.host)
         if suppressed is not None:

@@ -42,7 +42,7 @@ any number of bytes.
 """
 
 # Waiting connections examined for one that fits, if the first in line are above the share of their address.
-_LOOKED_AT = 64
+_MAX_EXAMINED = 64
 
 
 class MemoryHolder(Protocol):
@@ -145,7 +145,7 @@ class RequestBudget:
         insort(self._line, entry)
         self._entries[waiter.holder] = entry
         if not was_short:
-            self._look_later()
+            self._schedule_check()
             # Memory that connections keep for their next frame may be enough. From now on none keeps any.
             for other in list(self._held):
                 other.give_back_memory()
@@ -182,7 +182,7 @@ class RequestBudget:
 
     def forget(self, holder: MemoryHolder) -> None:
         """Forget a closed connection: release its memory, and take it out of the queue."""
-        self._leave_line(holder)
+        self._dequeue(holder)
         self._end_privilege(holder)
         self.release(holder)
         self._grant()
@@ -241,7 +241,7 @@ class RequestBudget:
             if not self._by_host[host]:
                 del self._by_host[host]
 
-    def _leave_line(self, holder: MemoryHolder) -> None:
+    def _dequeue(self, holder: MemoryHolder) -> None:
         entry = self._entries.pop(holder, None)
         if entry is not None:
             self._line.remove(entry)
@@ -260,30 +260,30 @@ class RequestBudget:
                     self._put_beyond(waiter.holder, waiter.size)
                 else:
                     return
-                self._leave_line(waiter.holder)
+                self._dequeue(waiter.holder)
                 waiter.holder.memory_granted(waiter.size)
         finally:
             self._granting = False
-        self._look_no_more()
+        self._cancel_check()
 
     def _next(self) -> _Waiter | None:
         """The first waiting connection whose share allows its request."""
-        waiters = (waiter for _, _, waiter in self._line[:_LOOKED_AT])
+        waiters = (waiter for _, _, waiter in self._line[:_MAX_EXAMINED])
         return next((waiter for waiter in waiters if self._fits(waiter.holder, waiter.size)), None)
 
     # Closing slow connections while others wait.
 
-    def _look_later(self) -> None:
+    def _schedule_check(self) -> None:
         if self.clock is not None and self._timer is None:
-            self._timer = self.clock.callLater(1.0, self._look)
+            self._timer = self.clock.callLater(1.0, self._close_slow_frames)
 
-    def _look_no_more(self) -> None:
+    def _cancel_check(self) -> None:
         self._seen.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _close_slow_frames(self) -> None:
         self._timer = None
         seen, slow = self._seen, []
         self._seen = {}
@@ -307,4 +307,4 @@ class RequestBudget:
             )
             self.forget(holder)
         if self._line:
-            self._look_later()
+            self._schedule_check()

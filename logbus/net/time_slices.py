@@ -74,7 +74,7 @@ class GarbageCollection:
     _removed: bool = field(default=False, init=False)
     _call: IDelayedCall | None = field(default=None, init=False)
 
-    def put_off(self) -> None:
+    def work_began(self) -> None:
         """Work begins: delay collections."""
         now = self.clock.seconds()
         if self._call is not None:
@@ -91,7 +91,7 @@ class GarbageCollection:
             self.collector.collect(YOUNG)
             self._young_since = now
 
-    def go_on(self) -> None:
+    def work_ended(self) -> None:
         """Work ended: allow collections again after the pause."""
         if self._since is not None and self._call is None:
             self._call = self.clock.callLater(self.pause, self._enable)
@@ -99,8 +99,8 @@ class GarbageCollection:
     def replica_added(self) -> None:
         """Delay collections as for work, since more replicas may follow."""
         self._added += 1
-        self.put_off()
-        self.go_on()
+        self.work_began()
+        self.work_ended()
 
     def replica_removed(self) -> None:
         """Its objects may be frozen."""
@@ -159,7 +159,7 @@ class SliceScheduler:
             self._call = self.clock.callLater(0, self._run)
         self.slices += 1
         if self.garbage is not None:
-            self.garbage.put_off()
+            self.garbage.work_began()
         time_slice.begin(self.clock.seconds() + self.seconds, self.units)
         waiter.callback(None)
         if not self._waiting:
@@ -167,7 +167,7 @@ class SliceScheduler:
 
     def _rest(self) -> None:
         if self.garbage is not None:
-            self.garbage.go_on()
+            self.garbage.work_ended()
 
 
 class TimeSlice:

@@ -37,7 +37,7 @@ class ServerTransport(tcp.Server):
     _log = Logger()
 
     def __init__(self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any) -> None:
-        self._outbox = SendQueue(protocol.metrics, self._loaded)
+        self._send_queue = SendQueue(protocol.metrics, self._loaded)
         self._reading = True
         super().__init__(sock, protocol, client, server, sessionno, reactor)
         # Nagle's algorithm would hold back the last, short segment of a slice until the peer's delayed
@@ -56,7 +56,7 @@ class ServerTransport(tcp.Server):
     @property
     def unsent(self) -> int:
         """Bytes of replies that the socket has not taken yet."""
-        return self._outbox.unsent
+        return self._send_queue.unsent
 
     def doRead(self) -> ConnectionLost | ConnectionDone | None:  # type: ignore[override]
         """Receive once, and let the protocol serve what is there."""
@@ -79,16 +79,16 @@ class ServerTransport(tcp.Server):
         protocol.metrics.bytes_in += count
         protocol.frames_ready()
         if count == len(room) and frames.capacity < _WIDEST and self.connected:
-            protocol.widen()
+            protocol.enlarge()
         return None
 
     def send(self, parts: list[Part]) -> None:
         """Send ``parts`` now if nothing is queued before them; the reactor sends the rest later."""
         if not self.connected or self._aborting:
             return
-        outbox = self._outbox
-        if outbox.unsent:
-            outbox.push(parts)
+        send_queue = self._send_queue
+        if send_queue.unsent:
+            send_queue.push(parts)
             return
         if len(parts) == 1 and isinstance(data := parts[0], bytes):
             # The usual reply: one system call and no bookkeeping.
@@ -99,31 +99,31 @@ class ServerTransport(tcp.Server):
             except OSError:
                 self._fail(main.CONNECTION_LOST)
                 return
-            outbox.count(sent)
+            send_queue.count(sent)
             if sent == len(data):
                 return
-            outbox.push([memoryview(data)[sent:]])
+            send_queue.push([memoryview(data)[sent:]])
             self.startWriting()
             return
-        outbox.push(parts)
+        send_queue.push(parts)
         error = self._flush()
         if error is not None:
             self._fail(error)
-        elif self.unsent and not outbox.waits_for_disk:
+        elif self.unsent and not send_queue.waits_for_disk:
             self.startWriting()
 
     def doWrite(self) -> Exception | None:  # type: ignore[override]
         """Continue sending; called by the reactor when the socket is writable."""
-        outbox = self._outbox
-        if outbox.unsent:
+        send_queue = self._send_queue
+        if send_queue.unsent:
             error = self._flush()
             if error is not None:
                 return error
-        if not outbox.unsent:
+        if not send_queue.unsent:
             self.stopWriting()
             if self.disconnecting:
                 return main.CONNECTION_DONE
-        elif outbox.waits_for_disk:
+        elif send_queue.waits_for_disk:
             self.stopWriting()
         self.protocol.sent()  # type: ignore[attr-defined]
         return None
@@ -150,7 +150,7 @@ class ServerTransport(tcp.Server):
 
     def connectionLost(self, reason: Failure) -> None:
         """Drop unsent replies, with their references to files."""
-        self._outbox.clear()
+        self._send_queue.clear()
         super().connectionLost(reason)
 
     def _loaded(self) -> None:
@@ -160,7 +160,7 @@ class ServerTransport(tcp.Server):
 
     def _flush(self) -> Exception | None:
         try:
-            self._outbox.flush(self.socket)
+            self._send_queue.flush(self.socket)
         except SliceTruncated as e:
             # A reset, not an orderly close: the peer expects the whole frame.
             self._log.error("cannot go on sending to {peer}: {error}", peer=self.getPeer(), error=e)
@@ -177,7 +177,7 @@ class ServerTransport(tcp.Server):
         if self.disconnected or self._aborting:
             return
         self._aborting = True
-        self._outbox.clear()
+        self._send_queue.clear()
         self.stopReading()
         self.stopWriting()
         self.doRead = self.doWrite = lambda: None  # type: ignore[method-assign]

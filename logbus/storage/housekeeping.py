@@ -23,9 +23,9 @@ from logbus.storage.segments.segment import Segment
 from logbus.storage.settings import StorageSettings
 from logbus.timers import Timers
 
-_A_TURN = 500
+_LOGS_PER_TURN = 500
 """Logs processed in one turn of the reactor."""
-_SOON_MS = 1000
+_CHECKPOINT_DELAY_MS = 1000
 """Delay after which recovery points are checkpointed together."""
 _NEVER = 2**62
 
@@ -113,10 +113,10 @@ class Housekeeping:
     def written_back(self, log: Log) -> None:
         """Checkpoint its recovery point soon, together with others."""
         if not self._points_due:
-            self.timers.call_later(_SOON_MS / 1000, self._put_down_points)
+            self.timers.call_later(_CHECKPOINT_DELAY_MS / 1000, self._checkpoint_recovery_points)
         self._points_due.add(log.disk)
 
-    def _put_down_points(self) -> None:
+    def _checkpoint_recovery_points(self) -> None:
         due = self._points_due
         self._points_due = set()
         for directory in self._directories:
@@ -183,7 +183,7 @@ class Housekeeping:
         turns = iter(logs)
 
         def turn() -> None:
-            part = list(islice(turns, _A_TURN))
+            part = list(islice(turns, _LOGS_PER_TURN))
             for log in part:
                 self._delete_expired(log, now_ms)
             if part and self._running:

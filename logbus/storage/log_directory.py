@@ -25,7 +25,7 @@ from logbus.storage.log import Log
 from logbus.storage.log_recovery import Progress, recover_log
 from logbus.storage.segments.segment import Segment
 
-_CHECKED_AT_ONCE = 200
+_LOGS_PER_TURN = 200
 """Logs opened by the marker in one turn of the reactor."""
 
 
@@ -124,7 +124,7 @@ class LogDirectory:
             log.cleaned_end_offset = cleaned if cleaned <= log.log_end_offset else 0
             self.logs[partition] = log
             count += 1
-            if count % _CHECKED_AT_ONCE == 0:
+            if count % _LOGS_PER_TURN == 0:
                 await self.disk.submit(IOPool.READ, self.disk.exists, name)
         if self.shortened:
             # After another crash, records that replace the lost ones would be taken for committed and synced.
@@ -133,7 +133,7 @@ class LogDirectory:
                 await self.checkpoint_high_watermarks()
             except ApiError as error:
                 self._log.warn("{root}: checkpoints cannot be written: {error}", root=self.disk.root, error=error)
-        self._look_for_losses(was_closed=found is not None and not recovered)
+        self._detect_losses(was_closed=found is not None and not recovered)
         self._log.info(
             "{root}: {count} logs opened, {recovered} of them recovered by scanning {scanned} bytes",
             root=self.disk.root, count=count, recovered=recovered, scanned=progress.scanned,
@@ -151,7 +151,7 @@ class LogDirectory:
             partition=log.partition, root=self.disk.root, end=end, committed=committed, synced=synced,
         )  # fmt: skip
 
-    def _look_for_losses(self, *, was_closed: bool) -> None:
+    def _detect_losses(self, *, was_closed: bool) -> None:
         try:
             seen = self.disk.read(checkpoints.BOOT_ID)
         except FileNotFoundError:

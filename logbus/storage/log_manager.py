@@ -38,11 +38,11 @@ from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
 
 
-def _nobody(partitions: Sequence[TopicPartition], reason: str) -> None:
+def _ignore_failure(partitions: Sequence[TopicPartition], reason: str) -> None:
     """The default listener of failures."""
 
 
-def _as_it_says(log: Log) -> int:
+def _own_high_watermark(log: Log) -> int:
     """The default source of high watermarks: the log's own attribute."""
     return log.high_watermark
 
@@ -70,8 +70,8 @@ class LogManager:
     default_config: TopicConfig = field(factory=TopicConfig, kw_only=True)
     jitter: random.Random = field(factory=random.Random, kw_only=True)
     policy: IDeletePolicy = field(factory=TimeAndSize, kw_only=True)
-    directory_failed: Callable[[Sequence[TopicPartition], str], None] = field(default=_nobody, kw_only=True)
-    high_watermark_of: Callable[[Log], int] = field(default=_as_it_says, kw_only=True)
+    directory_failed: Callable[[Sequence[TopicPartition], str], None] = field(default=_ignore_failure, kw_only=True)
+    high_watermark_of: Callable[[Log], int] = field(default=_own_high_watermark, kw_only=True)
     cleaner_settings: Callable[[], CleanerSettings] = field(default=CleanerSettings, kw_only=True)
     scrub_settings: Callable[[], ScrubSettings] = field(default=ScrubSettings, kw_only=True)
     damage: DamageReports = field(factory=DamageReports, init=False)
@@ -104,7 +104,7 @@ class LogManager:
         return SpaceMonitor(self.directories, self.settings.usage_warn_ratio)
 
     @housekeeping.default
-    def _house(self) -> Housekeeping:
+    def _make_housekeeping(self) -> Housekeeping:
         return Housekeeping(
             self.directories,
             self.clock,
@@ -116,7 +116,7 @@ class LogManager:
         )
 
     @cleaner.default
-    def _compacts(self) -> LogCleaner:
+    def _make_cleaner(self) -> LogCleaner:
         return LogCleaner(
             self.directories,
             self.housekeeping.timers,
@@ -126,7 +126,7 @@ class LogManager:
         )
 
     @scrubber.default
-    def _checks(self) -> LogScrubber:
+    def _make_scrubber(self) -> LogScrubber:
         # A different order after each start, without using up random numbers of other users.
         order = random.Random(self.wall_clock())
         scrubber = LogScrubber(self.directories, self.housekeeping.timers, self.damage, order, self.scrub_settings)
@@ -134,11 +134,11 @@ class LogManager:
         return scrubber
 
     @repairer.default
-    def _repairs(self) -> LogRepairer:
+    def _make_repairer(self) -> LogRepairer:
         return LogRepairer(self.directories, self.housekeeping.timers, self.cleaner, self.damage)
 
     @mover.default
-    def _moves(self) -> LogMover:
+    def _make_mover(self) -> LogMover:
         return LogMover(
             self.directories,
             self.housekeeping.timers,
@@ -207,7 +207,7 @@ class LogManager:
             for directory in self.directories:
                 directory.lock()
         except ConfigError:
-            await self._let_go()
+            await self._close_directories()
             raise
         settle_moves(self.directories, lambda what: self._log.error("{what}", what=what))
         opening = [Deferred.fromCoroutine(directory.open()) for directory in self.directories]
@@ -221,14 +221,14 @@ class LogManager:
             except Exception as error:
                 bug = error
         if bug is not None or len(errors) == len(self.directories):
-            await self._let_go()
+            await self._close_directories()
             raise bug or StorageError("; ".join(map(str, errors)))
         seen: dict[TopicPartition, LogDirectory] = {}
         for directory in self.directories:
             for partition in directory.logs if directory.is_online else ():
                 other = seen.setdefault(partition, directory)
                 if other is not directory:
-                    await self._let_go()
+                    await self._close_directories()
                     raise ConfigError(
                         f"{partition} is in two log directories, {other.disk.root} and {directory.disk.root}; move one "
                         "of them away"
@@ -236,7 +236,7 @@ class LogManager:
         for directory in self.directories:
             self.housekeeping.remove_trees(directory.disk, directory.leftovers)
 
-    async def _let_go(self) -> None:
+    async def _close_directories(self) -> None:
         await gatherResults([directory.disk.close() for directory in self.directories], consumeErrors=True)
 
     @property
@@ -286,7 +286,7 @@ class LogManager:
         """
         for directory in self.directories:
             if directory.is_online:
-                directory.remember_boot().addErrback(self._not_remembered, directory)
+                directory.remember_boot().addErrback(self._checkpoint_failed, directory)
         self.housekeeping.start()
         self.cleaner.start()
         self.scrubber.start()
@@ -401,9 +401,9 @@ class LogManager:
             # The segments that they put in place later would bring back what is truncated now.
             await repairer_off
             await cleaner_off
-            await self._cut(offsets)
+            await self._truncate_durably(offsets)
 
-    async def _cut(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def _truncate_durably(self, offsets: Mapping[TopicPartition, int]) -> None:
         for directory in self.directories:
             logs = [(directory.logs[tp], offset) for tp, offset in offsets.items() if tp in directory.logs]
             lower = [(log, offset) for log, offset in logs if offset < log.checkpointed_recovery_point]
@@ -447,7 +447,7 @@ class LogManager:
             await cleaner_off
             # Remove the records first, as in any truncation; then move the empty log.
             start = log.log_start_offset
-            await self._cut({partition: min(offset, log.segments[0].base_offset)})
+            await self._truncate_durably({partition: min(offset, log.segments[0].base_offset)})
             if offset != log.log_end_offset:
                 log.truncate_fully(offset)
                 await log.flusher.flush()
@@ -473,7 +473,7 @@ class LogManager:
                 return log.log_start_offset
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")
 
-    def _not_remembered(self, failure: Failure, directory: LogDirectory) -> None:
+    def _checkpoint_failed(self, failure: Failure, directory: LogDirectory) -> None:
         failure.trap(ApiError, StorageError)
         self._log.warn("{root}: {error}", root=directory.disk.root, error=failure.getErrorMessage())
 

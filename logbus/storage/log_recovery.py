@@ -114,7 +114,7 @@ async def recover_log(log: Log, recovery_point: int, start_offset: int, progress
     for segment in segments:
         segment.size = disk.size(segment.log.path)
 
-    damaged = _damaged_aborted(segments, recovery_point)
+    damaged = _damaged_transaction_indexes(segments, recovery_point)
     # Finding a segment's aborted transactions takes the producer state as of its start.
     known = min([recovery_point, *(segment.base_offset for segment in damaged)])
     log.producers = latest_snapshot(disk, log.directory, bases[0], max(known, bases[0]))
@@ -155,7 +155,7 @@ async def recover_log(log: Log, recovery_point: int, start_offset: int, progress
     if end < snapshot:
         log.producers = load_producer_state(disk, log.directory, kept, end)
     log.producers.end_offset = end
-    await _save_aborted(log, [segment for segment in kept if segment in damaged])
+    await _save_transaction_indexes(log, [segment for segment in kept if segment in damaged])
     if not has_history and scan_from > bases[0]:
         # Nor is there of what was not scanned.
         log.epochs = rebuild_epochs(kept)
@@ -167,7 +167,7 @@ async def recover_log(log: Log, recovery_point: int, start_offset: int, progress
     log.unsynced_directories |= {log.directory, ""}
 
 
-def _damaged_aborted(segments: list[Segment], recovery_point: int) -> list[Segment]:
+def _damaged_transaction_indexes(segments: list[Segment], recovery_point: int) -> list[Segment]:
     """
     The segments whose transaction index is damaged; it is removed. In the others, entries from the recovery point on
     are dropped.
@@ -183,11 +183,11 @@ def _damaged_aborted(segments: list[Segment], recovery_point: int) -> list[Segme
                 "{path}: index of aborted transactions rebuilt: {problem}", path=segment.log.path, problem=str(problem)
             )
             damaged.append(segment)
-            segment.drop_aborted()
+            segment.drop_transaction_index()
     return damaged
 
 
-async def _save_aborted(log: Log, rebuilt: list[Segment]) -> None:
+async def _save_transaction_indexes(log: Log, rebuilt: list[Segment]) -> None:
     """Sync rebuilt transaction indexes: below the recovery point nothing would rebuild them again."""
     if rebuilt:
         saved = [segment.aborted.save(always=True) for segment in rebuilt]

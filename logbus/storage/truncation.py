@@ -84,7 +84,7 @@ def truncate_to(log: Log, offset: int) -> None:
         discard_files(log, gone)
     end = active.truncate(offset)
     truncate_transaction_index(log, active, end)
-    _ends_at(log, end, flusher)
+    _set_end(log, end, flusher)
 
 
 def truncate_fully(log: Log, offset: int) -> None:
@@ -103,10 +103,10 @@ def truncate_fully(log: Log, offset: int) -> None:
         discard_files(log, gone)
     log.segments = (segment,)
     log.log_start_offset = offset
-    _ends_at(log, offset, flusher)
+    _set_end(log, offset, flusher)
 
 
-def _ends_at(log: Log, end_offset: int, flusher: LogFlusher) -> None:
+def _set_end(log: Log, end_offset: int, flusher: LogFlusher) -> None:
     _log.info("{partition} truncated to {offset}", partition=log.partition, offset=end_offset)
     log.log_end_offset = end_offset
     log.log_start_offset = min(log.log_start_offset, end_offset)

@@ -169,11 +169,11 @@ class FrameBuffer:
     def contents(self) -> tuple[bytearray | mmap.mmap, memoryview, int, int]:
         """
         The memory, a view of it, and the range of unconsumed bytes in it: for reading several frames at once. Call
-        :meth:`pass_over` afterwards.
+        :meth:`consume` afterwards.
         """
         return self._buffer, self._view, self._start, self._end
 
-    def pass_over(self, count: int) -> None:
+    def consume(self, count: int) -> None:
         """Consume ``count`` bytes, prefixes included."""
         self._start += count
 
@@ -200,7 +200,7 @@ class FrameBuffer:
             self._enlarge(target)
         return self._usable - before
 
-    def hand_over(self) -> None:
+    def detach_frames(self) -> None:
         """Move unconsumed bytes to other memory, so that frames returned before stay valid."""
         size = max(self._floor, _rounded(self.held))
         self._move_to(_memory(size), size)

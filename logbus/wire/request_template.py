@@ -32,7 +32,7 @@ from logbus.wire.schema import ZERO_UUID, encode
 
 PRODUCE = 0
 FIRST, LAST = 5, 13
-"""The versions that are learned: answers have all three numbers."""
+"""The supported versions of Produce, whose responses have all three numbers."""
 
 MAX_TEMPLATES = 4096
 """Upper bound of known templates; when it is reached, all are forgotten."""
@@ -283,7 +283,7 @@ class TemplateCache:
     @staticmethod
     def passed(run: CoalescedProduce, frames: FrameBuffer) -> None:
         """Remove served requests from the buffer."""
-        frames.pass_over(run.size + 4 * len(run.batches))
+        frames.consume(run.size + 4 * len(run.batches))
 
     def _find(self, buffer: Any, at: int, stop: int, api: int, name: int) -> RequestTemplate | None:
         """The template that begins at ``at``, assuming the usual layout."""

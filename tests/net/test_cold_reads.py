@@ -176,7 +176,7 @@ class RealTransportTests(RealCase):
         self.reset(cold)
         self.loop.until(lambda: not self.factory._connections)
         self.assertEqual(len(self.file.cancelled), 1)
-        self.assertEqual((transport.unsent, transport._outbox.waits_for_disk), (0, False))
+        self.assertEqual((transport.unsent, transport._send_queue.waits_for_disk), (0, False))
         self.assertNotIn(transport, self.loop.reactor.getWriters())
 
     def reset(self, peer: Peer) -> None:

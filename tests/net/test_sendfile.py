@@ -41,7 +41,7 @@ class SendQueueTests(SynchronousTestCase):
         self.addCleanup(self.near.close)
         self.addCleanup(self.far.close)
         self.metrics = NetMetrics()
-        self.outbox = SendQueue(self.metrics, lambda: None)
+        self.send_queue = SendQueue(self.metrics, lambda: None)
         self.file = TemporaryFile(CONTENT)
 
     def take(self, most: int = 1 << 20) -> bytes:
@@ -52,10 +52,10 @@ class SendQueueTests(SynchronousTestCase):
 
     def run_out(self) -> tuple[bytes, int]:
         """Send everything to a reader that is slow; how often the socket was full."""
-        received, full, total = bytearray(), 0, self.outbox.unsent
+        received, full, total = bytearray(), 0, self.send_queue.unsent
         while len(received) < total:
-            self.outbox.flush(self.near)
-            full += bool(self.outbox.unsent)
+            self.send_queue.flush(self.near)
+            full += bool(self.send_queue.unsent)
             # What the kernel took may be on its way for a moment.
             readable = select.poll()
             readable.register(self.far, select.POLLIN)
@@ -70,12 +70,12 @@ class SendQueueTests(SynchronousTestCase):
         """
         parts: list[Part] = [b"head", self.file.slice(10, 300_000), b"between", memoryview(CONTENT), self.file.slice()]
         expected = joined(parts)
-        self.outbox.push(parts)
-        self.assertEqual(self.outbox.unsent, len(expected))
+        self.send_queue.push(parts)
+        self.assertEqual(self.send_queue.unsent, len(expected))
         received, full = self.run_out()
         self.assertEqual(received, expected)
         self.assertGreater(full, 5)
-        self.assertEqual((self.outbox.unsent, self.metrics.bytes_out), (0, len(expected)))
+        self.assertEqual((self.send_queue.unsent, self.metrics.bytes_out), (0, len(expected)))
 
     @settings(max_examples=40, deadline=None)
     @given(st.lists(st.tuples(st.booleans(), st.integers(0, 90_000)), max_size=12))
@@ -86,14 +86,14 @@ class SendQueueTests(SynchronousTestCase):
         parts: list[Part] = [self.file.slice(7, n) if file else CONTENT[:n] for file, n in shapes]
         expected = joined(parts)
         for part in parts:
-            self.outbox.push([part])
+            self.send_queue.push([part])
         self.assertEqual(self.run_out()[0], expected)
 
     def test_a_truncated_file(self) -> None:
         """
         A file that became shorter than its slice is found out.
         """
-        self.outbox.push([b"head", self.file.slice()])
+        self.send_queue.push([b"head", self.file.slice()])
         self.file.truncate(5000)
         self.assertRaises(SliceTruncated, self.run_out)
 
@@ -102,14 +102,14 @@ class SendQueueTests(SynchronousTestCase):
         What is small and at hand leaves in one piece; a small slice that is not is sent as any other.
         """
         parts: list[Part] = [b"head", self.file.slice(10, 300), b"between", self.file.slice(400, 500), b"tail"]
-        self.outbox.push(list(parts))
+        self.send_queue.push(list(parts))
         self.assertEqual(self.sent(), [815])
 
         def nothing(*args: Any) -> int:
             raise BlockingIOError
 
         self.patch(os, "preadv", nothing)
-        self.outbox.push(list(parts))
+        self.send_queue.push(list(parts))
         self.assertEqual(self.sent(), [4, 300, 7, 500, 4])
 
     def sent(self) -> list[int]:
@@ -129,7 +129,7 @@ class SendQueueTests(SynchronousTestCase):
             return count
 
         self.patch(os, "sendfile", sendfile)
-        self.outbox.flush(Socket())  # type: ignore[arg-type]
+        self.send_queue.flush(Socket())  # type: ignore[arg-type]
         return sent
 
     def test_little_is_copied(self) -> None:
@@ -146,7 +146,7 @@ class SendQueueTests(SynchronousTestCase):
 
         self.patch(os, "preadv", counted)
         for _ in range(100):
-            self.outbox.push([self.file.slice(0, 3000), b"between"])
+            self.send_queue.push([self.file.slice(0, 3000), b"between"])
         self.assertGreater(sum(read), 0)
         self.assertLessEqual(sum(read), 16384)
 
@@ -155,7 +155,7 @@ class SendQueueTests(SynchronousTestCase):
         A file that became shorter than its slice is found out, however small it is.
         """
         self.file.truncate(50)
-        self.outbox.push([b"head", self.file.slice(0, 100), b"tail"])
+        self.send_queue.push([b"head", self.file.slice(0, 100), b"tail"])
         self.assertRaises(SliceTruncated, self.run_out)
 
     def test_a_closed_peer(self) -> None:
@@ -163,10 +163,10 @@ class SendQueueTests(SynchronousTestCase):
         A broken connection is an OSError.
         """
         self.far.close()
-        self.outbox.push([self.file.slice()])
+        self.send_queue.push([self.file.slice()])
         with self.assertRaises(OSError) as caught:
             for _ in range(1000):
-                self.outbox.flush(self.near)
+                self.send_queue.flush(self.near)
         self.assertIn(caught.exception.errno, (errno.EPIPE, errno.ECONNRESET))
 
     def test_a_file_system_without_sendfile(self) -> None:
@@ -178,7 +178,7 @@ class SendQueueTests(SynchronousTestCase):
             raise OSError(errno.EINVAL, "not from here")
 
         self.patch(os, "sendfile", refuse)
-        self.outbox.push([b"head", self.file.slice(0, 100_000), b"tail"])
+        self.send_queue.push([b"head", self.file.slice(0, 100_000), b"tail"])
         self.assertEqual(self.run_out()[0], b"head" + CONTENT[:100_000] + b"tail")
 
     def test_a_file_that_cannot_be_read(self) -> None:
@@ -190,8 +190,8 @@ class SendQueueTests(SynchronousTestCase):
             raise OSError(errno.EIO, "bad sector")
 
         self.patch(os, "sendfile", refuse)
-        self.outbox.push([self.file.slice()])
-        self.assertEqual(self.assertRaises(OSError, self.outbox.flush, self.near).errno, errno.EIO)
+        self.send_queue.push([self.file.slice()])
+        self.assertEqual(self.assertRaises(OSError, self.send_queue.flush, self.near).errno, errno.EIO)
 
     def test_a_turn_is_bounded(self) -> None:
         """
@@ -205,9 +205,9 @@ class SendQueueTests(SynchronousTestCase):
 
         self.patch(os, "sendfile", sendfile)
         large = TemporaryFile(b"")
-        self.outbox.push([large.slice(0, 5 * TURN)])
-        self.outbox.flush(self.near)
-        self.assertEqual((sum(sent), self.outbox.unsent), (TURN, 4 * TURN))
+        self.send_queue.push([large.slice(0, 5 * TURN)])
+        self.send_queue.flush(self.near)
+        self.assertEqual((sum(sent), self.send_queue.unsent), (TURN, 4 * TURN))
 
     def test_a_header_does_not_split_a_slice(self) -> None:
         """
@@ -220,17 +220,17 @@ class SendQueueTests(SynchronousTestCase):
             return count
 
         self.patch(os, "sendfile", sendfile)
-        self.outbox.push([b"head", self.file.slice(0, TURN)])
-        self.outbox.flush(self.near)
-        self.assertEqual((counts, self.outbox.unsent), ([TURN], 0))
+        self.send_queue.push([b"head", self.file.slice(0, TURN)])
+        self.send_queue.flush(self.near)
+        self.assertEqual((counts, self.send_queue.unsent), ([TURN], 0))
 
     def test_clearing_lets_go_of_files(self) -> None:
         """
         A lost connection keeps no file open.
         """
-        self.outbox.push([self.file.slice()])
-        self.outbox.clear()
-        self.assertEqual((self.outbox.unsent, len(self.outbox._parts)), (0, 0))
+        self.send_queue.push([self.file.slice()])
+        self.send_queue.clear()
+        self.assertEqual((self.send_queue.unsent, len(self.send_queue._parts)), (0, 0))
 
 
 class Told:

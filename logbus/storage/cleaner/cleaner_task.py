@@ -259,13 +259,13 @@ class _Output:
         :raises ApiError: there is no space.
         """
         segment = self.segment
-        together = b"".join(self._batches)
+        data = b"".join(self._batches)
         self._batches.clear()
-        if not together:
+        if not data:
             return 0
-        if segment.size + len(together) > _LARGEST:
+        if segment.size + len(data) > _LARGEST:
             raise DecodeError(f"{segment.log.path} would exceed {_LARGEST} bytes; choose a smaller segment.bytes")
-        segment.log.get().write(segment.size, (together,))
-        for _, header in iter_batches(together):
+        segment.log.get().write(segment.size, (data,))
+        for _, header in iter_batches(data):
             segment.appended(header, header.base_offset, self.interval)
-        return len(together)
+        return len(data)

@@ -131,7 +131,7 @@ class LogCleaner:
     async def clean_all(self) -> None:
         """Clean one log after the other, the dirtiest first, until none is due or none can be cleaned now."""
         later: set[Log] = set()
-        while due := await self._survey(later):
+        while due := await self._due_logs(later):
             for _, log in due:
                 plan = self._plan(log)
                 if plan is None or not plan.is_due(log.config):
@@ -141,7 +141,7 @@ class LogCleaner:
                 if not self._running:
                     return
 
-    async def _survey(self, later: Collection[Log]) -> list[tuple[float, Log]]:
+    async def _due_logs(self, later: Collection[Log]) -> list[tuple[float, Log]]:
         """The logs that are due, with their dirty ratios, dirtiest first."""
         due: list[tuple[float, Log]] = []
         dirtiest = 0.0

@@ -136,7 +136,7 @@ class File:
         if refused is None:
             return self._disk.broken(error, f"write {self.path}")
         self.truncate(position)
-        self._disk.tell_refused(refused)
+        self._disk.report_no_space(refused)
         return refused
 
     def is_cold(self, position: int, length: int) -> bool | None:
@@ -216,7 +216,7 @@ class Disk:
         """Call ``listener`` for each operation that fails for lack of space."""
         self._space_listeners.append(listener)
 
-    def tell_refused(self, error: BaseException | None) -> None:
+    def report_no_space(self, error: BaseException | None) -> None:
         """
         Call the listeners if ``error`` is a lack of space. For an operation in a thread that happens when its result
         arrives on the reactor thread.
@@ -254,7 +254,7 @@ class Disk:
         """
         if isinstance(error, StorageError):
             self.fail(error)
-        self.tell_refused(error)
+        self.report_no_space(error)
         return error if self.failure is None else self.offline()
 
     def _at(self, path: str) -> str:
@@ -275,7 +275,7 @@ class Disk:
 
     def _refused_or_broken(self, error: OSError, what: str) -> ApiError | StorageError:
         refused = refusal(error, what)
-        self.tell_refused(refused)
+        self.report_no_space(refused)
         return refused or self.broken(error, what)
 
     def space(self) -> DiskSpace | None:

@@ -68,7 +68,7 @@ class LazyFile:
             self.file = None
             self._cache.closed(self)
 
-    def give_back(self) -> bool:
+    def close_if_unused(self) -> bool:
         """Close, unless pinned or used since the last call; returns whether it is closed."""
         if self.pinned or self._recently_used:
             self._recently_used = False
@@ -102,7 +102,7 @@ class FileCache:
             if len(files) <= self.capacity:
                 break
             candidate = next(iter(files))
-            if candidate is not file and candidate.give_back():
+            if candidate is not file and candidate.close_if_unused():
                 del files[candidate]
             else:
                 files.move_to_end(candidate)

@@ -115,6 +115,6 @@ def rebuild_transaction_index(log: Log, segment: Segment, problem: str) -> Trans
     end = segments[i + 1].base_offset if i + 1 < len(segments) else log.log_end_offset
     producers = earlier_snapshot(log.disk, log.directory, segments[0].base_offset, segment.base_offset)
     found = [entry for entry in replay_batches(segments, producers, end) if entry.last_offset >= segment.base_offset]
-    segment.close_aborted()
+    segment.close_transaction_index()
     log.disk.replace(segment.path(file_names.TRANSACTION_INDEX), encode(found))
     return segment.aborted

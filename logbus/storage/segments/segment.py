@@ -149,7 +149,7 @@ class Segment:
         offsets, times = self._new_indexes()
         offsets.start()
         times.start()
-        self.drop_aborted()
+        self.drop_transaction_index()
         self._start_recent(self.base_offset)
         self.indexed_size = 0
 
@@ -239,17 +239,17 @@ class Segment:
         return None if self._aborted is None else self._aborted.unsynced_from
 
     def _new_aborted(self) -> TransactionIndex:
-        self.close_aborted()
+        self.close_transaction_index()
         file = LazyFile(self.files, self.disk, self.path(file_names.TRANSACTION_INDEX))
         return TransactionIndex(self.disk, file, self.base_offset)
 
-    def close_aborted(self) -> None:
+    def close_transaction_index(self) -> None:
         """Close the transaction index; the next use reads the file again."""
         if self._aborted is not None:
             self._aborted.close()
             self._aborted = None
 
-    def drop_aborted(self) -> None:
+    def drop_transaction_index(self) -> None:
         """Start an empty transaction index."""
         self._aborted = self._new_aborted()
         self._aborted.start()
@@ -520,7 +520,7 @@ class Segment:
                 if magic != MAGIC or length < HEADER_SIZE - 12:
                     raise self.damaged(position + at, f"there is no record batch (magic {magic})")
                 if delta < 0 or length + 12 > size - position - at:
-                    # To hop over what lies behind it would be to hide that from readers and followers.
+                    # Skipping it would hide the damage from readers and followers.
                     raise self.damaged(position + at, f"a batch of {length + 12} bytes and {delta + 1} offsets")
                 if base + delta >= offset:
                     return position + at
@@ -591,14 +591,14 @@ class Segment:
         :raises ApiError: there is no space; some files may have their new names.
         """
         self._close_indexes()
-        self.rename_aborted(suffix)
+        self.rename_transaction_index(suffix)
         for kind in (file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.LOG):
             path = f"{self.directory}/{self.base_offset:020d}{kind}{suffix}"
             self.disk.rename(self.path(kind), path)
         self.log.path = path
         self.suffix = suffix
 
-    def rename_aborted(self, suffix: str) -> bool:
+    def rename_transaction_index(self, suffix: str) -> bool:
         """
         Set the suffix of the transaction index alone. It can be used as before.
 
@@ -606,7 +606,7 @@ class Segment:
         """
         if not self.disk.exists(old := self.path(file_names.TRANSACTION_INDEX)):
             return False
-        self.close_aborted()
+        self.close_transaction_index()
         path = f"{self.directory}/{self.base_offset:020d}{file_names.TRANSACTION_INDEX}{suffix}"
         self.disk.rename(old, path)
         index = TransactionIndex(self.disk, LazyFile(self.files, self.disk, path), self.base_offset)
@@ -616,7 +616,7 @@ class Segment:
 
     def close(self) -> None:
         """Close the files."""
-        self.close_aborted()
+        self.close_transaction_index()
         if self.index_rebuild is not None:
             self.index_rebuild.stop()
         self.log.close()

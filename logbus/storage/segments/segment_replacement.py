@@ -85,7 +85,7 @@ async def replace_segments(log: Log, old: Sequence[Segment], new: Segment) -> No
         del files
         check_unchanged(log, old)
         new.log.pinned = False
-        await _rename_aborted(log, new, file_names.SWAP)
+        await _rename_transaction_index(log, new, file_names.SWAP)
         check_unchanged(log, old)
         new.rename(file_names.SWAP)
         await disk.submit(IOPool.BACKGROUND, disk.sync_directory, log.directory)
@@ -100,7 +100,7 @@ async def replace_segments(log: Log, old: Sequence[Segment], new: Segment) -> No
         discard_files(log, old, SEGMENT_KINDS)
         await disk.submit(IOPool.BACKGROUND, disk.sync_directory, log.directory)
         if new in log.segments and not log.is_closed:
-            await _rename_aborted(log, new, "")
+            await _rename_transaction_index(log, new, "")
         if new in log.segments and not log.is_closed:
             new.rename("")
             await disk.submit(IOPool.BACKGROUND, disk.sync_directory, log.directory)
@@ -108,12 +108,12 @@ async def replace_segments(log: Log, old: Sequence[Segment], new: Segment) -> No
         raise ReplacementUnfinished(f"{log.partition}: {error}") from error
 
 
-async def _rename_aborted(log: Log, new: Segment, suffix: str) -> None:
+async def _rename_transaction_index(log: Log, new: Segment, suffix: str) -> None:
     """
     Rename the transaction index durably before the log file is renamed: it cannot be rebuilt from the new segment
     alone.
     """
-    if new.rename_aborted(suffix):
+    if new.rename_transaction_index(suffix):
         await log.disk.submit(IOPool.BACKGROUND, log.disk.sync_directory, log.directory)
 
 

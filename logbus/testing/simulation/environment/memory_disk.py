@@ -60,7 +60,7 @@ class MemoryFile:
         if refused is None:
             raise disk.fail(StorageError(f"{disk.root}: writing {self.path} failed: {error}"))
         self.truncate(position)
-        disk.tell_refused(refused)
+        disk.report_no_space(refused)
         raise refused
 
     def pread(self, length: int, position: int) -> bytes:
@@ -213,7 +213,7 @@ class MemoryDisk:
     def on_no_space(self, listener: Callable[[ApiError], None]) -> None:
         self._space_listeners.append(listener)
 
-    def tell_refused(self, error: BaseException | None) -> None:
+    def report_no_space(self, error: BaseException | None) -> None:
         """Call the listeners if ``error`` is a lack of space."""
         if isinstance(error, NoSpace):
             for listener in self._space_listeners:
@@ -258,7 +258,7 @@ class MemoryDisk:
                 return ran
             except Exception as raised:
                 value, error = None, raised
-                self.tell_refused(raised)
+                self.report_no_space(raised)
             if self.failure is not None:
                 done.errback(self.offline())
             elif error is not None:
