@@ -1,5 +1,5 @@
 """
-Kafka's error codes, and the exceptions of logbus.
+Kafka's error codes, and the exceptions of logbus. Pure.
 
 There are four families of exceptions, by the action they require:
 

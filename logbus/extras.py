@@ -1,6 +1,4 @@
-"""
-Hints for installing optional dependencies.
-"""
+"""Hints for installing optional dependencies. Pure."""
 
 from __future__ import annotations
 

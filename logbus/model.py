@@ -1,5 +1,5 @@
 """
-The immutable values that all packages share.
+The immutable values that all packages share. Pure.
 
 Values used as dictionary keys on the hot path are named tuples, whose hash and equality run in C.
 """

@@ -46,15 +46,12 @@ def pure_modules(package: str = "logbus") -> set[str]:
 class PureContract(ForbiddenContract):
     """
     Modules whose docstring says "pure" do not import the forbidden modules, neither themselves nor through others.
-
-    ``source_modules`` names further modules that have to be pure.
     """
 
     type_name = "pure"
     source_modules = fields.SetField(subfield=fields.ModuleExpressionField(), required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Add the modules that say so to those that are named, and check them all."""
-        found = {ModuleExpression(name) for name in pure_modules()}
-        self.source_modules = found | set(self.source_modules or ())
+        """Find the modules, and check them."""
+        self.source_modules = {ModuleExpression(name) for name in pure_modules()}
         return super().check(graph, verbose)

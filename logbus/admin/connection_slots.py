@@ -1,5 +1,5 @@
 """
-Limits the HTTP connections, and chooses the one to evict for a new one.
+Limits the HTTP connections, and chooses the one to evict for a new one. Pure.
 
 A client that opens connections and sends nothing must not lock out others, in particular the probes of an orchestrator,
 which would restart the broker. So a new connection replaces the one that has been idle for longest, at the address with

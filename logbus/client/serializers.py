@@ -1,5 +1,6 @@
 """
 Serializers and deserializers of keys and values: bytes, text, JSON. For Avro see :mod:`logbus.client.schema.avro`.
+Pure.
 
 A serializer is a callable that takes the topic and a value and returns bytes; a deserializer is the inverse:
 

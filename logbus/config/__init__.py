@@ -1,5 +1,5 @@
 """
-Configuration: the declarations of Kafka's keys, and a layered view of the effective values.
+Configuration: the declarations of Kafka's keys, and a layered view of the effective values. Pure.
 
 A file's text goes through properties into a view, which resolves layers by the declarations; other packages read the
 view by key, or get records such as a topic's configuration from it.

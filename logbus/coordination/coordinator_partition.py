@@ -1,5 +1,5 @@
 """
-Maps a group id or transactional id to its partition of an internal topic, whose leader is the coordinator.
+Maps a group id or transactional id to its partition of an internal topic, whose leader is the coordinator. Pure.
 
 The hash is Kafka's (``Utils.abs(id.hashCode()) % partitions``): tools compute it, and topics written by Kafka can be
 read.

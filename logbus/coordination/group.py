@@ -1,5 +1,5 @@
 """
-The interface of a group of either protocol (Kafka: Group), as the coordinator uses it.
+The interface of a group of either protocol (Kafka: Group), as the coordinator uses it. Pure.
 
 Groups are plain objects without a reactor: they take inputs with the time, and respond through callbacks. They emit
 their state as :data:`Change` s, which the coordinator appends before any response is sent.

@@ -1,5 +1,5 @@
 """
-Encodes and decodes the records of ``__consumer_offsets`` (Kafka: GroupCoordinatorRecordHelpers).
+Encodes and decodes the records of ``__consumer_offsets`` (Kafka: GroupCoordinatorRecordHelpers). Pure.
 
 The versions are those of Kafka 3.9, so that each can load the other's log. A record with an unknown key version comes
 from a newer broker; it is not treated as damage.

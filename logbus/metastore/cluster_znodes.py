@@ -1,5 +1,6 @@
 """
 The znodes of the cluster as a whole: its id, controller, broker incarnations, feature level and producer id blocks.
+Pure.
 
 Encoded like those in :mod:`.znodes`.
 """

@@ -1,5 +1,5 @@
 """
-The tree of nodes in memory: versions, ephemerals and transactions, without a file, a thread or a clock.
+The tree of nodes in memory: versions, ephemerals and transactions, without a file, a thread or a clock. Pure.
 
 The embedded store and the memory store are built on it. A transaction is applied at once and can be undone
 (:meth:`Tree.revert`), so a store can apply it first and make it durable afterwards.

@@ -1,6 +1,4 @@
-"""
-Reads and writes the JSON of znodes; every error in it becomes a :class:`BadZnode` that names the node.
-"""
+"""Reads and writes the JSON of znodes; every error in it becomes a :class:`BadZnode` that names the node. Pure."""
 
 from __future__ import annotations
 

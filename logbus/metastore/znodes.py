@@ -1,5 +1,5 @@
 """
-Paths of all znodes, and the encoding of those of brokers, topics and configs (Kafka: zk/ZkData).
+Paths of all znodes, and the encoding of those of brokers, topics and configs (Kafka: zk/ZkData). Pure.
 
 The layout and the JSON are Kafka's of 0.9 and later, so tools for Kafka's tree work; our additional keys stand beside
 Kafka's and are ignored by others. Each class is one kind of node, with ``path``, ``encode`` and ``decode``, without a

@@ -1,5 +1,5 @@
 """
-The Kafka protocol without sockets: bytes to messages, and messages to bytes.
+The Kafka protocol without sockets: bytes to messages, and messages to bytes. Pure.
 
 * ``frame_buffer``: splits a stream into frames
 * ``connection``: ServerConnection and ClientConnection: frames to requests and responses

@@ -1,5 +1,5 @@
 """
-Encodes and decodes the subscriptions and assignments of the classic protocol (Kafka: ConsumerProtocol).
+Encodes and decodes the subscriptions and assignments of the classic protocol (Kafka: ConsumerProtocol). Pure.
 
 The bytes come from any client of any version. Undecodable bytes count as empty: one member's mistake must not keep the
 others from their partitions.

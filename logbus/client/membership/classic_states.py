@@ -1,4 +1,4 @@
-"""States, actions and error reactions of a member of the classic protocol."""
+"""States, actions and error reactions of a member of the classic protocol. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """
 The sticky assignors (KIP-54, KIP-429; Kafka: StickyAssignor, CooperativeStickyAssignor): as balanced as subscriptions
-allow, with as few moves as possible.
+allow, with as few moves as possible. Pure.
 
 Members report their partitions in their subscriptions (``cooperative-sticky``), or in user data (``sticky``, where they
 gave up all partitions before they joined), with the generation in which they had them. Reports of earlier generations

@@ -1,5 +1,5 @@
 """
-The sticky assignment where members read different topics (Kafka: GeneralAssignmentBuilder).
+The sticky assignment where members read different topics (Kafka: GeneralAssignmentBuilder). Pure.
 
 First, unowned partitions go to the subscribed member with the fewest partitions. Then partitions move one by one from
 members with more to members with fewer, until no move improves the balance. A move that undoes an earlier one is

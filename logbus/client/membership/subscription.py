@@ -1,4 +1,4 @@
-"""A member's subscription."""
+"""A member's subscription. Pure."""
 
 from __future__ import annotations
 

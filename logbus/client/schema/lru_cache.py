@@ -1,4 +1,4 @@
-"""A bounded cache that drops the least recently used entry."""
+"""A bounded cache that drops the least recently used entry. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The controller's view of the cluster (Kafka: ControllerContext): brokers, topics, partitions and their phases.
+The controller's view of the cluster (Kafka: ControllerContext): brokers, topics, partitions and their phases. Pure.
 
 Phases are not stored but derived from the records, so that they cannot disagree with them. The controller is
 level-triggered: after any event it compares the present state with the wanted one.

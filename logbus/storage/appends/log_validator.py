@@ -1,6 +1,6 @@
 """
 Checks a produced batch against its topic's settings (Kafka: LogValidator), in addition to
-:mod:`logbus.records.batch_validation`.
+:mod:`logbus.records.batch_validation`. Pure.
 
 Records are decoded only for compacted topics, where each must have a key.
 """

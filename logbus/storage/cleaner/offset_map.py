@@ -1,5 +1,5 @@
 """
-Maps each key to the offset of its last record, for one cleaning (Kafka: OffsetMap, SkimpyOffsetMap).
+Maps each key to the offset of its last record, for one cleaning (Kafka: OffsetMap, SkimpyOffsetMap). Pure.
 
 A hash table of fixed size with open addressing, 24 bytes an entry as in Kafka: a digest of the key, and an offset. The
 keys themselves are not kept, so the memory is bounded however long keys are.
