@@ -48,18 +48,20 @@ def register_broker_metrics(broker: Broker) -> None:
     gauge("logbus_request_memory_bytes", "Memory reserved for large requests.", lambda: net.request_memory)
     counter(
         "logbus_broken_frames_total",
-        "Connections closed because what came could not be read.",
+        "Connections closed because of undecodable requests.",
         lambda: net.broken_frames,
     )
-    counter("logbus_request_failures_total", "Requests that failed by a fault of the broker.", lambda: net.failures)
+    counter(
+        "logbus_request_failures_total", "Requests that failed because of a bug in the broker.", lambda: net.failures
+    )
     counter(
         "logbus_throttled_reads_total",
-        "How often reading stopped because answers, requests or memory piled up.",
+        "Pauses of reading because of too many pending responses, requests or bytes.",
         lambda: net.throttled_reads,
     )
     counter(
         "logbus_cold_reads_total",
-        "How often an answer waited for data that was not in the page cache.",
+        "Responses that waited for data that was not in the page cache.",
         lambda: net.cold_reads,
     )
     counter("logbus_produced_records_total", "Records appended for producers.", lambda: produced.records)
@@ -92,12 +94,12 @@ def register_broker_metrics(broker: Broker) -> None:
     counter("logbus_damaged_segments_found_total", "Segments in which damage was found.", lambda: damage.found)
     counter(
         "logbus_damaged_segments_repaired_total",
-        "Damaged segments that were replaced by what another replica has.",
+        "Damaged segments replaced with data of another replica.",
         lambda: damage.repaired,
     )
     counter("logbus_repair_failures_total", "Attempts to repair a damaged log that failed.", lambda: repairs.failures)
     counter("logbus_scrub_read_bytes_total", "Bytes of segments checked for damage.", lambda: scrubber.read_bytes)
-    counter("logbus_scrub_rounds_total", "How often all closed segments were checked.", lambda: scrubber.rounds)
+    counter("logbus_scrub_rounds_total", "Completed checks of all closed segments.", lambda: scrubber.rounds)
     cleaner = broker.logs.cleaner
     counter("logbus_cleanings_total", "Compactions of a log.", lambda: cleaner.cleanings)
     counter("logbus_cleaner_read_bytes_total", "Bytes read to compact logs.", lambda: cleaner.read_bytes)
@@ -124,16 +126,20 @@ def register_broker_metrics(broker: Broker) -> None:
     gauge("logbus_committed_offsets", "Offsets that groups have committed.", groups.committed_count)
     gauge(
         "logbus_group_partitions_loading",
-        "Partitions of groups that are being read, and not served yet.",
+        "Partitions of __consumer_offsets that are being loaded.",
         lambda: sum(shard.loading for shard in groups.shards.values()),
     )
     counter("logbus_offset_commits_total", "Offsets committed.", lambda: grouped.commits)
-    counter("logbus_offsets_expired_total", "Committed offsets forgotten for their age.", lambda: grouped.expired)
-    counter("logbus_group_loads_total", "Partitions of groups read back.", lambda: grouped.loads)
-    counter("logbus_group_load_seconds_total", "What reading them back took.", lambda: grouped.load_seconds)
+    counter("logbus_offsets_expired_total", "Expired committed offsets.", lambda: grouped.expired)
+    counter("logbus_group_loads_total", "Loaded partitions of __consumer_offsets.", lambda: grouped.loads)
+    counter(
+        "logbus_group_load_seconds_total",
+        "Time spent loading partitions of __consumer_offsets.",
+        lambda: grouped.load_seconds,
+    )
     counter(
         "logbus_group_records_damaged_total",
-        "Damaged records of groups, passed over when they were read back.",
+        "Damaged records skipped while loading __consumer_offsets.",
         lambda: grouped.damaged,
     )
     registry.add_source(GroupLags(groups, broker.replicas).families)

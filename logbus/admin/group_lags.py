@@ -84,12 +84,12 @@ class GroupLags:
         name = "logbus_group_sum_lag"
         yield Family(name, "Records that a group has still to read.", "gauge", self._lags(name, "sum"))
         name = "logbus_group_max_lag"
-        yield Family(name, "The same, of the partition where it is most.", "gauge", self._lags(name, "max"))
+        yield Family(name, "Largest lag of a group in a partition.", "gauge", self._lags(name, "max"))
 
     def partition_families(self) -> Iterator[Family]:
         """The committed offset and the lag of each group in each partition."""
         name = "logbus_group_committed_offset"
-        yield Family(name, "Offset that a group goes on at.", "gauge", self._offsets(name))
+        yield Family(name, "Committed offset of a group.", "gauge", self._offsets(name))
         name = "logbus_group_lag"
         yield Family(
             name, "Records of a partition that a group has still to read.", "gauge", self._partition_lags(name)

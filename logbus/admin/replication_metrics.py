@@ -92,22 +92,26 @@ class ReplicationMetrics:
         """Register the metrics."""
         isr, fetched, metrics = self.isr, self.fetcher.counters, self.controller.metrics
         for name, help, read in (
-            ("isr_expands", "How often replicas of partitions led here came into sync.", lambda: isr.expansions),
-            ("isr_shrinks", "How often they fell out of it.", lambda: isr.shrinks),
+            ("isr_expands", "Replicas of partitions led here that joined the ISR.", lambda: isr.expansions),
+            ("isr_shrinks", "Replicas of partitions led here that left the ISR.", lambda: isr.shrinks),
             ("leader_elections", "Leaders elected by this broker as the controller.", lambda: metrics.elections),
             (
                 "unclean_leader_elections",
-                "Those among them that may have cost committed records.",
+                "Elections that may have lost committed records.",
                 lambda: metrics.unclean_elections,
             ),
             (
                 "leader_election_seconds",
-                "What the events took in which leaders were elected.",
+                "Duration of the controller events that elected leaders.",
                 lambda: metrics.election_seconds,
             ),
-            ("controller_events", "Events that this broker served as the controller.", lambda: metrics.events),
-            ("controller_event_seconds", "What they took.", lambda: metrics.event_seconds),
-            ("controller_queue_seconds", "What they waited for their turn.", lambda: metrics.waited_seconds),
+            ("controller_events", "Events processed by this broker as the controller.", lambda: metrics.events),
+            ("controller_event_seconds", "Duration of the controller's events.", lambda: metrics.event_seconds),
+            (
+                "controller_queue_seconds",
+                "Time that the controller's events were queued.",
+                lambda: metrics.waited_seconds,
+            ),
             ("controller_tenures", "How often this broker became the controller.", lambda: metrics.activations),
             (
                 "controller_incomplete_replicas",
@@ -121,47 +125,47 @@ class ReplicationMetrics:
             ("replica_fetch_failures", "Fetches from leaders that failed as a whole.", lambda: fetched.failed_fetches),
             (
                 "replica_partition_failures",
-                "Answers of leaders for a partition that were an error, or of no use.",
+                "Errors and unusable responses of leaders for a partition.",
                 lambda: fetched.failed_partitions,
             ),
             (
                 "replica_corrupt_batches",
-                "Damaged batches that a leader sent, and that were not appended.",
+                "Damaged batches received from a leader, which were not appended.",
                 lambda: fetched.corrupt_batches,
             ),
             (
                 "replica_truncations",
-                "Logs cut back to where they agree with a leader's.",
+                "Truncations of logs to match a leader's.",
                 lambda: fetched.truncations,
             ),
             (
                 "replica_committed_truncations",
-                "Those among them that took committed records, after unclean elections.",
+                "Truncations that removed committed records, after unclean elections.",
                 lambda: fetched.committed_cut,
             ),
             (
                 "replica_refused_truncations",
-                "Truncations refused since they would have taken committed records without an unclean election.",
+                "Truncations refused since they would have removed committed records without an unclean election.",
                 lambda: fetched.refused_truncations,
             ),
         ):
             registry.counter(f"logbus_{name}_total", help).labels().function = read
         for name, help, read in (
-            ("controller_queue", "Events that wait for this broker as the controller.", lambda: self.controller.queued),
+            ("controller_queue", "Queued events of this broker as the controller.", lambda: self.controller.queued),
             (
                 "controller_takeover_seconds",
-                "What it took this broker to take over as the controller, the last time.",
+                "Duration of this broker's last controller failover.",
                 lambda: metrics.activation_seconds,
             ),
             ("replica_fetcher_partitions", "Partitions that this broker follows.", lambda: len(self.fetcher)),
             (
                 "replica_fetcher_failing_leaders",
-                "Leaders that cannot be fetched from at the moment.",
+                "Leaders from which fetches currently fail.",
                 lambda: len(self.fetcher.failing()),
             ),
             (
                 "replica_fetcher_max_lag",
-                "Committed records that the partition furthest behind its leader lacks.",
+                "Largest number of committed records that a followed partition lacks.",
                 lambda: self.fetcher.max_lag,
             ),
         ):

@@ -47,17 +47,17 @@ OPEN_TRANSACTIONS: tuple[tuple[str, str, Callable[[_OpenTransactionTotals], int]
     ),
     (
         "logbus_unstable_partitions",
-        "Partitions led here where readers of committed records wait for a transaction to end.",
+        "Partitions led here where an open transaction blocks readers of committed records.",
         lambda found: found.unstable,
     ),
     (
         "logbus_stable_offset_max_lag",
-        "Offsets that such readers wait for, of the partition led here where it is most.",
+        "Largest number of offsets that an open transaction blocks in a partition led here.",
         lambda found: found.lag,
     ),
     (
         "logbus_late_transaction_partitions",
-        "Partitions led here whose oldest open transaction had no record for longer than transactions may take.",
+        "Partitions led here whose oldest open transaction has exceeded the maximum timeout.",
         lambda found: found.late,
     ),
 )
@@ -80,12 +80,12 @@ class TransactionStateMetrics:
         for name, help, read in (
             (
                 "transaction_markers_waiting",
-                "Markers that are not in their partitions yet.",
+                "Transaction markers that are not written yet.",
                 lambda: markers.partitions,
             ),
             (
                 "transaction_partitions_loading",
-                "Partitions of transactional ids that are being read, and not served yet.",
+                "Partitions of __transaction_state that are being loaded.",
                 lambda: sum(shard.loading for shard in self.coordinator.shards.values()),
             ),
         ):
@@ -95,15 +95,19 @@ class TransactionStateMetrics:
             ("transactions_aborted", "Transactions that this broker decided to abort.", lambda: counted.aborted),
             (
                 "transactions_timed_out",
-                "Those of the aborted that took longer than they may.",
+                "Transactions aborted after their timeout.",
                 lambda: counted.timed_out,
             ),
-            ("transactional_ids_expired", "Transactional ids forgotten for their age.", lambda: counted.expired),
-            ("transaction_loads", "Partitions of transactional ids read back.", lambda: counted.loads),
-            ("transaction_load_seconds", "What reading them back took.", lambda: counted.load_seconds),
+            ("transactional_ids_expired", "Expired transactional ids.", lambda: counted.expired),
+            ("transaction_loads", "Loaded partitions of __transaction_state.", lambda: counted.loads),
+            (
+                "transaction_load_seconds",
+                "Time spent loading partitions of __transaction_state.",
+                lambda: counted.load_seconds,
+            ),
             (
                 "transaction_records_damaged",
-                "Damaged records of transactional ids, passed over when they were read back.",
+                "Damaged records skipped while loading __transaction_state.",
                 lambda: counted.damaged,
             ),
         ):

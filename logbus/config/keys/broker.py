@@ -26,32 +26,35 @@ LOG_DIRS = key(
 )
 
 AUTO_LEADER_REBALANCE_ENABLE = boolean(
-    "auto.leader.rebalance.enable", True, "Whether the controller hands leadership back to preferred replicas."
+    "auto.leader.rebalance.enable", True, "Whether the controller returns leadership to preferred replicas."
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = int64(
     "leader.imbalance.check.interval.seconds",
     300,
-    "Seconds between two looks of the controller at how leadership is spread.",
+    "Seconds between two checks of the leader imbalance by the controller.",
     at_least=1,
 )
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = int32(
     "leader.imbalance.per.broker.percentage",
     10,
-    "Percentage of a broker's partitions led elsewhere than by their preferred replica before they are handed back.",
+    "Percentage of a broker's partitions not led by their preferred replica above which leadership is returned.",
     at_least=0,
     at_most=100,
 )
 CONTROLLED_SHUTDOWN_ENABLE = boolean(
-    "controlled.shutdown.enable", True, "Whether a broker hands its leaderships over before it stops."
+    "controlled.shutdown.enable", True, "Whether a broker moves its leaderships to other brokers before it stops."
 )
 CONTROLLED_SHUTDOWN_MAX_RETRIES = int32(
     "controlled.shutdown.max.retries",
     3,
-    "How often handing over is tried again before the broker just stops.",
+    "Retries of the controlled shutdown before the broker stops without it.",
     at_least=0,
 )
 CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = int64(
-    "controlled.shutdown.retry.backoff.ms", 5000, "Milliseconds between two tries of handing over.", at_least=0
+    "controlled.shutdown.retry.backoff.ms",
+    5000,
+    "Milliseconds between two attempts of the controlled shutdown.",
+    at_least=0,
 )
 
 ZOOKEEPER_CONNECT = optional_text(
@@ -62,29 +65,29 @@ ZOOKEEPER_CONNECT = optional_text(
 ZOOKEEPER_SESSION_TIMEOUT_MS = int32(
     "zookeeper.session.timeout.ms",
     18_000,
-    "Milliseconds without a sign of life after which ZooKeeper declares a broker gone.",
+    "Milliseconds without a heartbeat after which ZooKeeper ends a broker's session.",
     at_least=1,
 )
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = int32(
     "zookeeper.connection.timeout.ms",
     18_000,
-    "Milliseconds without a connection to ZooKeeper after which the log says so again; a broker goes on waiting.",
+    "Milliseconds without a connection to ZooKeeper between warnings in the log; the broker keeps waiting.",
     at_least=1,
     fallbacks=(same(ZOOKEEPER_SESSION_TIMEOUT_MS),),
 )
 ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = int32(
-    "zookeeper.max.in.flight.requests", 200, "Most requests to ZooKeeper that await an answer at a time.", at_least=1
+    "zookeeper.max.in.flight.requests", 200, "Maximum number of requests to ZooKeeper in flight.", at_least=1
 )
 ZOOKEEPER_SET_ACL = boolean(
-    "zookeeper.set.acl", False, "Whether the nodes a broker makes in ZooKeeper are writable by the broker's user only."
+    "zookeeper.set.acl", False, "Whether only the broker's user may write the nodes it creates in ZooKeeper."
 )
 ZOOKEEPER_SSL_CLIENT_ENABLE = boolean("zookeeper.ssl.client.enable", False, "Whether to speak TLS to ZooKeeper.")
 ZOOKEEPER_SSL_KEYSTORE_LOCATION = optional_text(
-    "zookeeper.ssl.keystore.location", "PEM file with the certificate and key shown to ZooKeeper."
+    "zookeeper.ssl.keystore.location", "PEM file with the client certificate and key for ZooKeeper."
 )
-ZOOKEEPER_SSL_KEYSTORE_PASSWORD = secret("zookeeper.ssl.keystore.password", "Password of the key shown to ZooKeeper.")
+ZOOKEEPER_SSL_KEYSTORE_PASSWORD = secret("zookeeper.ssl.keystore.password", "Password of the key for ZooKeeper.")
 ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = optional_text(
-    "zookeeper.ssl.truststore.location", "PEM file of the authorities that ZooKeeper's certificate is checked against."
+    "zookeeper.ssl.truststore.location", "PEM file with the CA certificates that verify ZooKeeper's certificate."
 )
 ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = text(
     "zookeeper.ssl.endpoint.identification.algorithm",

@@ -16,7 +16,9 @@ LOG_CLEANUP_POLICY = texts(
     topic="cleanup.policy",
     dynamic=CLUSTER,
 )
-LOG_CLEANER_ENABLE = boolean("log.cleaner.enable", True, "Whether the cleaner runs; without it nothing is compacted.")
+LOG_CLEANER_ENABLE = boolean(
+    "log.cleaner.enable", True, "Whether the log cleaner runs; without it logs are not compacted."
+)
 LOG_CLEANER_BACKOFF_MS = int64(
     "log.cleaner.backoff.ms",
     15_000,
@@ -27,15 +29,14 @@ LOG_CLEANER_BACKOFF_MS = int64(
 LOG_CLEANER_DEDUPE_BUFFER_SIZE = int64(
     "log.cleaner.dedupe.buffer.size",
     128 * 1024 * 1024,
-    "Bytes of memory for the keys of the log being cleaned, 24 of them for a key; a log with more keys takes several "
-    "rounds.",
+    "Bytes of memory for the keys of the log being cleaned, 24 per key; a log with more keys takes several rounds.",
     at_least=1024 * 1024,
     dynamic=CLUSTER,
 )
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
     "log.cleaner.io.max.bytes.per.second",
     sys.float_info.max,
-    "Bytes a second that the cleaner reads and writes at most.",
+    "Maximum bytes a second that the cleaner reads and writes.",
     at_least=1.0,
     at_most=sys.float_info.max,
     dynamic=CLUSTER,
@@ -60,7 +61,7 @@ LOG_CLEANER_DELETE_RETENTION_MS = int64(
 LOG_CLEANER_MIN_COMPACTION_LAG_MS = int64(
     "log.cleaner.min.compaction.lag.ms",
     0,
-    "Milliseconds that a record stays uncompacted at least.",
+    "Minimum milliseconds before a record can be compacted.",
     at_least=0,
     topic="min.compaction.lag.ms",
     dynamic=CLUSTER,
@@ -68,7 +69,7 @@ LOG_CLEANER_MIN_COMPACTION_LAG_MS = int64(
 LOG_CLEANER_MAX_COMPACTION_LAG_MS = int64(
     "log.cleaner.max.compaction.lag.ms",
     LONG_MAX,
-    "Milliseconds after which a record is due for compaction whatever the ratio.",
+    "Maximum milliseconds before a record is compacted, whatever the dirty ratio.",
     at_least=1,
     topic="max.compaction.lag.ms",
     dynamic=CLUSTER,

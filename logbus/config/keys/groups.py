@@ -23,22 +23,23 @@ GROUP_MAX_SIZE = int32("group.max.size", 5000, "Most members of one group.", at_
 GROUP_MAX_COUNT = int32(
     "group.max.count",
     100_000,
-    "Most groups that a broker coordinates; no more are made then, by whoever asks. Each takes about 4 kB of memory.",
+    "Maximum number of groups that a broker coordinates; requests that would create more are "
+    "refused. Each takes about 4 kB of memory.",
     at_least=1,
 )
 
 GROUP_MEMBERS_MAX_BYTES = int64(
     "group.members.max.bytes",
     256 * 1024 * 1024,
-    "Most bytes that a broker keeps of what the members of all groups have told it: their metadata, subscriptions and "
-    "names. Members that would take more are told to try again.",
+    "Maximum bytes of members' metadata, subscriptions and names, over all groups of a broker. Members that "
+    "would exceed it get a retriable error.",
     at_least=0,
 )
 
 GROUP_COORDINATOR_REBALANCE_PROTOCOLS = texts(
     "group.coordinator.rebalance.protocols",
     ("classic", "consumer"),
-    "Group protocols on offer; ``consumer`` is the one of KIP-848. Members of the classic one are always served.",
+    "Enabled group protocols; ``consumer`` is that of KIP-848. The classic protocol is always enabled.",
     choices=("classic", "consumer"),
     empty=False,
 )
@@ -69,7 +70,7 @@ GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = int32(
     "group.consumer.max.heartbeat.interval.ms", 15_000, "Longest such heartbeat interval of any group.", at_least=1
 )
 GROUP_CONSUMER_MAX_SIZE = int32(
-    "group.consumer.max.size", 5000, "Most members of one group of the ``consumer`` protocol.", at_least=1
+    "group.consumer.max.size", 5000, "Maximum number of members of a group of the ``consumer`` protocol.", at_least=1
 )
 GROUP_CONSUMER_MIGRATION_POLICY = choice(
     "group.consumer.migration.policy",
@@ -79,7 +80,7 @@ GROUP_CONSUMER_MIGRATION_POLICY = choice(
 )
 
 OFFSET_METADATA_MAX_BYTES = int32(
-    "offset.metadata.max.bytes", 4096, "Longest text that may go with a committed offset, in bytes.", at_least=0
+    "offset.metadata.max.bytes", 4096, "Maximum size of the metadata of a committed offset, in bytes.", at_least=0
 )
 OFFSETS_TOPIC_NUM_PARTITIONS = int32(
     "offsets.topic.num.partitions",
@@ -119,7 +120,7 @@ OFFSETS_RETENTION_MINUTES = int32(
     at_least=1,
 )
 OFFSETS_RETENTION_CHECK_INTERVAL_MS = int64(
-    "offsets.retention.check.interval.ms", 600_000, "Milliseconds between two looks for stale offsets.", at_least=1
+    "offsets.retention.check.interval.ms", 600_000, "Milliseconds between two checks for expired offsets.", at_least=1
 )
 OFFSETS_COMMIT_TIMEOUT_MS = int32(
     "offsets.commit.timeout.ms",

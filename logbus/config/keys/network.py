@@ -20,18 +20,18 @@ ADVERTISED_LISTENERS = key(
     listener_list(),
     "advertised.listeners",
     (ListenerAddress("PLAINTEXT", "127.0.0.1", 9092),),
-    "What clients are told to connect to, for each listener by its name.",
+    "The addresses that clients use, for each listener by its name.",
     fallbacks=(same(LISTENERS),),
 )
 LISTENER_SECURITY_PROTOCOL_MAP = key(
     kinds.mapping(SECURITY_PROTOCOLS),
     "listener.security.protocol.map",
     {protocol: protocol for protocol in SECURITY_PROTOCOLS},
-    "Which security protocol each listener name speaks, as ``NAME:PROTOCOL`` with commas between.",
+    "The security protocol of each listener, as ``NAME:PROTOCOL`` separated by commas.",
 )
 INTER_BROKER_LISTENER_NAME = optional_text(
     "inter.broker.listener.name",
-    "The listener that brokers use among themselves; when absent, the first one of ``security.inter.broker.protocol``.",
+    "The listener for connections between brokers; by default the first one with ``security.inter.broker.protocol``.",
 )
 
 SOCKET_REQUEST_MAX_BYTES = int32(
@@ -43,30 +43,32 @@ SOCKET_REQUEST_MAX_BYTES = int32(
 SOCKET_SEND_BUFFER_BYTES = int32(
     "socket.send.buffer.bytes",
     256 * 1024,
-    "Bytes that the kernel holds on their way to a client. More carries further over a long way, but costs more CPU "
-    "over a short one; −1 lets the kernel decide.",
+    "Size of the kernel's send buffer for a client, in bytes. A larger one is faster over long distances, but "
+    "costs more CPU over short ones; −1: the kernel's default.",
     at_least=-1,
 )
 SOCKET_LISTEN_BACKLOG_SIZE = int32(
-    "socket.listen.backlog.size", 50, "Connections the system holds ready while the broker accepts others.", at_least=1
+    "socket.listen.backlog.size",
+    50,
+    "Length of the kernel's queue of connections that are not accepted yet.",
+    at_least=1,
 )
 QUEUED_MAX_REQUESTS = int32(
     "queued.max.requests",
     100,
-    "Requests of one connection that may wait for their answers before the broker stops reading from it.",
+    "Unanswered requests of a connection above which the broker stops reading from it.",
     at_least=1,
 )
 QUEUED_MAX_REQUEST_BYTES = int64(
     "queued.max.request.bytes",
     256 * 1024 * 1024,
-    "Bytes of requests that all connections together may hold in memory; −1: no limit. When they are used up, reading "
-    "pauses.",
+    "Maximum bytes of requests in memory, over all connections; −1: no limit. Above it, reading pauses.",
     at_least=-1,
 )
 MAX_CONNECTIONS = int32(
     "max.connections",
     10_000,
-    "Most connections to the broker, or to one listener.",
+    "Maximum number of connections to the broker, or to one listener.",
     at_least=0,
     dynamic=CLUSTER,
     per_listener=True,
@@ -84,7 +86,7 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES = key(
 MAX_CONNECTION_CREATION_RATE = int32(
     "max.connection.creation.rate",
     INT_MAX,
-    "Most new connections a second, for the broker or for one listener.",
+    "Maximum number of new connections a second, for the broker or for one listener.",
     at_least=0,
     dynamic=CLUSTER,
     per_listener=True,
@@ -92,28 +94,28 @@ MAX_CONNECTION_CREATION_RATE = int32(
 CONNECTIONS_MAX_IDLE_MS = int64(
     "connections.max.idle.ms",
     600_000,
-    "Milliseconds of silence after which a connection is closed; before a client has authenticated, 10000 at most.",
+    "Milliseconds after which an idle connection is closed; at most 10000 before a client has authenticated.",
     at_least=1,
 )
 REQUEST_TIMEOUT_MS = int32(
-    "request.timeout.ms", 30_000, "Milliseconds to wait for an answer to a request the broker sent.", at_least=1
+    "request.timeout.ms", 30_000, "Milliseconds to wait for a response to a request of the broker.", at_least=1
 )
 FETCH_MAX_BYTES = int32(
-    "fetch.max.bytes", 55 * 1024 * 1024, "Most bytes of records in one answer to a fetch.", at_least=1024
+    "fetch.max.bytes", 55 * 1024 * 1024, "Maximum bytes of records in a fetch response.", at_least=1024
 )
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = int32(
-    "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at a time (KIP-227).", at_least=0
+    "max.incremental.fetch.session.cache.slots", 1000, "Maximum number of fetch sessions (KIP-227).", at_least=0
 )
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS = int32(
     "max.incremental.fetch.session.cache.partitions",
     100_000,
-    "Most partitions that all fetch sessions remember together, and ten times what a consumer's session may remember. "
-    "Each takes up to 600 bytes of memory. A client that wants more fetches without a session.",
+    "Maximum number of partitions in all fetch sessions; a consumer's session may have a tenth. Each takes up to "
+    "600 bytes of memory. A client with more partitions fetches without a session.",
     at_least=0,
 )
 MAX_REQUEST_PARTITION_SIZE_LIMIT = int32(
     "max.request.partition.size.limit",
     2000,
-    "Most partitions in one answer to DescribeTopicPartitions (KIP-966).",
+    "Maximum number of partitions in a DescribeTopicPartitions response (KIP-966).",
     at_least=1,
 )

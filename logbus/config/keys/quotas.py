@@ -17,16 +17,16 @@ QUOTA_CONSUMER_DEFAULT = int64(
     "Bytes a second that a client may fetch from a broker while it has no quota of its own.",
     at_least=1,
 )
-QUOTA_WINDOW_NUM = int32("quota.window.num", 11, "Windows over which a client's rate is taken.", at_least=1)
+QUOTA_WINDOW_NUM = int32("quota.window.num", 11, "Number of windows for measuring a client's rate.", at_least=1)
 QUOTA_WINDOW_SIZE_SECONDS = int32("quota.window.size.seconds", 1, "Seconds in each of those windows.", at_least=1)
 CONTROLLER_QUOTA_WINDOW_NUM = int32(
-    "controller.quota.window.num", 11, "Windows over which the rate of changes to topics is taken.", at_least=1
+    "controller.quota.window.num", 11, "Number of windows for measuring the rate of topic changes.", at_least=1
 )
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = int32(
     "controller.quota.window.size.seconds", 1, "Seconds in each of those windows.", at_least=1
 )
 REPLICATION_QUOTA_WINDOW_NUM = int32(
-    "replication.quota.window.num", 11, "Windows over which replication's rate is taken.", at_least=1
+    "replication.quota.window.num", 11, "Number of windows for measuring the rate of replication.", at_least=1
 )
 REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = int32(
     "replication.quota.window.size.seconds", 1, "Seconds in each of those windows.", at_least=1

@@ -26,27 +26,27 @@ AUTHORIZER_CLASS_NAME = choice(
     "authorizer.class.name",
     "",
     AUTHORIZERS,
-    "Either of Kafka's ACL authorizers turns ACLs on, kept where Kafka keeps them; empty: everybody may do everything.",
+    "Either of Kafka's ACL authorizers enables ACLs, stored as in Kafka; empty: no authorization.",
 )
 SUPER_USERS = texts(
     "super.users",
     (),
-    "Principals that may do everything, as ``User:name`` with semicolons between.",
+    "Principals that are always authorized, as ``User:name`` separated by semicolons.",
     separator=";",
 )
 ALLOW_EVERYONE_IF_NO_ACL_FOUND = boolean(
-    "allow.everyone.if.no.acl.found", False, "Whether a resource that has no ACL at all is open to everybody."
+    "allow.everyone.if.no.acl.found", False, "Whether everybody may use a resource without ACLs."
 )
 SECURITY_INTER_BROKER_PROTOCOL = choice(
     "security.inter.broker.protocol",
     "PLAINTEXT",
     SECURITY_PROTOCOLS,
-    "What brokers speak among themselves, unless ``inter.broker.listener.name`` says it.",
+    "The security protocol between brokers, unless ``inter.broker.listener.name`` is set.",
 )
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = int32(
     "connection.failed.authentication.delay.ms",
     100,
-    "Milliseconds, with some more at random, before a connection that failed to authenticate is closed.",
+    "Milliseconds, plus a random delay, before a connection that failed to authenticate is closed.",
     at_least=0,
 )
 CONNECTIONS_MAX_REAUTH_MS = int64(
@@ -89,18 +89,18 @@ SASL_SERVER_MAX_RECEIVE_SIZE = int32(
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = optional_text(
     "sasl.oauthbearer.jwks.endpoint.url",
-    "Where the keys that sign tokens are published; without it OAUTHBEARER cannot be enabled.",
+    "URL of the keys that sign tokens; required for OAUTHBEARER.",
     per_listener=True,
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = int64(
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
     3_600_000,
-    "Milliseconds between two readings of those keys.",
+    "Milliseconds between two refreshes of these keys.",
     at_least=1,
     per_listener=True,
 )
 SASL_OAUTHBEARER_EXPECTED_AUDIENCE = texts(
-    "sasl.oauthbearer.expected.audience", (), "Audiences of which a token must name one.", per_listener=True
+    "sasl.oauthbearer.expected.audience", (), "Audiences, of which a token must have one.", per_listener=True
 )
 SASL_OAUTHBEARER_EXPECTED_ISSUER = optional_text(
     "sasl.oauthbearer.expected.issuer", "Who must have issued a token.", per_listener=True
@@ -146,7 +146,7 @@ SSL_TRUSTSTORE_TYPE = choice(
 )
 SSL_TRUSTSTORE_LOCATION = optional_text(
     "ssl.truststore.location",
-    "File with the authorities that clients' certificates are checked against.",
+    "File with the CA certificates that verify clients' certificates.",
     dynamic=PER_BROKER,
     per_listener=True,
 )
@@ -155,7 +155,7 @@ SSL_TRUSTSTORE_PASSWORD = secret(
 )
 SSL_TRUSTSTORE_CERTIFICATES = secret(
     "ssl.truststore.certificates",
-    "Those authorities themselves, as PEM text, instead of a file.",
+    "The CA certificates as PEM text, instead of a file.",
     dynamic=PER_BROKER,
     per_listener=True,
 )
@@ -163,7 +163,7 @@ SSL_CLIENT_AUTH = choice(
     "ssl.client.auth",
     "none",
     ("none", "requested", "required"),
-    "Whether clients must show a certificate.",
+    "Whether clients must present a certificate.",
     dynamic=PER_BROKER,
     per_listener=True,
 )

@@ -33,7 +33,7 @@ LOG_ROLL_JITTER_HOURS = int32("log.roll.jitter.hours", 0, "Like ``log.roll.jitte
 LOG_ROLL_JITTER_MS = int64(
     "log.roll.jitter.ms",
     0,
-    "Milliseconds, drawn at random up to this, taken off ``log.roll.ms``, so that not all logs roll at once.",
+    "Maximum random milliseconds subtracted from ``log.roll.ms``, so that logs do not roll at once.",
     at_least=0,
     topic="segment.jitter.ms",
     dynamic=CLUSTER,
@@ -83,7 +83,7 @@ LOG_RETENTION_MINUTES: ConfigKey[int | None] = ConfigKey(
 LOG_RETENTION_MS = int64(
     "log.retention.ms",
     168 * HOUR_MS,
-    "Milliseconds that records are kept, by their timestamps, before a segment may go; −1: no limit.",
+    "Milliseconds that records are kept, by their timestamps, before their segment is deleted; −1: no limit.",
     at_least=-1,
     topic="retention.ms",
     dynamic=CLUSTER,
@@ -92,18 +92,18 @@ LOG_RETENTION_MS = int64(
 LOG_RETENTION_BYTES = int64(
     "log.retention.bytes",
     -1,
-    "Bytes kept of each partition before its oldest segments go; −1: no limit.",
+    "Bytes of a partition above which its oldest segments are deleted; −1: no limit.",
     topic="retention.bytes",
     dynamic=CLUSTER,
 )
 LOG_DELETE_POLICY = text(
     "log.delete.policy",
     "time-and-size",
-    "Which policy decides what retention deletes: ``time-and-size``, as Kafka does, or the name of a plugin that "
-    "provides ``logbus.storage.istorage.IDeletePolicy``.",
+    "The retention policy: ``time-and-size``, as in Kafka, or the name of a plugin that provides "
+    "``logbus.storage.istorage.IDeletePolicy``.",
 )
 LOG_RETENTION_CHECK_INTERVAL_MS = int64(
-    "log.retention.check.interval.ms", 300_000, "Milliseconds between two looks for segments to delete.", at_least=1
+    "log.retention.check.interval.ms", 300_000, "Milliseconds between two checks for segments to delete.", at_least=1
 )
 
 LOG_DIR_SPACE_CHECK_INTERVAL_MS = int32(
@@ -125,8 +125,8 @@ LOG_FLUSH_BEFORE_ACK = boolean(
     "log.flush.before.ack",
     True,
     "Whether a produce with acks=all is answered only when its records are on disk (fdatasync) at every in-sync "
-    "replica, so that a power cut loses none; ``false`` is Kafka's posture: replication alone guards them. "
-    "A key of logbus.",
+    "replica, so that a power cut loses none; ``false`` is Kafka's default: only replication protects them. A "
+    "key of logbus.",
     topic="flush.before.ack",
     dynamic=CLUSTER,
 )
@@ -153,13 +153,13 @@ LOG_FLUSH_INTERVAL_MS = int64(
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = int32(
     "log.flush.offset.checkpoint.interval.ms",
     MINUTE_MS,
-    "Milliseconds between two writings of the recovery points.",
+    "Milliseconds between two checkpoints of the recovery points.",
     at_least=1,
 )
 LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = int32(
     "log.flush.start.offset.checkpoint.interval.ms",
     MINUTE_MS,
-    "Milliseconds between two writings of the log start offsets.",
+    "Milliseconds between two checkpoints of the log start offsets.",
     at_least=1,
 )
 
@@ -173,7 +173,7 @@ LOG_SCRUB_INTERVAL_MS = int64(
 LOG_SCRUB_IO_MAX_BYTES_PER_SECOND = decimal(
     "log.scrub.io.max.bytes.per.second",
     4.0 * 1024 * 1024,
-    "Bytes a second that the check of closed segments for damage reads at most.",
+    "Maximum bytes a second that the check of closed segments reads.",
     at_least=1.0,
     at_most=sys.float_info.max,
     dynamic=CLUSTER,
@@ -183,7 +183,7 @@ LOG_MESSAGE_TIMESTAMP_TYPE = choice(
     "log.message.timestamp.type",
     "CreateTime",
     ("CreateTime", "LogAppendTime"),
-    "Whose clock a record's timestamp is: the producer's or the broker's.",
+    "The clock of records' timestamps: the producer's or the broker's.",
     topic="message.timestamp.type",
     dynamic=CLUSTER,
 )

@@ -6,34 +6,34 @@ from logbus.config import kinds
 from logbus.config.keys.declare import CLUSTER, TOPIC_ONLY, boolean, choice, int16, int32, key
 
 AUTO_CREATE_TOPICS_ENABLE = boolean(
-    "auto.create.topics.enable", True, "Whether a topic that a client asks for is created when it does not exist."
+    "auto.create.topics.enable", True, "Whether a topic is created when a client requests its metadata."
 )
 DELETE_TOPIC_ENABLE = boolean("delete.topic.enable", True, "Whether topics can be deleted.")
 MAX_TOPICS = int32(
     "max.topics",
     10_000,
-    "Most topics of a cluster, internal ones apart. Whoever wants one more is refused with POLICY_VIOLATION, also "
-    "where it would be created because it was asked for.",
+    "Maximum number of topics of a cluster, without internal ones. Requests to create more, also automatically, "
+    "are refused with POLICY_VIOLATION.",
     at_least=0,
     dynamic=CLUSTER,
 )
 MAX_PARTITIONS_PER_BROKER = int32(
     "max.partitions.per.broker",
     20_000,
-    "Most partition replicas of a cluster for each of its live brokers, those of internal topics apart. Requests for "
-    "more are refused with POLICY_VIOLATION.",
+    "Maximum number of partition replicas of a cluster per live broker, without those of internal topics. "
+    "Requests for more are refused with POLICY_VIOLATION.",
     at_least=0,
     dynamic=CLUSTER,
 )
-NUM_PARTITIONS = int32("num.partitions", 1, "Partitions of a topic that is created without a number.", at_least=1)
+NUM_PARTITIONS = int32("num.partitions", 1, "Partitions of a topic that is created without their number.", at_least=1)
 DEFAULT_REPLICATION_FACTOR = int16(
-    "default.replication.factor", 1, "Replicas of a topic that is created without a number.", at_least=1
+    "default.replication.factor", 1, "Replicas of a topic that is created without their number.", at_least=1
 )
 
 MESSAGE_MAX_BYTES = int32(
     "message.max.bytes",
     1_048_588,
-    "Largest record batch accepted, in bytes as it comes (compressed).",
+    "Maximum size of a record batch, in bytes as sent (compressed).",
     at_least=0,
     topic="max.message.bytes",
     dynamic=CLUSTER,
@@ -42,7 +42,7 @@ COMPRESSION_TYPE = choice(
     "compression.type",
     "producer",
     ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-    "Codec that batches are stored with; ``producer`` keeps what the producer chose.",
+    "Compression of stored batches; ``producer`` keeps the producer's.",
     topic="compression.type",
     dynamic=CLUSTER,
 )
@@ -76,7 +76,7 @@ COMPRESSION_ZSTD_LEVEL = int32(
 MIN_INSYNC_REPLICAS = int32(
     "min.insync.replicas",
     1,
-    "In-sync replicas without which a produce with acks=all is refused and the high watermark stands still.",
+    "Minimum of in-sync replicas; with fewer, acks=all is refused and the high watermark does not advance.",
     at_least=1,
     topic="min.insync.replicas",
     dynamic=CLUSTER,
@@ -84,7 +84,7 @@ MIN_INSYNC_REPLICAS = int32(
 UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     "unclean.leader.election.enable",
     False,
-    "Whether a replica that is not in sync may lead when nobody else can, at the price of acknowledged records.",
+    "Whether an out-of-sync replica may become the leader if no other can, with the loss of acknowledged records.",
     topic="unclean.leader.election.enable",
     dynamic=CLUSTER,
 )
@@ -92,7 +92,7 @@ LEADER_REPLICATION_THROTTLED_REPLICAS = key(
     kinds.listed(),
     "leader.replication.throttled.replicas",
     (),
-    "Replicas, as ``partition:broker`` or ``*``, whose sending is held to ``leader.replication.throttled.rate``.",
+    "Replicas, as ``partition:broker`` or ``*``, whose leader is throttled to ``leader.replication.throttled.rate``.",
     topic="leader.replication.throttled.replicas",
     scope=TOPIC_ONLY,
     dynamic=CLUSTER,
@@ -101,7 +101,8 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS = key(
     kinds.listed(),
     "follower.replication.throttled.replicas",
     (),
-    "Replicas, as ``partition:broker`` or ``*``, whose fetching is held to ``follower.replication.throttled.rate``.",
+    "Replicas, as ``partition:broker`` or ``*``, whose fetches are throttled to "
+    "``follower.replication.throttled.rate``.",
     topic="follower.replication.throttled.replicas",
     scope=TOPIC_ONLY,
     dynamic=CLUSTER,
