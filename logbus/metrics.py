@@ -315,7 +315,7 @@ class ReactorTicks:
     def start(self) -> None:
         """Start measuring."""
         if self._call is None:
-            self._ask()
+            self._schedule()
 
     def stop(self) -> None:
         """Stop measuring, and cancel the timer."""
@@ -323,7 +323,7 @@ class ReactorTicks:
             self._call.cancel()
             self._call = None
 
-    def _ask(self) -> None:
+    def _schedule(self) -> None:
         self._due = self.clock.seconds() + self.interval
         self._call = self.clock.callLater(self.interval, self._tick)
 
@@ -343,4 +343,4 @@ class ReactorTicks:
             )
             self._quiet_until = now + 1
             self._unsaid, self._worst = 0, 0.0
-        self._ask()
+        self._schedule()

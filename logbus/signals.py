@@ -59,7 +59,7 @@ class ProcessSignals:
     def _once(self, before: Callable[[int, FrameType | None], Any]) -> Handler:
         def handler(number: int, frame: FrameType | None) -> None:
             if self._is_stopping:
-                self._say("{signal}: the broker is stopping already", number)
+                self._log_signal("{signal}: the broker is stopping already", number)
             else:
                 self._is_stopping = True
                 before(number, frame)
@@ -67,12 +67,12 @@ class ProcessSignals:
         return handler
 
     def _hangup(self, number: int, frame: FrameType | None) -> None:
-        self._say(
+        self._log_signal(
             "{signal}: nothing is read again, and the broker goes on; `logbus configs` changes the configuration of a "
             "running broker, certificates are read when it starts",
             number,
         )
 
-    def _say(self, message: str, number: int) -> None:
+    def _log_signal(self, message: str, number: int) -> None:
         # A signal may interrupt anything, even a write to the log.
         self._reactor.callFromThread(self._log.info, message, signal=signal.Signals(number).name)

@@ -58,7 +58,7 @@ CHANGES = mapping(
 )
 
 
-def changed(now: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
+def overrides_after(now: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
     """
     Return the overrides after a change.
 
@@ -113,7 +113,7 @@ class ConfigViews:
     async def _alter(self, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         existing_topic(self.metadata, name)
         # Read here, so that concurrent changes of different keys do not undo each other.
-        outcomes = await self.topics.alter_topic_configs({name: lambda now: changed(now, changes)})
+        outcomes = await self.topics.alter_topic_configs({name: lambda now: overrides_after(now, changes)})
         error = outcomes[name]
         if error is not None:
             raise error

@@ -43,7 +43,7 @@ def members_of(group: Group, name_of: TopicName) -> Iterator[dict[str, Any]]:
                 member.client_id,
                 member.client_host,
                 position.epoch,
-                _named(position.assigned, name_of),
+                _with_names(position.assigned, name_of),
             )
 
 
@@ -69,7 +69,7 @@ def _member(
     }
 
 
-def _named(partitions: Mapping[bytes, frozenset[int]], name_of: TopicName) -> tuple[TopicPartition, ...]:
+def _with_names(partitions: Mapping[bytes, frozenset[int]], name_of: TopicName) -> tuple[TopicPartition, ...]:
     found = []
     for topic_id, numbers in partitions.items():
         name = name_of(topic_id)

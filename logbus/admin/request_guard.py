@@ -79,7 +79,7 @@ class RequestGuard:
         if parsed is None:
             raise HttpProblem(HTTPStatus.BAD_REQUEST, f"The Host {hosts[0][:200]!r} is not of the form host:port.")
         name = parsed["name"].lower().removesuffix(".")
-        if not (any_name or self._known(name)):
+        if not (any_name or self._is_known_host(name)):
             raise HttpProblem(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 f"This listener is not known as {name!r}; use an address, localhost, this machine's host name, "
@@ -87,7 +87,7 @@ class RequestGuard:
             )
         return hosts[0]
 
-    def _known(self, name: str) -> bool:
+    def _is_known_host(self, name: str) -> bool:
         if name == "localhost" or name.endswith(".localhost") or _is_address(name.strip("[]")):
             return True
         known = {host.lower() for host in (*self.allowed_hosts(), *self.own_names())}

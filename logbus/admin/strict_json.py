@@ -61,7 +61,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:
-            raise ValueError(f"the member {_shown(name)} is there twice")
+            raise ValueError(f"the member {_quoted(name)} is there twice")
         members[name] = value
     return members
 
@@ -85,5 +85,5 @@ def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _shown(name: str) -> str:
+def _quoted(name: str) -> str:
     return json.dumps(name if len(name) <= 100 else name[:100] + "…")

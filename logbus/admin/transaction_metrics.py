@@ -154,11 +154,11 @@ class TransactionStateMetrics:
                 if number % PAUSE_PARTITIONS == 0:
                     yield None
                 if replica.partition.is_leader:
-                    _look(replica, late_before_ms, found)
+                    _add_replica(replica, late_before_ms, found)
         yield Sample(name, (), read(found))
 
 
-def _look(replica: Replica, late_before_ms: int, found: _OpenTransactionTotals) -> None:
+def _add_replica(replica: Replica, late_before_ms: int, found: _OpenTransactionTotals) -> None:
     producers = replica.log.producers_in_memory
     if producers is None:
         return  # The log was not used since it was opened, so its producer state is not in memory.

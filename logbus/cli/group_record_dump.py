@@ -94,15 +94,15 @@ def _fields(message: Any) -> Item:
         if isinstance(value, (bytes, bytearray, memoryview)):
             item[f"{each.name}_base64"] = base64.b64encode(value).decode()
         else:
-            item[each.name] = _told(value)
+            item[each.name] = _json_value(value)
     return item
 
 
-def _told(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, list):
-        return (
-            _partitions(value) if value and isinstance(value[0], AssignedTopicPartitions) else list(map(_told, value))
-        )
+        if value and isinstance(value[0], AssignedTopicPartitions):
+            return _partitions(value)
+        return [_json_value(each) for each in value]
     return _fields(value) if attrs.has(type(value)) else value
 
 

@@ -107,7 +107,7 @@ def text_of(given: str) -> str:
         return str(file.read())
 
 
-def named(given: Sequence[str], option: str, example: str) -> dict[str, str]:
+def parse_named(given: Sequence[str], option: str, example: str) -> dict[str, str]:
     """
     Parse ``NAME=TEXT`` arguments, such as expressions by column name.
 

@@ -32,10 +32,10 @@ def decoded(record: Record) -> Item:
     except DecodeError as e:
         return {**as_text("key", record.key), **as_text("value", record.value), "undecodable": str(e)}
     item: Item = {"kind": "transaction", "transactional_id": key.transactional_id}
-    return item | ({"tombstone": True} if value is None else _told(value))
+    return item | ({"tombstone": True} if value is None else _value_item(value))
 
 
-def _told(value: TransactionLogValue) -> Item:
+def _value_item(value: TransactionLogValue) -> Item:
     item: Item = {
         "state": _STATES.get(value.transaction_status, value.transaction_status),
         "producer_id": value.producer_id,

@@ -58,12 +58,12 @@ class _Reader:
     def __init__(self, get: Values) -> None:
         self.get = get
 
-    def said(self, key: ConfigKey[T]) -> str:
+    def text(self, key: ConfigKey[T]) -> str:
         return f"{key.name}={key.text(self.get(key))}"
 
     def in_order(self, findings: Findings, *ascending: ConfigKey[int]) -> None:
         for low, high in pairwise(ascending):
-            findings.must(self.get(low) <= self.get(high), f"{self.said(low)} must not exceed {self.said(high)}")
+            findings.must(self.get(low) <= self.get(high), f"{self.text(low)} must not exceed {self.text(high)}")
 
 
 def check_broker(get: Values) -> Findings:
@@ -94,23 +94,23 @@ def check_broker(get: Values) -> Findings:
     queued = values.get(keys.QUEUED_MAX_REQUEST_BYTES)
     findings.must(
         queued <= 0 or queued >= values.get(keys.SOCKET_REQUEST_MAX_BYTES),
-        f"{values.said(keys.QUEUED_MAX_REQUEST_BYTES)} must not be less than "
-        f"{values.said(keys.SOCKET_REQUEST_MAX_BYTES)}: the longest request would never fit",
+        f"{values.text(keys.QUEUED_MAX_REQUEST_BYTES)} must not be less than "
+        f"{values.text(keys.SOCKET_REQUEST_MAX_BYTES)}: the longest request would never fit",
     )
     findings.ought(
         values.get(keys.MESSAGE_MAX_BYTES) < values.get(keys.SOCKET_REQUEST_MAX_BYTES),
-        f"{values.said(keys.MESSAGE_MAX_BYTES)} is never reached: {values.said(keys.SOCKET_REQUEST_MAX_BYTES)} "
+        f"{values.text(keys.MESSAGE_MAX_BYTES)} is never reached: {values.text(keys.SOCKET_REQUEST_MAX_BYTES)} "
         "refuses the request first",
     )
     findings.ought(
         values.get(keys.MIN_INSYNC_REPLICAS) <= values.get(keys.DEFAULT_REPLICATION_FACTOR),
-        f"{values.said(keys.MIN_INSYNC_REPLICAS)} exceeds {values.said(keys.DEFAULT_REPLICATION_FACTOR)}: topics "
+        f"{values.text(keys.MIN_INSYNC_REPLICAS)} exceeds {values.text(keys.DEFAULT_REPLICATION_FACTOR)}: topics "
         "created without a number have fewer replicas, and are held to that many",
     )
     findings.ought(
         values.get(keys.TRANSACTION_STATE_LOG_MIN_ISR) <= values.get(keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR),
-        f"{values.said(keys.TRANSACTION_STATE_LOG_MIN_ISR)} exceeds "
-        f"{values.said(keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR)} and is held to it",
+        f"{values.text(keys.TRANSACTION_STATE_LOG_MIN_ISR)} exceeds "
+        f"{values.text(keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR)} and is held to it",
     )
     return findings
 

@@ -68,9 +68,9 @@ class _Comparison:
         if reader.kind != writer.kind:
             if reader.kind in PROMOTED.get(writer.kind, ()):
                 return []
-            return [f"{path}: {_told(writer)} is written, and cannot be read as {_told(reader)}"]
+            return [f"{path}: {_type_text(writer)} is written, and cannot be read as {_type_text(reader)}"]
         if reader.kind in NAMED and not _same_name(reader, writer):
-            return [f"{path}: {_told(writer)} is written, and the reader wants {_told(reader)}"]
+            return [f"{path}: {_type_text(writer)} is written, and the reader wants {_type_text(reader)}"]
         if reader.decimal is not None and writer.decimal is not None and reader.decimal != writer.decimal:
             return [f"{path}: {_decimal(writer)} is written, and the reader wants {_decimal(reader)}"]
         match reader.kind:
@@ -97,8 +97,8 @@ class _Comparison:
                 return []
             if branch in close and not nearest and (branch.kind not in NAMED or _same_name(branch, writer)):
                 nearest = wrong
-        told = ", ".join(_told(branch) for branch in reader.branches)
-        return nearest or [f"{path}: {_told(writer)} is written, and the reader's union has only {told}"]
+        told = ", ".join(_type_text(branch) for branch in reader.branches)
+        return nearest or [f"{path}: {_type_text(writer)} is written, and the reader's union has only {told}"]
 
     def _records(self, reader: AvroType, writer: AvroType, path: str, depth: int) -> list[str]:
         written = {each.name: each for each in writer.fields}
@@ -130,7 +130,7 @@ def _enums(reader: AvroType, writer: AvroType, path: str) -> list[str]:
     return [f"{path}: the symbols {few} may be written, which the reader does not have, and it has no default symbol"]
 
 
-def _told(one: AvroType) -> str:
+def _type_text(one: AvroType) -> str:
     return f"{one.kind} {one.name}" if one.name else f"'{one.kind}'"
 
 

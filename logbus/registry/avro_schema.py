@@ -188,7 +188,7 @@ class _Reader:
             if "type" not in each:
                 raise invalid_schema(f"the field {where!r} has no 'type'")
             found, normal = self.read(each["type"], namespace, where)
-            if "default" in each and not fits(each["default"], found):
+            if "default" in each and not is_value(each["default"], found):
                 raise invalid_schema(
                     f"the default of {where!r} is {each['default']!r:.60}, which is no value of its type"
                 )
@@ -198,7 +198,7 @@ class _Reader:
         return normals
 
 
-def fits(value: Any, wanted: AvroType) -> bool:
+def is_value(value: Any, wanted: AvroType) -> bool:
     """Return whether a default is a value of a type, or of a branch of a union (Avro 1.12)."""
     match wanted.kind:
         case "null":
@@ -220,14 +220,14 @@ def fits(value: Any, wanted: AvroType) -> bool:
             return value in wanted.symbols
         case "array":
             assert wanted.element is not None
-            return isinstance(value, list) and all(fits(each, wanted.element) for each in value)
+            return isinstance(value, list) and all(is_value(each, wanted.element) for each in value)
         case "map":
             assert wanted.element is not None
-            return isinstance(value, dict) and all(fits(each, wanted.element) for each in value.values())
+            return isinstance(value, dict) and all(is_value(each, wanted.element) for each in value.values())
         case "union":
-            return any(fits(value, branch) for branch in wanted.branches)
+            return any(is_value(value, branch) for branch in wanted.branches)
     return isinstance(value, dict) and all(
-        fits(value[each.name], each.type) if each.name in value else each.has_default for each in wanted.fields
+        is_value(value[each.name], each.type) if each.name in value else each.has_default for each in wanted.fields
     )
 
 

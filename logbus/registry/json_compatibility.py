@@ -150,7 +150,7 @@ class _Containment:
             return self._all_of(target, writers, path, level, depth)
         if keyword == "allOf":
             return [wrong for each in value for wrong in self._all_of((document, each), writers, path, level, depth)]
-        if keyword == "anyOf" or (keyword == "oneOf" and _apart(value)):
+        if keyword == "anyOf" or (keyword == "oneOf" and _are_disjoint(value)):
             if any(not self._all_of((document, each), writers, path, level, depth) for each in value):
                 return []
             same = self._same((keyword,), reader, writers)
@@ -211,7 +211,7 @@ class _Containment:
         return False
 
 
-def _apart(branches: list[Any]) -> bool:
+def _are_disjoint(branches: list[Any]) -> bool:
     """Return whether no value matches two branches, since their types are disjoint."""
     seen: set[str] = set()
     for each in branches:

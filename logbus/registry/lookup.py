@@ -6,7 +6,7 @@ from typing import Any
 
 from logbus.registry.errors import Code, RegistryRefusal
 from logbus.registry.model import Schema
-from logbus.registry.registration import described
+from logbus.registry.registration import version_json
 from logbus.registry.requests import (
     LATEST,
     HandlerResult,
@@ -26,7 +26,7 @@ def subjects(call: RegistryContext) -> HandlerResult:
     names = sorted(
         name
         for name in state.subjects
-        if name.startswith(prefix) and _shown(only, request.flag("deleted"), bool(state.versions(name)))
+        if name.startswith(prefix) and _is_listed(only, request.flag("deleted"), bool(state.versions(name)))
     )
     return HandlerResult(RegistryResponse.of(request.page(names)))
 
@@ -36,7 +36,7 @@ def versions(call: RegistryContext, subject: str) -> HandlerResult:
     request = call.request
     only, deleted = request.flag("deletedOnly"), request.flag("deleted")
     there = call.state.versions(subject, deleted=True)
-    numbers = [number for number, each in there.items() if _shown(only, deleted, not each.deleted)]
+    numbers = [number for number, each in there.items() if _is_listed(only, deleted, not each.deleted)]
     if not numbers:
         raise no_subject(subject)
     return HandlerResult(RegistryResponse.of(request.page(numbers)))
@@ -46,7 +46,7 @@ def version(call: RegistryContext, subject: str, told: str) -> HandlerResult:
     """``GET /subjects/{subject}/versions/{version}``."""
     number = _number(call, subject, told)
     schema_id = call.state.subjects[subject][number].id
-    return HandlerResult(RegistryResponse.of(described(call, subject, number, schema_id)))
+    return HandlerResult(RegistryResponse.of(version_json(call, subject, number, schema_id)))
 
 
 def version_text(call: RegistryContext, subject: str, told: str) -> HandlerResult:
@@ -77,7 +77,7 @@ def schemas(call: RegistryContext) -> HandlerResult:
         size += len(state.schemas[schema_id].text)
         if told and size > limits.page_bytes:
             break
-        told.append(described(call, name, number, schema_id))
+        told.append(version_json(call, name, number, schema_id))
     return HandlerResult(RegistryResponse.of(told))
 
 
@@ -117,7 +117,7 @@ def schema_versions(call: RegistryContext, told: str) -> HandlerResult:
     return HandlerResult(RegistryResponse.of(call.request.page(there)))
 
 
-def _shown(only_deleted: bool, deleted: bool, live: bool) -> bool:
+def _is_listed(only_deleted: bool, deleted: bool, live: bool) -> bool:
     return not live if only_deleted else live or deleted
 
 

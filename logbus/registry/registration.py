@@ -75,7 +75,7 @@ def look_up(call: RegistryContext, subject: str) -> HandlerSteps:
     versions = call.state.versions(subject, deleted)
     for number in reversed(versions):
         if call.state.schemas[versions[number].id] == new.schema:
-            return HandlerResult(RegistryResponse.of(described(call, subject, number, versions[number].id)))
+            return HandlerResult(RegistryResponse.of(version_json(call, subject, number, versions[number].id)))
     raise RegistryRefusal(Code.SCHEMA_NOT_FOUND, "Schema not found")
 
 
@@ -107,7 +107,7 @@ def test(call: RegistryContext, subject: str, told: str | None) -> HandlerSteps:
     return HandlerResult(RegistryResponse.of(answer))
 
 
-def described(call: RegistryContext, subject: str, number: int, schema_id: int) -> dict[str, Any]:
+def version_json(call: RegistryContext, subject: str, number: int, schema_id: int) -> dict[str, Any]:
     """Return the JSON of a version."""
     schema = call.state.schemas[schema_id]
     told = {"subject": subject, "version": number, "id": schema_id, "guid": schema.guid, **schema.as_json}

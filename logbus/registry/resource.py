@@ -41,7 +41,7 @@ class RegistryPlugin:
         made = self._made.get(broker)
         if made is None:  # several admin listeners of a broker share one
             made = RegistryResource(broker)
-            broker.answer_plugin("registry", made.asked)
+            broker.answer_plugin("registry", made.answer_broker)
             self._made[broker] = made
         return made  # type: ignore[return-value]
 
@@ -64,9 +64,9 @@ class RegistryResource:
             self._service = RegistryService(self._broker)
         return self._service
 
-    def asked(self, data: bytes) -> Deferred[bytes]:
+    def answer_broker(self, data: bytes) -> Deferred[bytes]:
         """Answer a request of another broker."""
-        return self.service.asked(data)
+        return self.service.answer_broker(data)
 
     def render(self, http: Any) -> Any:
         """Answer an HTTP request."""

@@ -73,7 +73,7 @@ class RegistryService:
         answered.addErrback(self._failed)
         return answered
 
-    def asked(self, data: bytes) -> Deferred[bytes]:
+    def answer_broker(self, data: bytes) -> Deferred[bytes]:
         """
         Answer another broker, which assumes that this one leads.
 

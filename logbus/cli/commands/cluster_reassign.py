@@ -107,7 +107,7 @@ def _generate(ask: Ask, topics: str | None, brokers: str | None) -> None:
 def _list(ask: Ask, as_json: bool) -> None:
     found = ask(_under_way)
     rows = [
-        {**_named(name), "replicas": each.replicas, "adding": each.adding, "removing": each.removing}
+        {**_partition_json(name), "replicas": each.replicas, "adding": each.adding, "removing": each.removing}
         for name, each in sorted(found.items())
     ]
     if as_json:
@@ -172,7 +172,7 @@ def _verify(ask: Ask, file: Path, as_json: bool) -> None:
 
     states = ask(work)
     if as_json:
-        print_json([{**_named(name), "state": state} for name, state in sorted(states.items())])
+        print_json([{**_partition_json(name), "state": state} for name, state in sorted(states.items())])
     else:
         print_table(
             ["topic", "partition", "state"],
@@ -240,5 +240,5 @@ def _broker_ids(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _named(name: TopicPartition) -> dict[str, Any]:
+def _partition_json(name: TopicPartition) -> dict[str, Any]:
     return {"topic": name.topic, "partition": name.partition}

@@ -298,7 +298,7 @@ _CONTENTS: dict[str, RecordFormat] = {
 """The fields that producers set."""
 
 
-def _shown(render: RecordFormat, show: Callable[[bytes], bytes]) -> RecordFormat:
+def _escaped_fields(render: RecordFormat, show: Callable[[bytes], bytes]) -> RecordFormat:
     return lambda topic, partition, record: show(render(topic, partition, record))
 
 
@@ -308,7 +308,7 @@ def _by_template(template: str, show: Callable[[bytes], bytes]) -> RecordFormat:
         if each in _FIELDS:
             parts.append(_FIELDS[each])
         elif each in _CONTENTS:
-            parts.append(_shown(_CONTENTS[each], show))
+            parts.append(_escaped_fields(_CONTENTS[each], show))
         elif each in _ESCAPES:
             parts.append(_ESCAPES[each])
         elif each.startswith("%"):

@@ -91,16 +91,16 @@ def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
 
 def _lines(item: dict[str, Any]) -> Iterator[str]:
     words = [
-        f"{name}={_shown(name, value)}" for name, value in item.items() if name not in ("records", "damage", "crc")
+        f"{name}={_formatted(name, value)}" for name, value in item.items() if name not in ("records", "damage", "crc")
     ]
     if "damage" in item:
         words.append(f"DAMAGED: {item['damage']}")
     yield "  " + " ".join(words)
     for record in item.get("records", ()):
-        yield "    " + " ".join(f"{name}={_shown(name, value)}" for name, value in record.items())
+        yield "    " + " ".join(f"{name}={_formatted(name, value)}" for name, value in record.items())
 
 
-def _shown(name: str, value: object) -> str:
+def _formatted(name: str, value: object) -> str:
     if name in _TIMES and isinstance(value, int) and value >= 0:
         from datetime import datetime
 

@@ -12,7 +12,7 @@ from logbus.cli.audit_query import AuditQuery, audit_options, print_comparisons
 from logbus.cli.options import json_option
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options, new_file_option
-from logbus.cli.pipeline_options import named
+from logbus.cli.pipeline_options import parse_named
 
 
 @click.command()
@@ -55,7 +55,7 @@ def audit(
 
     options = AuditOptions(
         source={"subscribe": query.topic, **kafka},
-        tables=named(tables, "--table", "lake=lake/orders"),
+        tables=parse_named(tables, "--table", "lake=lake/orders"),
         topics=topics,
         since_ms=query.since_ms or 0,
         until_ms=query.until_ms,

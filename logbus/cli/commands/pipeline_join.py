@@ -9,7 +9,7 @@ import click
 
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options
-from logbus.cli.pipeline_options import named, outputs_of, query_options, source_of, text_of
+from logbus.cli.pipeline_options import outputs_of, parse_named, query_options, source_of, text_of
 
 if TYPE_CHECKING:
     from logbus.pipeline.payloads.payload import Payload
@@ -114,13 +114,13 @@ def join(
         if is_table
         else EventStream(source={"subscribe": right, **reading}, payload=payload, watermark=watermark)
     )
-    columns = named(select, "--select", "user=l.user")
+    columns = parse_named(select, "--select", "user=l.user")
     if unknown := sorted(set(key) - columns.keys()):
         raise click.UsageError(f"--key {unknown[0]}: there is no such --select; there are {', '.join(columns)}")
     options = JoinOptions(
         left=mine,
         right=theirs,
-        on=named(on, "--on", "user=id"),
+        on=parse_named(on, "--on", "user=id"),
         select=columns,
         before=before,
         after=after,

@@ -9,7 +9,7 @@ import click
 from logbus.cli.options import json_option, timestamp_ms
 from logbus.cli.output import print_json, print_table
 from logbus.cli.pipeline_job import Job, job_options, kafka_options, kafka_settings
-from logbus.cli.pipeline_options import named
+from logbus.cli.pipeline_options import parse_named
 
 
 @click.command()
@@ -70,7 +70,7 @@ def mirror_check(
 
     if bool(topics) == bool(pattern):
         raise click.UsageError("say which topics: their names, or --pattern")
-    renamed = named(rename, "--rename", "orders=here.orders")
+    renamed = parse_named(rename, "--rename", "orders=here.orders")
     if pattern and renamed:
         raise click.UsageError("--rename is for topics that are named, not for --pattern")
     here = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}

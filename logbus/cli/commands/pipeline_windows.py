@@ -9,7 +9,7 @@ import click
 
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options
-from logbus.cli.pipeline_options import named, outputs_of, payload_of, payload_options, query_options, source_of
+from logbus.cli.pipeline_options import outputs_of, parse_named, payload_of, payload_options, query_options, source_of
 
 
 @click.command()
@@ -75,7 +75,7 @@ def windows(
     window: Window = (
         SessionWindow(session) if session else SlidingWindow(str(size), slide) if slide else TumblingWindow(str(size))
     )
-    groups = named([each if "=" in each else f"{each}=`{each}`" for each in by], "--by", "page or day=date(at)")
+    groups = parse_named([each if "=" in each else f"{each}=`{each}`" for each in by], "--by", "page or day=date(at)")
     options = WindowsOptions(
         stream=EventStream(
             source={"subscribe": ",".join(topics), **kafka, **source_of(source_settings)},
@@ -84,7 +84,7 @@ def windows(
         ),
         window=window,
         by=groups,
-        aggregates=named(aggregates, "--aggregate", "paid=sum(price)"),
+        aggregates=parse_named(aggregates, "--aggregate", "paid=sum(price)"),
         outputs=outputs_of(given, kafka, ["window_start", *groups]),
         running=QuerySettings(checkpoint, every, max_late_share),
     )

@@ -224,8 +224,8 @@ def describe_producers(
                 [
                     each.producer_id,
                     each.producer_epoch,
-                    known(each.coordinator_epoch),
-                    known(each.last_sequence),
+                    none_if_unknown(each.coordinator_epoch),
+                    none_if_unknown(each.last_sequence),
                     date(each.last_timestamp),
                     each.open_since,
                 ]
@@ -300,7 +300,7 @@ def find_hanging(
                     *each.partition,
                     each.producer.producer_id,
                     each.producer.producer_epoch,
-                    known(each.producer.coordinator_epoch),
+                    none_if_unknown(each.producer.coordinator_epoch),
                     each.since,
                     date(each.producer.last_timestamp),
                     max(now_ms - each.producer.last_timestamp, 0) // 60_000,
@@ -360,14 +360,14 @@ def producer_json(producer: ActiveProducer) -> dict[str, int | None]:
     return {
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
-        "coordinator_epoch": known(producer.coordinator_epoch),
-        "last_sequence": known(producer.last_sequence),
-        "last_timestamp": known(producer.last_timestamp),
+        "coordinator_epoch": none_if_unknown(producer.coordinator_epoch),
+        "last_sequence": none_if_unknown(producer.last_sequence),
+        "last_timestamp": none_if_unknown(producer.last_timestamp),
         "start_offset": producer.open_since,
     }
 
 
-def known(number: int) -> int | None:
+def none_if_unknown(number: int) -> int | None:
     """Return None for −1, which means unknown."""
     return None if number < 0 else number
 
