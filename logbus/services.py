@@ -72,7 +72,7 @@ class OrderedService(MultiService):
         """
         Stop the children that have started, in reverse. A start in progress is cancelled first, and its end awaited.
 
-        :returns: fires when all have stopped; fails with the first error of any, after all have been told to stop.
+        :returns: fires when all have stopped; fails with the first error of any, after stopping all.
             A second call waits for the same end.
         """
         was_running = self.running

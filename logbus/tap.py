@@ -95,7 +95,7 @@ class Options(usage.Options):
     opt_l = opt_listen
 
     def opt_advertise(self, where: str) -> None:
-        """NAME=HOST:PORT: what clients of the listener NAME are told; may be repeated."""
+        """NAME=HOST:PORT: the advertised address of the listener NAME; may be repeated."""
         self["advertise"].append(where)
 
 

@@ -69,10 +69,10 @@ app = LazyGroup(
         "topics": ("logbus.cli.commands.topics:topics", "Create, list, describe, delete topics; add partitions."),
         "produce": ("logbus.cli.commands.produce:produce", "Send lines from standard input as records."),
         "consume": ("logbus.cli.commands.consume:consume", "Print records."),
-        "groups": ("logbus.cli.commands.groups:groups", "Show consumer groups and their lag; move their offsets."),
+        "groups": ("logbus.cli.commands.groups:groups", "Show consumer groups and their lag; reset their offsets."),
         "transactions": (
             "logbus.cli.commands.transactions:transactions",
-            "Show transactions; find and end those that hang.",
+            "Show transactions; find and abort hanging ones.",
         ),
         "configs": ("logbus.cli.commands.configs:configs", "Show and change settings of topics and brokers."),
         "cluster": (
@@ -81,14 +81,14 @@ app = LazyGroup(
         ),
         "log-dirs": ("logbus.cli.commands.log_dirs:log_dirs", "Show log directories; move partitions between them."),
         "metadata": ("logbus.cli.commands.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),
-        "audit": ("logbus.cli.commands.audit:audit", "Compare what was consumed with what was published."),
+        "audit": ("logbus.cli.commands.audit:audit", "Compare consumed with published records."),
         "pipeline": ("logbus.cli.commands.pipeline:pipeline", "Load, count, join and check topics with Spark."),
         "dump-log": (
             "logbus.cli.commands.dump_log:dump_log",
-            "Show what is in the files of a log, and what is damaged.",
+            "Print the files of a log, and report damage.",
         ),
         "bench": ("logbus.cli.commands.bench:bench", "Measure produce, fetch and latency of a broker."),
-        "simulate": ("logbus.cli.commands.simulate:simulate", "Let things go wrong in simulated clusters."),
+        "simulate": ("logbus.cli.commands.simulate:simulate", "Run simulated clusters with faults."),
     },
 )
 click.version_option(__version__, prog_name="logbus", message="%(prog)s %(version)s")(app)

@@ -26,13 +26,13 @@ pipeline = LazyGroup(
         ),
         "compact": (
             "logbus.cli.commands.pipeline_compact:compact",
-            "Make few large files of many small ones in such a table.",
+            "Merge small files of such a table.",
         ),
-        "windows": ("logbus.cli.commands.pipeline_windows:windows", "Count and sum up topics by windows of time."),
+        "windows": ("logbus.cli.commands.pipeline_windows:windows", "Aggregate topics by time windows."),
         "join": ("logbus.cli.commands.pipeline_join:join", "Join a topic with another, or with a table."),
         "audit": (
             "logbus.cli.commands.pipeline_audit:audit",
-            "Reconcile what was published, what was read, and the lake.",
+            "Compare published and consumed records with tables.",
         ),
         "mirror-check": (
             "logbus.cli.commands.pipeline_mirror_check:mirror_check",
