@@ -228,3 +228,14 @@ class LossesTests(SynchronousTestCase):
         self.losses.damaged(1, 0)
         self.assertTrue(self.losses.all_but(1))
         self.assertFalse(self.losses.all_but(2))
+        self.assertFalse(self.losses.all_but(3), "it may have the only intact copy, although it is no member")
+
+    def test_only_a_damaged_member_is_left(self) -> None:
+        """The damage ends then: records could be lost."""
+        told: list[int] = []
+        self.losses.only_damaged = told.append
+        self.losses.damaged(1, 0)
+        self.change(1, eligible=(2,))
+        self.assertEqual(told, [])
+        self.change(1)
+        self.assertEqual(told, [0])

@@ -9,6 +9,7 @@ cannot be detected.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from attrs import define, field, frozen
 
@@ -18,6 +19,7 @@ from logbus.model import TopicPartition
 from logbus.records.header import iter_batches
 from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
 from logbus.testing.simulation.environment.broker_node import BrokerNode
+from logbus.testing.simulation.environment.inodes import Directory, Inode
 
 _COVERED = (*range(8, 12), *range(16, 21))
 """Bytes at the start of a batch that may flip: its length, magic and checksum. All from 21 on may."""
@@ -39,11 +41,26 @@ class Flip:
     position: int
     byte: int
     offset: int
+    bit: int
 
     def found(self) -> int | None:
         """The byte that stands there now; None: the file does not reach there any more."""
-        content = self.node.disk.read(self.path) if self.node.disk.exists(self.path) else b""
+        inode = self._inode()
+        content = b"" if inode is None else inode.content()
         return content[self.position] if self.position < len(content) else None
+
+    def take_back(self) -> None:
+        """Turn the bit over once more."""
+        inode = self._inode()
+        assert inode is not None
+        inode.flip(self.position, self.bit)
+
+    def _inode(self) -> Inode | None:
+        # Not by way of the disk: after a power cut the machine's files are others until it starts.
+        entry: Inode | Directory | None = self.node.tree
+        for name in self.path.split("/"):
+            entry = entry.entries.get(name) if isinstance(entry, Directory) else None
+        return entry if isinstance(entry, Inode) else None
 
 
 @define(eq=False)
@@ -78,13 +95,24 @@ class BitFlips:
             if rest < _size(size):
                 at = position + (_COVERED[rest] if rest < len(_COVERED) else rest - len(_COVERED) + _COVERED_FROM)
                 byte = node.disk.flip(path, at, bit)
-                flip = Flip(node, name, path, at, byte, offset)
+                flip = Flip(node, name, path, at, byte, offset, bit)
                 topics[name.topic].damaged(node.broker_id, name.partition)
                 self.open.append(flip)
                 self.count += 1
                 return flip
             rest -= _size(size)
         return None
+
+    def __attrs_post_init__(self) -> None:
+        for each in self.losses:
+            each.only_damaged = partial(self._take_back, each.topic)
+
+    def _take_back(self, topic: str, partition: int) -> None:
+        """No member is intact any more, so that records may be lost: end the fault."""
+        for flip in self.open:
+            if tuple(flip.partition) == (topic, partition) and flip.found() == flip.byte:
+                flip.take_back()
+        self.look()
 
     def look(self) -> None:
         """See which are repaired, or gone with the end of their log."""

@@ -23,6 +23,7 @@ class DurabilityOracle:
     Watches the states of a topic's partitions, and machines that lose power.
 
     :ivar at: by partition: the times, in seconds, at which the last intact member lost power.
+    :ivar only_damaged: called with a partition when all its members are damaged.
     """
 
     topic: str
@@ -33,6 +34,7 @@ class DurabilityOracle:
     _dark: dict[int, frozenset[int]] = field(factory=dict, init=False)
     _lied: dict[int, frozenset[int]] = field(factory=dict, init=False)
     _damaged: dict[int, frozenset[int]] = field(factory=dict, init=False)
+    only_damaged: Callable[[int], object] = field(default=lambda partition: None, init=False)
     _path: re.Pattern[str] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -51,11 +53,17 @@ class DurabilityOracle:
                 self._dark[partition] = self._dark.get(partition, frozenset()) & members
                 self._lied[partition] = self._lied.get(partition, frozenset()) & members
                 self._look(partition)
+                if members and members <= self._damaged.get(partition, frozenset()):
+                    self.only_damaged(partition)
 
     def all_but(self, broker_id: int) -> bool:
-        """Whether every partition that a broker is a member of has another intact member."""
+        """
+        Whether every partition that a broker is a member of has another intact member. No other replica may be damaged:
+        the broker may have the only intact copy, even if it is no member.
+        """
         return all(
-            broker_id not in members or self._whole(partition) - {broker_id}
+            not self._damaged.get(partition, frozenset()) - {broker_id}
+            and (broker_id not in members or self._whole(partition) - {broker_id})
             for partition, members in self._members.items()
         )
 
