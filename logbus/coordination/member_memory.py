@@ -1,7 +1,5 @@
 """
-Bounds the memory for what the members of all groups tell a broker.
-
-Each group bounds its members' metadata, but a client can think of any number of groups.
+Limits the memory of the members of all groups, since a client can create many groups within their own limits.
 """
 
 from __future__ import annotations
@@ -16,21 +14,21 @@ from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
 
 WARNING_SECONDS = 60.0
-"""How often the log says that members are refused."""
+"""Interval between warnings that members are refused."""
 
 FRESH_SECONDS = 1.0
-"""For how long a measured size is not measured again because it is too large."""
+"""Shortest time between two measurements when the limit is exceeded."""
 
 STALE_SECONDS = 60.0
-"""After so long it is measured again in any case: groups came from the log, or went."""
+"""Longest time between two measurements, since groups may have been loaded or removed."""
 
 
 @define(eq=False)
 class MemberMemory:
     """
-    An estimate of the bytes that members take: what was measured last, and what was admitted since.
+    The limit ``group.members.max.bytes``, with an estimate: the last measurement plus the bytes admitted since.
 
-    :param measure: adds up what all groups have now.
+    :param measure: computes the present memory of all groups.
     """
 
     _config: ConfigView
@@ -43,9 +41,9 @@ class MemberMemory:
 
     def admit(self, growth: int) -> None:
         """
-        Count bytes that a member adds to what its group keeps; less than none always passes.
+        Count bytes that a member is about to take; a negative number is always accepted.
 
-        :raise ApiError: COORDINATOR_NOT_AVAILABLE: there is no room for them now.
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE: the limit is reached.
         """
         if growth <= 0:
             return
@@ -70,5 +68,5 @@ class MemberMemory:
         )
 
     def forget(self) -> None:
-        """Groups came by themselves: measure before anything else is admitted."""
+        """Measure before the next admission: groups were loaded."""
         self._measured_at = None

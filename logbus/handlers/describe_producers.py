@@ -33,7 +33,7 @@ MAX_PRODUCERS = 200_000
 
 @define(eq=False)
 class DescribeProducersHandlers:
-    """Serves DescribeProducers from any replica, as Kafka does; clients ask leaders unless they are told otherwise."""
+    """Serves DescribeProducers from any replica, as in Kafka; clients send it to leaders by default."""
 
     _replicas: ReplicaManager
     _clock: IReactorTime

@@ -25,7 +25,7 @@ class InitProducerIdHandlers:
     """
     Serves InitProducerId.
 
-    A producer without a transactional id gets a new id each time it asks, whatever id it had before, as with Kafka.
+    A producer without a transactional id gets a new id with every request, as in Kafka.
     """
 
     _ids: ProducerIdManager

@@ -263,7 +263,7 @@ class TransactionVerification:
 
         waiting: Deferred[None] = Deferred(left)
         if len(queue.waiting) >= MAX_QUEUED_BATCHES or self.waiting_bytes + batch.size > MAX_WAITING_BYTES:
-            waiting.errback(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "too much waits for the coordinators already"))
+            waiting.errback(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait for coordinators"))
             return waiting
         if queue.replica.log.producers.get(queue.key.producer_id) is None:
             self._store_first_sequence(queue.key, batch.sequence)

@@ -90,7 +90,7 @@ class ClassicGroup:
 
     @property
     def state_name(self) -> str:
-        """Its state, as DescribeGroups spells it."""
+        """Its state, as DescribeGroups names it."""
         return self.state.value
 
     @property
