@@ -163,10 +163,10 @@ BUGS: dict[str, Bug] = {
     "nothing is synced": Bug(((log_flusher, "sync_all", _sync_nothing),), POWER, 12),
     "a sync that failed counts as done": Bug(((GroupCommit, "_failed", _failed_is_done),), DISK, 10),
     "the minimum of replicas is not looked at": Bug(((Role, "has_enough_replicas", True),), ALONE, 15),
-    "who lost its page cache stays in sync": Bug(
+    "a replica that lost its page cache stays in sync": Bug(
         ((ControllerContext, "unclean", lambda self, come: frozenset()),), NO_FLUSH, 10
     ),
-    "who did not stop cleanly stays in sync": Bug(
+    "a replica that did not stop cleanly stays in sync": Bug(
         (
             (ControllerContext, "unclean", lambda self, come: frozenset()),
             (ReplicaReports, "leader_incomplete", lambda self, *_: None),
@@ -175,12 +175,14 @@ BUGS: dict[str, Bug] = {
         12,
     ),
     "damage is not repaired": Bug(((ReplicaRepair, "_repair_one", _repair_nothing),), FLIPS_OF_BITS, 5),
-    "who is behind joins the ISR": Bug(((Partition, "_may_join", lambda *_: True),), SLOW, 15),
+    "a replica that is behind joins the ISR": Bug(((Partition, "_may_join", lambda *_: True),), SLOW, 15),
     "a leader that is replaced acknowledges what it has": Bug(
         ((Replica, "_fail_waiters", _acknowledge_all),), ELECTIONS, 20
     ),
     "an election does not begin an epoch": Bug(((leader_election, "_elected", _in_the_same_epoch),), ELECTIONS, 5),
-    "who is not in sync leads if nobody else is there": Bug(((leader_election, "next_leader", _anybody),), SLOW, 10),
+    "a replica that is not in sync leads if no other is there": Bug(
+        ((leader_election, "next_leader", _anybody),), SLOW, 10
+    ),
     # Found by a test.
     "leader epochs are not compared": Bug(
         ((Role, "check_epoch", lambda *_: None),),
@@ -190,7 +192,7 @@ BUGS: dict[str, Bug] = {
         ((ReplicaReports, "leader_incomplete", lambda self, *_: None),),
         test="tests.cluster.test_lost_records.LostRecordsTests.test_a_leader_that_nobody_suspects",
     ),
-    "who did not stop cleanly is believed to have all": Bug(
+    "a replica that did not stop cleanly counts as complete": Bug(
         ((ControllerContext, "unclean", lambda self, come: frozenset()),),
         test="tests.cluster.test_lost_records.LostRecordsTests.test_all_are_killed",
     ),
@@ -216,7 +218,7 @@ BUGS: dict[str, Bug] = {
         ((leader_election, "still_eligible", lambda *_: ()), (alter_partition, "still_eligible", lambda *_: ())),
         test=_CONTROLLER + "test_isrchanges.GrantedTests.test_eligible",
     ),
-    "announcements of a deposed controller are applied": Bug(
+    "metadata updates of a former controller are applied": Bug(
         ((MetadataUpdateReceiver, "_check", _check_nothing),),
         test="tests.cluster.test_metadata_update_receiver.ReceiverTests.test_fencing",
     ),

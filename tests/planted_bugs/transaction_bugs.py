@@ -172,7 +172,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
     "a transaction is complete before its markers are there": Bug(
         ((MarkerChannelManager, "_route", _route_and_forget),), FAR, 25
     ),
-    "who begins anew gets the same epoch": Bug(((init_producer_id, "_next_producer", _the_same),), ONE, 4),
+    "a producer that begins anew gets the same epoch": Bug(((init_producer_id, "_next_producer", _the_same),), ONE, 4),
     "whose transaction is aborted keeps its epoch": Bug(
         ((init_producer_id, "_bumped", _not_bumped),), test=_STORY + "test_left_open"
     ),
@@ -183,7 +183,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
         ((GroupCoordinator, "transaction_completed", _always_committed),), ONE, 4
     ),
     "pending offsets hold": Bug(((GroupOffsets, "apply_pending", _pending_holds),), ONE, 4),
-    "who takes over sends no markers": Bug(((TransactionCoordinator, "_load", _load_only),), THREE, 3),
+    "a coordinator that takes over sends no markers": Bug(((TransactionCoordinator, "_load", _load_only),), THREE, 3),
     "transactions may take for ever": Bug(
         ((TransactionExpiration, "abort_overdue", _nobody_is_late),), test=_STORY + "test_left_open"
     ),
