@@ -1,8 +1,51 @@
 """
 logbus: a Kafka-compatible, replicated commit log on Twisted.
 
-How the packages depend on each other, and the path a request takes through them, is in
-``docs/explanation/architecture.rst``.
+The layers of these packages, and the paths of data through them, are in ``docs/explanation/architecture.rst``.
+
+Formats:
+
+* ``records``: record batches
+* ``wire``: the Kafka protocol, without sockets
+
+A broker:
+
+* ``net``: connections
+* ``storage``: logs on disk
+* ``metastore``: the metadata store, ZooKeeper or in memory
+* ``cluster``: membership, metadata, the controller, replication
+* ``coordination``: coordinators of groups and transactions
+* ``handlers``: the handlers of the APIs
+* ``registry``: the schema registry
+* ``admin``: the admin listener: metrics, health, REST
+* ``broker``: the composition root, which builds these parts
+* ``broker_metrics``: the broker's metrics
+* ``routes``: the table of APIs
+* ``settings``: the packages' settings, from the configuration
+* ``socket_server``: binds ports and accepts connections
+* ``listener_config``: the listeners in the configuration
+* ``protocols``: protocol plugins of listeners
+* ``ilogbus``: the interfaces for plugins
+* ``data_access``: records and topics for plugins
+* ``tap``: the ``twistd logbus`` command
+
+Beside it:
+
+* ``client``: the client for Twisted applications
+* ``pipeline``: the pipeline on Spark
+* ``cli``: the ``logbus`` command
+* ``testing``: brokers for tests, and the simulator
+
+What all of them share:
+
+* ``model``: immutable values
+* ``errors``: error codes and exceptions
+* ``config``: Kafka's configuration keys
+* ``metrics``, ``exposition``: metrics, and their text format
+* ``services``: lifecycles, and supervised background tasks
+* ``timers``: many deadlines on one timer
+* ``signals``: signal handling
+* ``extras``: hints for installing optional dependencies
 """
 
 __version__ = "0.1.0"

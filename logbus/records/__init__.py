@@ -15,8 +15,9 @@ Record batches: formats shared by disk, protocol and clients. Pure: no reactor, 
 * ``file_slice``: parts of responses: bytes, and slices of files
 * ``batch_columns``: the batches of a fetch response as Arrow columns
 
-Python and compiled implementations; ``implementations`` chooses:
+Python and compiled implementations:
 
+* ``implementations``: chooses between them
 * ``kernel``: encodes and decodes records
 * ``gathering``: encodes the records of a growing batch
 * ``columnar``: records to columns

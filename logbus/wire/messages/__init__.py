@@ -1,25 +1,27 @@
 """
 The messages, one family per module, and the register of APIs by number.
 
-============================================== ===================================================
-:mod:`~logbus.wire.messages.api_versions`      what a broker serves, levels of features
-:mod:`~logbus.wire.messages.metadata`          brokers, leaders, topics described
-:mod:`~logbus.wire.messages.sasl`              who is asking
-:mod:`~logbus.wire.messages.records`           produce, fetch, offsets by time and by epoch
-:mod:`~logbus.wire.messages.topics`            topics created and deleted
-:mod:`~logbus.wire.messages.configs`           settings described and altered
-:mod:`~logbus.wire.messages.elections`         leaders elected, replicas reassigned
-:mod:`~logbus.wire.messages.log_dirs`          what is in log directories
-:mod:`~logbus.wire.messages.transactions`      producer ids, transactions
-:mod:`~logbus.wire.messages.transaction_admin`         producers and transactions described and listed
-:mod:`~logbus.wire.messages.groups`            coordinators, members of groups
-:mod:`~logbus.wire.messages.consumer_groups`   groups of the newer protocol (KIP-848)
-:mod:`~logbus.wire.messages.offsets`           offsets that groups commit
-:mod:`~logbus.wire.messages.inter_broker`           what brokers tell each other
-:mod:`~logbus.wire.messages.consumer_protocol` what members of a group tell each other (no API of its own)
-:mod:`~logbus.wire.messages.group_log`         the records of ``__consumer_offsets`` (no API of its own)
-:mod:`~logbus.wire.messages.transaction_log`           the records of ``__transaction_state`` (no API of its own)
-============================================== ===================================================
+* ``api_versions``: API versions and features
+* ``metadata``: brokers, topics and leaders
+* ``sasl``: SASL authentication
+* ``records``: Produce, Fetch, and offsets by time and by epoch
+* ``topics``: creation and deletion of topics, partitions and records
+* ``configs``: settings
+* ``elections``: leader elections and reassignments
+* ``log_dirs``: log directories
+* ``transactions``: producer ids and transactions
+* ``transaction_admin``: states of producers and transactions
+* ``groups``: coordinators, and groups of the classic protocol
+* ``consumer_groups``: groups of the consumer protocol (KIP-848)
+* ``offsets``: committed offsets of groups
+* ``inter_broker``: messages between brokers
+* ``api_names``: the names of APIs
+
+Without an API of their own:
+
+* ``consumer_protocol``: subscriptions and assignments in JoinGroup and SyncGroup
+* ``group_log``: records of ``__consumer_offsets``
+* ``transaction_log``: records of ``__transaction_state``
 
 A family is imported when one of its APIs is first asked for: declaring all of them at once costs a part of a second.
 """
