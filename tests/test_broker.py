@@ -70,7 +70,7 @@ class StartAndStop(SynchronousTestCase):
         self.assertFalse(server.disks[0].locked)
 
     def test_back_again(self) -> None:
-        """What was produced and created is there after a restart, with nothing recovered."""
+        """Records and topics are there after a restart, without recovery."""
         first = MemoryBroker().start()
         first.create("t", 2, retention_ms="5000")
         first.connect().produce(a_batch(b"kept"), partition=1)
@@ -288,7 +288,7 @@ class Plugins(SynchronousTestCase):
         self.assertEqual([record.value for record in broker.read("t", 0, 0)], [b"kept"])
 
     def test_read_to_the_end(self) -> None:
-        """Who goes on from where a fetch says gets to the end, also over what is hidden."""
+        """Repeated fetches reach the end, also past hidden records."""
         broker = self.server.broker
         self.server.create("t")
         replica = broker.replicas.leader("t", 0)

@@ -68,7 +68,7 @@ class ListenerTests(TestCase):
         self.assertEqual(spelled(resolved("admin:tcp:8090")), ["admin=admin:tcp:8090"])
 
     def test_no_kafka(self) -> None:
-        """A broker that nobody could reach is refused."""
+        """A broker without a Kafka listener is refused."""
         require_kafka([ADMIN, KAFKA])
         with self.assertRaisesRegex(ConfigError, "no listener speaks the Kafka protocol: add --listen kafka:tcp:9092"):
             require_kafka([ADMIN])

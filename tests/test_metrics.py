@@ -12,7 +12,7 @@ from logbus.metrics import Family, HistogramValue, ReactorTicks, Registry, Sampl
 
 
 def samples(registry: Registry, name: str) -> list[Sample]:
-    """What is collected of one family."""
+    """Return the collected samples of a family."""
     return [sample for family in registry.collect() if family.name == name for sample in family.samples]
 
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
-    """What a command prints; it must succeed."""
+    """Return the output of a command, which must succeed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
     environment |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", **variables}
     done = subprocess.run(command, check=False, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
@@ -87,7 +87,7 @@ class Installation:
         run([sys.executable, "-m", "pip", "--python", self.python, *arguments], self.root)
 
     def help(self, command: Sequence[str]) -> str:
-        """What ``--help`` of a Twisted command says."""
+        """Return the ``--help`` of a Twisted command."""
         return run([self.python, *command, "--help"], self.root)
 
     def twisted_files(self) -> set[str]:
@@ -191,7 +191,7 @@ def test_no_compiler_is_needed(empty: Installation, pure_wheel: Path) -> None:
 
 
 def test_uninstalling_leaves_twisted_whole(empty: Installation, wheel: Path) -> None:
-    """What pip removes is ours alone; twistd works on, and has forgotten us."""
+    """pip removes only files of logbus; twistd works without it."""
     before = empty.twisted_files()
     empty.pip("install", "-q", "--no-deps", "--no-index", wheel)
     assert len(empty.twisted_files() - before) == 3

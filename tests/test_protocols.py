@@ -12,7 +12,7 @@ from logbus.protocols import AdminPlugin, KafkaPlugin, parse_advertise, parse_li
 class PluginTests(SynchronousTestCase):
     def test_built_in(self) -> None:
         """
-        Kafka and HTTP are found as plugins, as anybody's own protocol would be.
+        Kafka and HTTP are found as plugins, like other protocols.
         """
         found = protocol_plugins()
         self.assertIsInstance(found["kafka"], KafkaPlugin)
@@ -39,7 +39,7 @@ class ListenTests(SynchronousTestCase):
 
     def test_not_of_this_form(self) -> None:
         """
-        What cannot be read is named, with an example that can.
+        Invalid values are named, with a valid example.
         """
         for text in ("", "9092", "kafka", "kafka:", "=kafka:tcp:1", "a b=kafka:tcp:1", "KAFKA:tcp:1"):
             with self.subTest(text):
@@ -58,7 +58,7 @@ class AdvertiseTests(SynchronousTestCase):
 
     def test_not_of_this_form(self) -> None:
         """
-        What cannot be read is named, with an example that can.
+        Invalid values are named, with a valid example.
         """
         for text in (
             "",

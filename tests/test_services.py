@@ -85,7 +85,7 @@ class OrderedServiceTests(SynchronousTestCase):
         self.successResultOf(stopped)
 
     def test_a_failed_start_stops_those_before_and_passes_the_error_up(self) -> None:
-        """What had started is stopped in reverse, what comes after never starts, and the caller gets the error."""
+        """Started children are stopped in reverse, later ones never start, and the caller gets the error."""
         events: list[str] = []
         root = self.tree(Child("a", events), Child("b", events), Broken(), Child("c", events))
         failure = self.failureResultOf(root.startService(), OSError)
@@ -131,7 +131,7 @@ class OrderedServiceTests(SynchronousTestCase):
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 2)
 
     def test_stop_during_start_cancels_the_child_that_starts(self) -> None:
-        """What was starting is cancelled, what had started stops, and both callers hear of the end."""
+        """A starting child is cancelled, started ones stop, and both callers are notified."""
         events: list[str] = []
         first, second = Child("a", events), Child("b", events, waits=True)
         root = self.tree(first, second, Child("c", events))
@@ -206,7 +206,7 @@ class OrderedServiceTests(SynchronousTestCase):
         self.assertEqual(events, ["start a", "stop a", "start a"])
 
     def test_does_not_grow_while_it_runs(self) -> None:
-        """A child that comes late is refused: nobody would have awaited its start."""
+        """A child added after the start is refused, since its start would not be awaited."""
         root = self.tree()
         self.successResultOf(root.startService())
         self.assertRaises(RuntimeError, root.addService, Service())
@@ -241,7 +241,7 @@ class TasksTests(SynchronousTestCase):
         self.assertEqual(tasks.running, [])
 
     def test_failure_is_logged_and_told(self) -> None:
-        """What fails is logged with its name, and the owner hears of it."""
+        """A failed task is logged with its name, and reported to the owner."""
         failures = Failures()
         tasks = Tasks(failures)
 

@@ -63,7 +63,7 @@ class SignalTests(SynchronousTestCase):
         self.assertTrue(self.reactor.stopped)
 
     def test_stopped_by_itself(self) -> None:
-        """What asks the broker to stop and what it is told by signals do not get in each other's way."""
+        """A requested stop and signals do not interfere."""
         self.install()
         self.signals.stop()
         self.send(signal.SIGTERM)

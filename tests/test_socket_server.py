@@ -55,7 +55,7 @@ class ListeningTests(SynchronousTestCase):
         self.plugin = Plugin()
 
     def listening(self, *listeners: Listener) -> SocketServer:
-        """Listeners of a broker that nobody asks anything."""
+        """Listeners without connections."""
         return SocketServer(FullReactor(), None, {"lines": self.plugin}, listeners)  # type: ignore[arg-type, dict-item]
 
     def test_advertised(self) -> None:
@@ -106,7 +106,7 @@ class ListeningTests(SynchronousTestCase):
 
     def test_closed_without_being_bound(self) -> None:
         """
-        What never opened closes at once.
+        Listeners that were never opened close at once.
         """
         listening = self.listening()
         self.successResultOf(listening.close())

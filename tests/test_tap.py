@@ -83,7 +83,7 @@ def twistd(cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def read_until(process: subprocess.Popen[str], pattern: str) -> str:
-    """What a process prints, to the first line that matches."""
+    """Return the output of a process up to the first line that matches."""
     assert process.stdout is not None
     read = ""
     for line in process.stdout:
@@ -173,7 +173,7 @@ def test_wrong_options(
 def test_wrong_files(
     line: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What is wrong in a file is told with the file and the line."""
+    """Errors in a file are reported with the file and the line."""
     monkeypatch.chdir(tmp_path)
     Path("server.properties").write_text(f"# A broker\nnum.io.threads=\\\n  8\n{line}\nlog.dirs=data\n")
     with pytest.raises(SystemExit):
@@ -224,7 +224,7 @@ def test_directory_that_may_not_be_entered(
 
 
 def make(*arguments: str) -> IService:
-    """What twistd makes of a command line, before it runs it."""
+    """Return the service that twistd makes of a command line."""
     options = Options()
     options.parseOptions(arguments)
     return makeService(options)
@@ -326,7 +326,7 @@ def serves(broker: Broker) -> bool:
 
 @pytest.mark.parametrize("directory", ["file", "file/below", "/proc/logbus-test"])
 def test_directory_that_cannot_be(tmp_path: Path, directory: str) -> None:
-    """A directory that nobody, root neither, could write is named."""
+    """A directory that even root cannot write is named."""
     if directory.startswith("/proc") and not sys.platform.startswith("linux"):
         pytest.skip("no /proc here")
     (tmp_path / "file").write_bytes(b"mine")
@@ -362,7 +362,7 @@ def test_directory_of_kafka(tmp_path: Path, meta: str) -> None:
 
 
 def test_metadata_that_is_garbage(tmp_path: Path) -> None:
-    """What only comes out while starting is one line and status 1 as well; the file stays for who can repair it."""
+    """An error during the start is one line and status 1, too; the damaged file is kept."""
     (tmp_path / "data").mkdir()
     garbage = bytes(range(256)) * 40
     (tmp_path / "data" / "metadata.db").write_bytes(garbage)

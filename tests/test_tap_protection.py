@@ -20,7 +20,7 @@ class AbsentProtectionTests(SynchronousTestCase):
     """Settings with which Kafka would require authentication."""
 
     def test_an_authorizer_is_refused(self) -> None:
-        """Who sets an authorizer would else run a broker that lets everybody do everything."""
+        """An ignored authorizer would leave the broker open."""
         error = self.assertRaises(
             ConfigError, listeners, "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
         )

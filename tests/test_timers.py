@@ -40,7 +40,7 @@ class TimersTests(SynchronousTestCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_an_error_does_not_stop_the_others(self) -> None:
-        """What one call raises is logged; those due with it are called."""
+        """An error of one call is logged; others due with it are called."""
         self.timers.call_later(1, lambda: 1 / 0)
         self.timers.call_later(1, lambda: self.fired.append("x"))
         self.clock.advance(1)

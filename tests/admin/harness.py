@@ -125,7 +125,7 @@ class _Unclosed(io.BytesIO):
     """A file that stays readable after the answer was parsed from it."""
 
     def close(self) -> None:
-        """Later, by whoever frees it."""
+        """Answered later by the test."""
 
 
 class Answered:
@@ -175,7 +175,7 @@ class Connection:
         self.protocol.dataReceived(data)
 
     def take(self) -> bytes:
-        """What the server sent since the last look."""
+        """Return the bytes sent since the last call."""
         data = self.transport.value()
         self.transport.clear()
         return data

@@ -122,7 +122,7 @@ class RequestTests(ChannelCase):
         self.assertFalse(self.connection.closed)
 
     def test_methods(self) -> None:
-        """What a path does not answer is refused with what it does, and nothing of the request comes back."""
+        """A method that a path does not support is refused with those it does, without echoing the request."""
         for method in ("PUT", "TRACE", "CONNECT", "DELETE", "BREW", "get"):
             answered = self.world.ask(method, "/api/v1/topics", headers={"X-Secret": "hunter2"})
             self.assertEqual(answered.status, 405, method)
@@ -141,7 +141,7 @@ class RequestTests(ChannelCase):
         self.assertNotIn("Access-Control-Allow-Origin", answered.headers)
 
     def test_not_found(self) -> None:
-        """What is not there is told as JSON, whatever the path looks like."""
+        """A missing path is answered with JSON, whatever the path looks like."""
         for target in (
             "/nope",
             "/api/v1/topics/",
@@ -171,7 +171,7 @@ class RequestTests(ChannelCase):
         self.assertTrue(self.connection.closed)
 
     def test_connection_close(self) -> None:
-        """Who asks for the end gets it."""
+        """``Connection: close`` is honoured."""
         self.connection.send(request("GET", "/healthz", headers={"Connection": "close"}))
         self.assertEqual(Answered(self.connection.take()).headers["Connection"], "close")
         self.assertTrue(self.connection.closed)
@@ -244,7 +244,7 @@ class PipeliningTests(ChannelCase):
             self.assertTrue(connection.closed)
 
     def test_while_answering(self) -> None:
-        """What comes while an answer is made is thrown away, not kept."""
+        """Bytes received while an answer is made are discarded."""
         self.connection.send(request("GET", "/odd/stream"))
         for _ in range(100):
             self.connection.send(b"x" * 65_536)
@@ -294,7 +294,7 @@ class RefusalTests(ChannelCase):
         self.assert_refused(connection, 413, "65536")
 
     def test_discards_with_an_end(self) -> None:
-        """Who goes on sending after a refusal is cut off: after 2 seconds, or 1 MiB."""
+        """A client that continues to send after a refusal is disconnected: after 2 seconds, or 1 MiB."""
         self.connection.send(self.HEAD + b"Content-Length: 100000000\r\n\r\n")
         for _ in range(16):
             self.connection.send(b"x" * 65_536)
@@ -319,7 +319,7 @@ class RefusalTests(ChannelCase):
             self.assert_refused(connection, 400, "64 headers")
 
     def test_smuggling(self) -> None:
-        """What two servers could read as different requests is refused (RFC 9112, 11.2)."""
+        """Ambiguous requests are refused (RFC 9112, 11.2)."""
         for head in (
             b"Content-Length: 5\r\nContent-Length: 6\r\n",
             b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
@@ -415,7 +415,7 @@ class TimeTests(ChannelCase):
             self.assertEqual(Answered(self.connection.take()).status, 200)
 
     def test_idle(self) -> None:
-        """A connection that nobody uses ends without a word, before its first request and between two."""
+        """An idle connection is closed silently, before its first request and between two."""
         used = self.world.connect()
         used.send(GET)
         used.take()
@@ -427,7 +427,7 @@ class TimeTests(ChannelCase):
         self.assert_nothing_left()
 
     def test_end_that_is_not_read(self) -> None:
-        """Who does not take the end of the last answer is cut off."""
+        """A client that does not read the end of the last answer is disconnected."""
         self.connection.send(request("GET", "/healthz", headers={"Connection": "close"}))
         self.assertTrue(self.connection.closed)
         self.assertFalse(self.connection.aborted)
@@ -592,7 +592,7 @@ class DrainTests(ChannelCase):
     """The broker stops."""
 
     def test_nobody_there(self) -> None:
-        """A site that nobody ever asked is drained."""
+        """A site without any request is drained."""
         self.successResultOf(World().site.drain())
 
     def test_idle_and_busy(self) -> None:
@@ -615,7 +615,7 @@ class DrainTests(ChannelCase):
         self.assert_nothing_left()
 
     def test_who_does_not_end(self) -> None:
-        """Who does not end in time is cut off."""
+        """A connection that does not end in time is aborted."""
         drained = self.world.site.drain()
         self.world.clock.advance(6)
         self.assertTrue(self.connection.aborted)

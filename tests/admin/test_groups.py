@@ -129,7 +129,7 @@ class GroupViewTests(SynchronousTestCase):
 
     def test_pages(self) -> None:
         """
-        Pages put together are all groups by id, each once; and whoever looks is told that more are to come back.
+        The pages together have all groups by id, each once, and tell that others are still being loaded.
         """
         names = sorted(["b", "a/b", "ü", "a b", "%2F"])
         for name in names:
@@ -184,7 +184,7 @@ class GroupViewTests(SynchronousTestCase):
 
     def test_a_group_of_the_newer_protocol(self) -> None:
         """
-        What its members read has names, as far as the topics are still there.
+        Assignments have topic names, as far as the topics still exist.
         """
         self.world.groups.add(consumer())
         (member,) = self.ask("/api/v1/groups/group")["members"]
@@ -193,7 +193,7 @@ class GroupViewTests(SynchronousTestCase):
 
     def test_members_that_are_no_consumers(self) -> None:
         """
-        What they tell each other is not taken for partitions.
+        The bytes of other protocol types are not parsed as partitions.
         """
         self.world.groups.add(classic("connect", ("m", [0]), protocol_type="connect"))
         (member,) = self.ask("/api/v1/groups/connect")["members"]

@@ -45,7 +45,7 @@ class ShapeTests(SynchronousTestCase):
             self.assert_faults(shape, bad, "the body is")
 
     def test_bounds(self) -> None:
-        """What is out of bounds is told with the bounds."""
+        """A value out of bounds is reported with the bounds."""
         self.assert_faults(integer("", minimum=1, maximum=5), 6, "1 to 5")
         self.assert_faults(integer("", minimum=1), 0, "at least 1")
         self.assert_faults(string("", maxLength=2), "abc", "at most 2")

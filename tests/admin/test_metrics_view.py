@@ -110,7 +110,7 @@ class NegotiationTests(SynchronousTestCase):
     """The choice of the format."""
 
     def test_accept(self) -> None:
-        """OpenMetrics only for who asks for a version we have, and not less than for text."""
+        """OpenMetrics is chosen only if a supported version is accepted, with at least the quality of text."""
         prometheus = (
             "application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,"
             "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"

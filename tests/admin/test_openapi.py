@@ -43,7 +43,7 @@ class OpenApiTests(SynchronousTestCase):
                 yield path, method, operation
 
     def test_every_route_and_nothing_else(self) -> None:
-        """What serves is documented, and what is documented serves."""
+        """Every route is documented, and every documented route works."""
         served = {(route.path, route.method.lower()) for route in self.world.site._router.routes}
         self.assertEqual({(path, method) for path, method, _ in self.operations()}, served)
         self.assertGreater(len(served), 12)

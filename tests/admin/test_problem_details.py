@@ -24,7 +24,7 @@ class ProblemTests(SynchronousTestCase):
                 self.assertIn(status, (501, 503, 504), code.name)
 
     def test_codes(self) -> None:
-        """What people look at statuses for."""
+        """Common errors have the expected statuses."""
         for code, status in (
             (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 404),
             (ErrorCode.TOPIC_ALREADY_EXISTS, 409),
@@ -55,7 +55,7 @@ class ProblemTests(SynchronousTestCase):
         self.assertEqual((told["title"], headers), ("Method Not Allowed", {"Allow": "GET"}))
 
     def test_bugs_tell_nothing(self) -> None:
-        """What nobody raised on purpose may have anything in it; the client hears none of it."""
+        """The message of an unexpected error is not sent to the client."""
         status, told, _ = problem_of(KeyError("password=hunter2"))
         self.assertEqual(status, 500)
         self.assertNotIn("hunter2", str(told))

@@ -102,7 +102,7 @@ class ReplicationMetricsTests(SynchronousTestCase):
         self.assertEqual(self.read()["logbus_offline_partitions"], 0)
 
     def test_counters(self) -> None:
-        """What is counted elsewhere is shown."""
+        """Numbers counted elsewhere are shown."""
         self.metrics.note(None, ElectionResult(LeaderAndIsr(0, 0, (0,)), unclean=True))
         self.metrics.served(0.5, 0.25, 0)
         self.metrics.served(0.0, 1.0, 1)

@@ -49,13 +49,13 @@ class RequestGuardTests(SynchronousTestCase):
             self.assertEqual(self.host(name, own=["node1"], allowed=["logbus.example"]), HTTPStatus.MISDIRECTED_REQUEST)
 
     def test_names_of_the_machine(self) -> None:
-        """What the machine is called, what the broker advertises, and what is listed is good."""
+        """The machine's name, advertised names and listed names are accepted."""
         self.assertIsNone(self.host("Logbus-0.svc:8080", own=["node1", "logbus-0.SVC"]))
         self.assertIsNone(self.host("LogBus.example:8080", allowed=["logbus.Example"]))
         self.assertIsNone(self.host("anything", allowed=["*"]))
 
     def test_any_name(self) -> None:
-        """What tells a foreign page nothing is answered under any name, but a Host there must be."""
+        """Harmless answers are given under any name, but Host is required."""
         self.assertIsNone(self.check({"host": ["probe.example"]}, any_name=True))
         self.assertEqual(self.check({"host": ["a b"]}, any_name=True), HTTPStatus.BAD_REQUEST)
 
@@ -68,7 +68,7 @@ class RequestGuardTests(SynchronousTestCase):
         self.assertIsNone(self.check({}, version="HTTP/1.0"))
 
     def test_simple_requests_of_browsers(self) -> None:
-        """What a page may send to a foreign origin without asking first changes nothing here."""
+        """Requests that a page may send to a foreign origin without a preflight change nothing."""
         for kind in (
             "text/plain",
             "application/x-www-form-urlencoded",

@@ -61,7 +61,7 @@ class SiteTests(SynchronousTestCase):
         verifyObject(IProtocolFactory, World().site)
 
     def test_late_imports(self) -> None:
-        """A broker that nobody asks over HTTP imports no web server, and no reactor is installed by ours."""
+        """A broker without HTTP requests imports no web server, and installs no reactor."""
         code = (
             "import sys; import tests.admin.harness; "  # the harness needs twisted.web for itself
             "import logbus.admin.site; print('twisted.internet.reactor' in sys.modules)"
@@ -111,7 +111,7 @@ class PluginTests(SynchronousTestCase):
         self.assertEqual((refused.status, refused.headers["Allow"]), (405, "GET, HEAD, POST"))
 
     def test_body_bytes_of_a_plugin(self) -> None:
-        """A plugin may take longer bodies than others do, or only shorter ones; nobody else does then."""
+        """A plugin may accept longer bodies than others, or only shorter ones, without effect on others."""
 
         class Long(PagePlugin):
             body_bytes = 100_000
@@ -138,7 +138,7 @@ class PluginTests(SynchronousTestCase):
         self.assertEqual(Answered(connection.take()).body, b"now later")
 
     def test_bug_of_a_plugin_in_the_middle(self) -> None:
-        """What a plugin began and could not end does not look whole."""
+        """An answer that a plugin could not complete does not look complete."""
         from twisted.python.failure import Failure
 
         connection = self.world.connect()

@@ -25,7 +25,7 @@ class StrictJsonTests(SynchronousTestCase):
 
     @given(VALUES)
     def test_round_trip(self, value: Any) -> None:
-        """What we write we read as the same value."""
+        """An encoded value is parsed as the same value."""
         self.assertEqual(loads(dumps(value)), value)
 
     @given(st.binary(max_size=200) | st.text(alphabet='[]{}":,\\e0 1.-nul', max_size=60).map(str.encode))

@@ -78,7 +78,7 @@ class TransactionViewTests(SynchronousTestCase):
 
     def test_pages(self) -> None:
         """
-        Pages put together are all ids in order, each once; and whoever looks is told that more are to come back.
+        The pages together have all ids in order, each once, and tell that others are still being loaded.
         """
         names = sorted(["b", "a/b", "ü", "a b", "%2F"])
         for name in names:
@@ -117,8 +117,7 @@ class TransactionViewTests(SynchronousTestCase):
 
     def test_ids_that_are_not_here(self) -> None:
         """
-        One that nobody knows, or that another broker coordinates, is not found; one that is being read back is worth
-        another try.
+        An unknown id, or one of another coordinator, is not found; one that is being loaded gives a retriable error.
         """
         self.assertIn("no transactional id 'x'", self.ask("/api/v1/transactions/x", 404)["detail"])
         self.world.transactions.problem = ApiError(ErrorCode.NOT_COORDINATOR)
@@ -179,7 +178,7 @@ class TransactionSeriesTests(SynchronousTestCase):
 
     def test_what_is_held_back(self) -> None:
         """
-        Leaders say how many transactions are open, in how many partitions somebody waits for them, and for how much.
+        Leaders report open transactions, the partitions where they block readers, and by how many offsets.
         """
         self.partition(0, 4, 2)
         self.partition(1, 7)

@@ -126,7 +126,7 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual(names, ["orders", *(f"t{number}" for number in range(7))])
 
     def test_bad_pages(self) -> None:
-        """What a page cannot be is refused with what it can."""
+        """An invalid page is refused with the valid values."""
         for query in ("limit=0", "limit=501", "limit=x", "limit=99999999999999999999", "limit=1&limit=2", "offset=1"):
             detail = self.ask("GET", f"/api/v1/topics?{query}", status=400)["detail"]
             self.assertRegex(detail, "accepted|not integer", query)
@@ -214,7 +214,7 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual(connection.take(), b"")
 
     def test_slow_deletion(self) -> None:
-        """Who waits too long is told so, once; the work goes on."""
+        """A client that waits too long gets one error; the work continues."""
         self.world.topics.waiting = Deferred()
         connection = self.world.connect()
         connection.send(b"DELETE /api/v1/topics/orders HTTP/1.1\r\nHost: localhost\r\n\r\n")

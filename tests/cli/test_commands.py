@@ -126,7 +126,7 @@ class WithBrokerTests(SynchronousTestCase):
         cls.broker.close()
 
     def run_ok(self, *arguments: str, stdin: bytes = b"") -> str:
-        """What a command prints that must succeed, in silence on standard error."""
+        """Return the output of a command that must succeed without errors."""
         done = run(*arguments, stdin=stdin, env={**os.environ, "LOGBUS_BOOTSTRAP": self.broker.bootstrap})
         self.assertEqual((done.status, done.err), (0, ""))
         return done.out
@@ -139,7 +139,7 @@ class WithBrokerTests(SynchronousTestCase):
 
     def test_the_first_minute(self) -> None:
         """
-        What the README shows: create, produce, consume.
+        The commands of the README: create, produce, consume.
         """
         self.assertEqual(self.run_ok("topics", "create", "greetings", "--partitions", "3"), "")
         self.assertEqual(self.run_ok("produce", "greetings", stdin=b"hello\nworld\n"), "")

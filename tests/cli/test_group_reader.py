@@ -80,7 +80,7 @@ class ConsumingTests(MembershipCase):
 
     def test_no_more_than_is_wanted(self) -> None:
         """
-        What was shown is committed, and not one record more.
+        Exactly the shown records are committed.
         """
         self.ended(self.consume(limit=5))
         self.assertEqual(len(self.shown), 5)
@@ -164,7 +164,7 @@ class CommandTests(SynchronousTestCase):
 
     def test_wrong_usage(self) -> None:
         """
-        What does not go with a group ends with 2, and says what does.
+        Options that conflict with --group exit with 2 and a hint.
         """
         for arguments, part in [
             (["--group", "g", "--offset", "3"], "logbus groups reset-offsets"),

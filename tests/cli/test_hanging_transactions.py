@@ -96,7 +96,7 @@ class HangingTests(SynchronousTestCase):
 
     def test_young_ones(self) -> None:
         """
-        Who wrote a short time ago may be on the way to the coordinator.
+        A producer with a recent record may not have reached the coordinator yet.
         """
         self.made_up.producers[P0] = (OPEN,)
         self.assertEqual(len(self.find(before_ms=1001).transactions), 1)
@@ -104,7 +104,7 @@ class HangingTests(SynchronousTestCase):
 
     def test_it_ended_meanwhile(self) -> None:
         """
-        What was open when the search began, and not any more when coordinators had been asked, does not hang.
+        A transaction that ends during the search does not hang.
         """
         ended: tuple[tuple[ActiveProducer, ...], ...] = (
             (),

@@ -207,7 +207,7 @@ class GroupToolTests(SynchronousTestCase):
 
     def test_a_plan_is_written(self) -> None:
         """
-        What is shown before is what is committed; other partitions keep their offsets.
+        The shown offsets are those committed; other partitions keep theirs.
         """
         self.groups.committed["g"] = {T0: 30, T1: 0}
         (plan,) = plans = self.plan("g", OffsetTarget(TargetKind.SHIFT, 15), T0)

@@ -38,7 +38,7 @@ class HealthTests(SynchronousTestCase):
     """The three faults."""
 
     def test_each(self) -> None:
-        """Too few in sync, fewer than the minimum, nobody to lead: a broker that is gone leads nothing."""
+        """Too few in sync, fewer than the minimum, no leader: a dead broker leads nothing."""
         good = PartitionMetadata(0, 1, 5, (1, 2, 3), (1, 2, 3))
         short = PartitionMetadata(0, 1, 5, (1, 2, 3), (1,))
         self.assertEqual([is_under_replicated(each) for each in (good, short)], [False, True])
@@ -57,7 +57,7 @@ class HealthTests(SynchronousTestCase):
 
     @given(st.lists(partitions(), max_size=6))
     def test_loads(self, found: list[PartitionMetadata]) -> None:
-        """What brokers have adds up to all there is."""
+        """The loads of all brokers add up to all replicas."""
         by_broker = broker_loads([topic("t", *found)])
         self.assertEqual(sum(each.replicas for each in by_broker.values()), sum(len(each.replicas) for each in found))
         self.assertEqual(sum(each.leaders for each in by_broker.values()), sum(each.leader >= 0 for each in found))

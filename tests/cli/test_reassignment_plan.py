@@ -30,11 +30,11 @@ class FileTests(SynchronousTestCase):
 
     @given(plans)
     def test_round_trip(self, plan: dict[TopicPartition, tuple[int, ...]]) -> None:
-        """What is written is what is read."""
+        """A written plan is parsed as the same plan."""
         self.assertEqual(read_plan(write_plan(plan)), plan)
 
     def test_kafkas(self) -> None:
-        """What Kafka's tools write is read, directories included where they are left to the broker."""
+        """Plans of Kafka's tools are parsed, also with log directories "any"."""
         text = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
         self.assertEqual(read_plan(text), {TopicPartition("t", 0): (1, 2)})
 
@@ -44,7 +44,7 @@ class FileTests(SynchronousTestCase):
         self.assertRaises(InvalidPlan, read_plan, text)
 
     def test_wrong(self) -> None:
-        """What is wrong is named."""
+        """Errors name the problem."""
         good = {"topic": "t", "partition": 0, "replicas": [1]}
         for partitions, words in (
             ([], "no partition"),
@@ -69,7 +69,7 @@ class FileTests(SynchronousTestCase):
 
 
 class SpreadTests(SynchronousTestCase):
-    """What ``generate`` proposes."""
+    """The plans of ``--generate``."""
 
     @given(plans, st.sets(st.integers(0, 9), min_size=3))
     def test_even(self, current: dict[TopicPartition, tuple[int, ...]], brokers: set[int]) -> None:

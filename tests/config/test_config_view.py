@@ -81,14 +81,14 @@ class LayersTests(SynchronousTestCase):
         self.assertEqual(ConfigView.load({"log.dir": "/a", "log.dirs": "/b,/c"}).get(keys.LOG_DIRS), ("/b", "/c"))
 
     def test_is_set(self) -> None:
-        """A key is set when anybody said it, under a fallback's name or for a listener too."""
+        """A key counts as set also under a fallback's name or for a listener."""
         view = ConfigView.load({"log.retention.hours": "168", "listener.name.x.ssl.client.auth": "none"})
         self.assertTrue(view.is_set(keys.LOG_RETENTION_MS))
         self.assertTrue(view.is_set(keys.SSL_CLIENT_AUTH))
         self.assertFalse(view.is_set(keys.NUM_PARTITIONS))
 
     def test_one_listener(self) -> None:
-        """What is set for a listener, or a mechanism of it, wins there and nowhere else."""
+        """A setting for a listener, or for its mechanism, takes precedence only there."""
         view = ConfigView.load(
             {
                 "max.connections": "10",
@@ -125,7 +125,7 @@ class LayersTests(SynchronousTestCase):
         )
     )
     def test_retention_is_what_kafka_says(self, said: dict[str, tuple[str, int]]) -> None:
-        """Over all combinations, the finest unit that anybody set holds."""
+        """In all combinations, the finest unit that is set is effective."""
         layers: dict[str, dict[str, str]] = {"file": {}, "set": {}}
         for name, (layer, value) in said.items():
             layers[layer][name] = str(value)
@@ -250,7 +250,7 @@ class TopicOverridesTests(SynchronousTestCase):
             self.assertIn(words, str(error))
 
     def test_warnings(self) -> None:
-        """What is odd but possible is said."""
+        """Doubtful settings give warnings."""
         config, warnings = self.view.validate_topic_overrides(
             {"segment.bytes": "1000", "message.format.version": "3.0"}
         )
@@ -258,7 +258,7 @@ class TopicOverridesTests(SynchronousTestCase):
         self.assertEqual(len(warnings), 2)
 
     def test_stored_overrides_of_others(self) -> None:
-        """What Kafka or a newer logbus stored does not make the topic unusable."""
+        """Overrides stored by Kafka or a newer logbus do not make a topic unusable."""
         problems: list[str] = []
         usable = usable_topic_overrides(
             {"retention.ms": " 5 ", "segment.ms": "soon", "future.key": "1", "message.format.version": "3.0"}, problems

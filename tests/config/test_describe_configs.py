@@ -17,7 +17,7 @@ def only(entries: list[ConfigEntry]) -> ConfigEntry:
 
 
 class DescribeTests(SynchronousTestCase):
-    """What DescribeConfigs tells."""
+    """Entries for DescribeConfigs."""
 
     def test_all_keys_are_listed(self) -> None:
         """Clients that read, modify and write need every key, defaults included."""
@@ -82,7 +82,7 @@ class DescribeTests(SynchronousTestCase):
             self.assertEqual(entry.source, Source.STATIC)
 
     def test_absent_values(self) -> None:
-        """What is not set and has no default has no value and no synonym."""
+        """A key without a setting and a default has no value and no synonym."""
         entry = only(describe_broker(ConfigView.load(), ["zookeeper.connect"]))
         self.assertEqual((entry.value, entry.source, entry.synonyms), (None, Source.DEFAULT, ()))
 
@@ -95,7 +95,7 @@ class DescribeTests(SynchronousTestCase):
         self.assertEqual((entry.value, entry.source, entry.read_only), ("9", Source.CLUSTER, False))
 
     def test_a_bad_stored_override_does_not_hide_the_others(self) -> None:
-        """What is not valid is told as if it were not there."""
+        """Invalid overrides are omitted."""
         entries = {e.name: e for e in describe_topic(ConfigView.load(), {"segment.ms": "soon", "retention.ms": "5"})}
         self.assertEqual(entries["segment.ms"].source, Source.DEFAULT)
         self.assertEqual(entries["retention.ms"].value, "5")

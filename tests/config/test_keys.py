@@ -109,7 +109,7 @@ class DeclarationTests(SynchronousTestCase):
             self.assertIsNone(broker_key(key.name))
 
     def test_keys_of_topics_can_change_everywhere(self) -> None:
-        """What can change for one topic can change for the cluster."""
+        """Keys that are dynamic for a topic are dynamic for the cluster."""
         for key in TOPIC_KEYS.values():
             self.assertIs(key.dynamic, Dynamic.CLUSTER, key.name)
 

@@ -14,7 +14,7 @@ from logbus.config.listener_address import ListenerAddress, listener_list
 
 
 class KindsTests(SynchronousTestCase):
-    """What is accepted and what is not."""
+    """Accepted and refused texts."""
 
     def refuses(self, kind: Kind[Any], *texts: str) -> None:
         for text in texts:

@@ -12,7 +12,7 @@ PLAIN = ("kafka", "tcp:9092:interface=127.0.0.1")
 
 
 def refusal(settings: dict[str, str], *listeners: tuple[str, str]) -> str:
-    """What is said against settings; empty when nothing is."""
+    """Return the refusal of settings; empty if there is none."""
     try:
         refuse_unenforced(ConfigView.load(set=settings), listeners or (PLAIN,))
     except ConfigError as e:

@@ -57,7 +57,7 @@ class Registry:
         return self.ask("POST", f"/subjects/{subject}/versions", body)
 
     def reread(self, compacted: bool = False) -> Registry:
-        """What another broker would make of the log, compacted or not."""
+        """Return the state that another broker would get from the log, compacted or not."""
         other = Registry(self.limits)
         last = {key: index for index, (key, _) in enumerate(self.log)}
         other.log = [
@@ -77,7 +77,7 @@ class RegistryCase(SynchronousTestCase):
         self.registry = Registry()
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """What is answered, if it is 200."""
+        """Return the body of an answer with status 200."""
         status, found = self.registry.ask(method, path, body, **query)
         self.assertEqual(status, 200, found)
         return found

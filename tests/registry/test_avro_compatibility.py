@@ -57,7 +57,7 @@ class SchemaTests(SynchronousTestCase):
         self.assertEqual(len({avro(each).schema for each in schemas}), len(schemas))
 
     def test_bad_schemas(self) -> None:
-        """What is no schema is refused with a sentence that says where."""
+        """Invalid schemas are refused with the place of the error."""
         fixed = {"type": "fixed", "name": "F", "size": 2}
         for value, words in (
             ("{", "it is not JSON"),
@@ -181,7 +181,7 @@ class ReadableTests(SynchronousTestCase):
         self.assertIn("Order.c: the field is not written", self.wrong(record(("c", "int")), old)[0])
 
     def test_open_aliases(self) -> None:
-        """Where names and aliases leave open which field is meant, readers differ: so nobody may rely on it."""
+        """Fields that are ambiguous by names and aliases are incompatible, since readers differ."""
         old = record(("a", "int"), ("b", "int"))
         self.assertIn("leave open", self.wrong(record({"name": "a", "type": "int", "aliases": ["b"]}), old)[0])
         twice = record({"name": "x", "type": "int", "aliases": ["b"]}, ("b", "int"))
@@ -253,7 +253,7 @@ class ReadableTests(SynchronousTestCase):
     @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
     @given(st.data())
     def test_accepted_can_be_read(self, data: Any) -> None:
-        """What is said to be readable, fastavro reads; and every schema reads what was written with it."""
+        """fastavro reads what is compatible, and every schema is compatible with itself."""
         writer = data.draw(avro_types())
         reader = data.draw(changed(writer))
         try:

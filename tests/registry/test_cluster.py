@@ -38,7 +38,7 @@ class RegistriesCase(ClusterCase):
         return answers
 
     def asked(self, broker_id: int, what: RegistryRequest, seconds: float = 32) -> tuple[int, Any]:
-        """What a broker answers."""
+        """Return a broker's answer."""
         answers = self.begin(broker_id, what)
         for _ in range(int(seconds / 0.05)):
             if answers:

@@ -32,7 +32,7 @@ class EntryTests(SynchronousTestCase):
         self.assertEqual(json.loads(value or b"")["compatibilityLevel"], "FULL")
 
     def test_of_another_registry(self) -> None:
-        """What Confluent's registry wrote is read: with fields that are not ours, and without one that is."""
+        """Records of Confluent's registry are decoded: with additional fields, and without the digest."""
         read = decode(
             b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}',
             b'{"subject":"s","version":1,"id":5,"md5Bytes":"x","schema":"\\"int\\"","deleted":false}',
@@ -58,7 +58,7 @@ class EntryTests(SynchronousTestCase):
         ),
     )
     def test_strange_records(self, value: bytes | None, key: Any) -> None:
-        """What is no record of a registry is said to be none."""
+        """Other records raise ValueError."""
         for each in (value, b"[]", b'{"id":1,"schema":1}', b'{"references":3,"schema":"","id":1}', None):
             try:
                 entry = decode(json.dumps(key).encode(), each)

@@ -34,7 +34,7 @@ class SchemaTests(SynchronousTestCase):
     """Parsing."""
 
     def test_bad_schemas(self) -> None:
-        """What is no schema is refused with a sentence that says where."""
+        """Invalid schemas are refused with the place of the error."""
         for value, words in (
             ([], "an object, or true or false"),
             ({"type": "text"}, "at '/type'"),
@@ -123,7 +123,7 @@ class ReadableTests(SynchronousTestCase):
         self.assertTrue(wrong({"type": "string"}, endless))
 
     def test_rare_keywords(self) -> None:
-        """What no rule is for must be the same, and mean the same."""
+        """Keywords without a rule must be equal, with the same meaning."""
         for one in ({"not": {"type": "string"}}, {"contains": {"const": 1}}, {"propertyNames": {"maxLength": 3}}):
             self.assertEqual(wrong(one, {**one, "minimum": 3}), [])
             self.assertNotEqual(wrong(one, {}), [])
@@ -147,7 +147,7 @@ class ReadableTests(SynchronousTestCase):
     @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
     @given(st.data())
     def test_accepted_is_accepted(self, data: Any) -> None:
-        """What is said to hold all of another schema does, for whatever value."""
+        """A schema found compatible accepts every value of the other."""
         writer = data.draw(schemas())
         reader = data.draw(st.one_of(schemas(), turned(writer)))
         both = {"definitions": {"d": {"type": ["integer", "null"]}, "e": {"minimum": 1}}}

@@ -282,7 +282,7 @@ class CompatibilityTests(RegistryCase):
         self.assertEqual(self.refused("PUT", "/config", {"compatibility": "FULL", "alias": "b"}), (422, 422))
 
     def test_modes(self) -> None:
-        """What is to be read only is not changed; what is there already is no change."""
+        """Read-only subjects refuse changes; registering an existing schema is no change."""
         self.register("a", ORDER)
         self.assertEqual(self.ask("GET", "/mode"), {"mode": "READWRITE"})
         self.assertEqual(self.ask("PUT", "/mode/a", {"mode": "READONLY"}), {"mode": "READONLY"})
@@ -301,7 +301,7 @@ class CompatibilityTests(RegistryCase):
         self.assertEqual(self.refused("PUT", "/mode", {"mode": "SLEEPING"}), (422, 42204))
 
     def test_import(self) -> None:
-        """What comes from another registry keeps its id and version."""
+        """Imported schemas keep their ids and versions."""
         self.register("old", PRICE)
         self.assertEqual(self.refused("PUT", "/mode", {"mode": "IMPORT"}), (422, 42205))
         self.ask("PUT", "/mode/new", {"mode": "IMPORT"})
@@ -334,7 +334,7 @@ class ReferenceTests(RegistryCase):
         self.assertEqual(self.refused("DELETE", "/subjects/money", permanent=True), (422, 42206))
 
     def test_compatible_through_references(self) -> None:
-        """What changed beneath counts: the same text may rest on another version."""
+        """Changed references count: the same text may refer to another version."""
         money = [{"type": "record", "name": "Money", "fields": [{"name": name, "type": "long"}]} for name in ("c", "d")]
         self.ask("PUT", "/config/money", {"compatibility": "NONE"})
         self.register("money", money[0])

@@ -44,7 +44,7 @@ class ServiceCase(SynchronousTestCase):
         self.service = RegistryService(self.server.broker)
 
     def asked(self, what: RegistryRequest) -> tuple[int, Any]:
-        """What is answered, without more than a second passing."""
+        """Return the answer, which must come within a second."""
         answers: list[RegistryResponse] = []
         self.service.answer(what).addCallback(answers.append)
         for _ in range(40):
@@ -69,7 +69,7 @@ class ServiceCase(SynchronousTestCase):
         self.service = RegistryService(self.server.broker)
 
     def log(self) -> list[Any]:
-        """What is in the topic."""
+        """Return the records of the topic."""
         return [decode(each.key, each.value) for each in self.server.broker.read(TOPIC, 0, 0)]
 
 
@@ -77,7 +77,7 @@ class ServiceTests(ServiceCase):
     """Requests, and what becomes of the log."""
 
     def test_nothing_before_it_is_needed(self) -> None:
-        """Who only looks, or asks for what is refused, makes no topic."""
+        """Reads and refused requests do not create the topic."""
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, []))
         self.assertEqual(self.register("s", {"type": "what"}), 42201)
         self.assertEqual(dict(self.server.broker.topics()), {})
@@ -110,7 +110,7 @@ class ServiceTests(ServiceCase):
         self.assertEqual(sorted(ids), [1, 1, 1, 2, 2, 3])
 
     def test_others_write(self) -> None:
-        """What others write into the topic is read: an entry counts, and what is none is passed over."""
+        """Records of other writers are read: valid entries count, others are skipped."""
         self.register("s", ORDER)
         (key, value), *_ = [(each.key, each.value) for each in self.server.broker.read(TOPIC, 0, 0)]
         other = (key.replace(b'"s"', b'"o"'), value.replace(b'"id":1', b'"id":40').replace(b'"s"', b'"o"'))
@@ -120,7 +120,7 @@ class ServiceTests(ServiceCase):
         self.assertEqual(self.register("t", "int"), 41)
 
     def test_open_transaction(self) -> None:
-        """While somebody has a transaction open on the topic nothing is written: nobody knows what is behind it."""
+        """Nothing is written while a transaction is open on the topic, since records behind it are unknown."""
         self.register("s", ORDER)
         batch = encode_batch(
             [Record(0, 0, b"{}", b"")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
@@ -151,7 +151,7 @@ class ServiceTests(ServiceCase):
         self.assertEqual(self.register("t", PRICE), 3)
 
     def test_deleted_topic(self) -> None:
-        """Who deletes the topic deletes the registry; the next schema is its first."""
+        """Deleting the topic deletes the registry; the next schema is its first."""
         self.register("s", ORDER)
         self.register("s", GIFT)
         self.server.now(self.server.broker.topic_admin.delete_topics([TOPIC]))
@@ -160,7 +160,7 @@ class ServiceTests(ServiceCase):
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["t"]))
 
     def test_deleted_records(self) -> None:
-        """Who deletes the topic's records deletes what they say, and no more."""
+        """Deleting records of the topic deletes only their contents."""
         self.register("s", ORDER)
         self.register("t", "int")
         self.server.now(Deferred.fromCoroutine(self.server.broker.replicas.delete_records(TOPIC, 0, 1)))
@@ -202,7 +202,7 @@ class ServiceTests(ServiceCase):
         self.assertEqual(len(self.flushLoggedErrors(TypeError)), 1)
 
     def test_gone(self) -> None:
-        """Who does not wait any more leaves nothing behind."""
+        """A cancelled request leaves nothing behind."""
         self.register("s", ORDER)
         held: Deferred[Any] = Deferred()
         self.server.broker.append = lambda *given: held  # type: ignore[assignment]
@@ -254,7 +254,7 @@ class DoubtTests(SynchronousTestCase):
     """Writes with an unknown outcome."""
 
     def test_committed_later(self) -> None:
-        """What failed and is committed later has taken its id: the next write waits until that is known."""
+        """A failed write may be committed later with its id: the next write waits for the outcome."""
         broker = LateBroker()
         store = RegistryStore(broker, RegistryLimits())  # type: ignore[arg-type]
 

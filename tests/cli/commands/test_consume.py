@@ -76,7 +76,7 @@ class RenderingTests(SynchronousTestCase):
 
     def test_complaints(self) -> None:
         """
-        What a broker says is one line that steers no terminal.
+        A broker's message is printed as one line without control characters.
         """
         with mock.patch("sys.stderr", io.StringIO()) as said:
             print_error("group '\x1b[2J\n\x9b' is unknown")
@@ -127,7 +127,7 @@ class RenderingTests(SynchronousTestCase):
 
     def test_progress_is_for_terminals(self) -> None:
         """
-        Nothing is written where nobody looks.
+        Progress is not written without a terminal.
         """
         with mock.patch("sys.stderr", io.StringIO()) as error:
             progress = Progress()

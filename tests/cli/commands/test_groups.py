@@ -126,7 +126,7 @@ class GroupCommandTests(SynchronousTestCase):
 
     def test_there_and_back(self) -> None:
         """
-        What is exported is imported: to a file or through a pipe, one group or all.
+        Exported offsets can be imported: from a file or a pipe, one group or all.
         """
         for group in ("x1", "x2"):
             self.run_ok("reset-offsets", group, "--topic", "t", "--to-offset", "5", "--execute")

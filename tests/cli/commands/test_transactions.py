@@ -127,7 +127,7 @@ class Transactor:
         self.write(name, begun.producer_id, begun.producer_epoch, partition)
 
     def write(self, name: str, producer_id: int, epoch: int, partition: int) -> int:
-        """One record of a transaction, whether anybody knows of it or not; the offset."""
+        """Write a record of a transaction, known to a coordinator or not; return its offset."""
         batch = encode_batch(
             [Record(0, 0, None, b"x")],
             producer_id=producer_id,
