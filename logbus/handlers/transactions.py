@@ -119,7 +119,8 @@ class TransactionHandlers:
         """The outcome for each partition: all are added, or none."""
         impossible = await self._impossible(wish.partitions, time_slice, by_client=by_client)
         if impossible:
-            return {name: impossible.get(name, ErrorCode.OPERATION_NOT_ATTEMPTED) for name in wish.partitions}
+            rest = ErrorCode.OPERATION_NOT_ATTEMPTED
+            return {name: impossible.get(name, rest) async for name in time_slice.over(wish.partitions)}
         try:
             if wish.verify_only:
                 found = self._coordinator.verify(wish.transactional_id, wish.producer, wish.partitions)

@@ -232,7 +232,7 @@ class ManyElementsTests(GroupCase):
         numbers = list(range(MANY))
         topics = [AddPartitionsToTxnTopic(name="none", partitions=numbers)]
         request = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
-        (told,) = self.check(request, 3, least=8).results_by_topic_v3_and_below
+        (told,) = self.check(request, 3, least=12).results_by_topic_v3_and_below
         self.assertEqual([one.partition_index for one in told.results_by_partition], numbers)
         self.assertEqual({one.partition_error_code for one in told.results_by_partition}, {3})
         transactions = [
