@@ -1,6 +1,6 @@
 """
-The compiled twins of ``kernel.py``, ``columnar.py``, ``gathering.py`` and ``packing.py`` in ``logbus/records``;
-everything else about the package is in ``setup.cfg``.
+Builds the compiled implementations of ``kernel.py``, ``columnar.py``, ``gathering.py`` and ``packing.py`` in
+``logbus/records``; everything else about the package is in ``setup.cfg``.
 
 They are optional: without a C compiler, or with ``LOGBUS_PURE`` set, the package is installed without them.
 """
@@ -9,7 +9,7 @@ import os
 
 from setuptools import Extension, setup
 
-TWINS = [
+MODULES = [
     Extension("logbus.records._kernel", ["logbus/records/kernel.py"]),
     Extension("logbus.records._columnar", ["logbus/records/_columnar.pyx"]),
     Extension("logbus.records._gathering", ["logbus/records/_gathering.pyx"]),
@@ -24,9 +24,9 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    found: list[Extension] = cythonize(TWINS, language_level=3, build_dir="build/cython")
+    found: list[Extension] = cythonize(MODULES, language_level=3, build_dir="build/cython")
     for extension in found:
-        extension.optional = True  # cythonize drops it from what it is given.
+        extension.optional = True  # cythonize() does not keep the attribute of its arguments.
     return found
 
 

@@ -126,7 +126,7 @@ class Client:
 
 @define(eq=False)
 class Handler:
-    """A router that answers at once, or when told: requests whose tag is in ``held`` get a Deferred."""
+    """A router that answers at once, except for requests whose tag is in ``held``: they get a Deferred."""
 
     held: set[int] = field(factory=set)
     seen: list[tuple[int, int]] = field(factory=list)

@@ -110,7 +110,7 @@ class ConnectTests(SynchronousTestCase):
 
     def test_a_broker_that_refuses(self) -> None:
         """
-        Any other error ends the attempt, with its code, and hangs up.
+        Any other error ends the attempt, with its code, and closes the connection.
         """
         wire = Wire()
         connecting = connect(wire, self.timers)
@@ -160,7 +160,7 @@ class ConnectTests(SynchronousTestCase):
 
     def test_cancelling(self) -> None:
         """
-        Cancelling the attempt hangs up, and is no timeout.
+        Cancelling the attempt closes the connection, and is not a timeout.
         """
         wire = Wire()
         connecting = connect(wire, self.timers)
@@ -328,7 +328,7 @@ class ChannelTests(SynchronousTestCase):
 
     def test_nonsense_from_the_broker(self) -> None:
         """
-        An answer nobody asked for, one that is too long, and one that cannot be read end the connection.
+        A response without a request, one that is too long, and one that cannot be decoded close the connection.
         """
         for data in (
             struct.pack(">iii", 8, 12345, 0),
@@ -446,7 +446,7 @@ class RealChannelTests(RealCase):
         self.assertEqual(len(written), 1)
         self.loop.until(lambda: len(answers) == 2)
         self.assertFalse([answer for answer in answers if isinstance(answer, Failure)])
-        # Nobody says when what is not answered has left.
+        # It is unknown when a request without a response was sent.
         channel.send(produce(0, acks=0))
         channel.request(metadata()).addErrback(lambda _: None)
         self.assertEqual(len(written), 3)
@@ -480,7 +480,7 @@ class RealChannelTests(RealCase):
 
     def test_refused(self) -> None:
         """
-        Where nobody listens the attempt fails at once.
+        Without a listener the attempt fails at once.
         """
         held = HeldPorts()
         self.addCleanup(held.close)

@@ -28,7 +28,7 @@ CONTENT = os.urandom(3 * CHUNK)
 
 @define(eq=False)
 class ColdFile:
-    """A file whose chunks are there when the test says so."""
+    """A file whose chunks are loaded when the test says so."""
 
     content: TemporaryFile = field(factory=lambda: TemporaryFile(CONTENT))
     waits: list[tuple[int, int, Deferred[None]]] = field(factory=list)
@@ -119,7 +119,7 @@ class RealTransportTests(RealCase):
 
     def test_idle_between_chunks(self) -> None:
         """
-        While a later chunk is read, too, nobody is woken because the socket would take more.
+        While a later chunk is read, a writable socket does not wake the connection.
         """
         cold = self.ask_for_cold()
         transport = self.transport()
@@ -135,7 +135,7 @@ class RealTransportTests(RealCase):
 
     def test_hot_chunks_are_not_waited_for(self) -> None:
         """
-        What is there goes out as ever.
+        Cached data is sent at once.
         """
         self.file.hot = True
         peer = self.connect()
@@ -146,7 +146,7 @@ class RealTransportTests(RealCase):
 
     def test_order(self) -> None:
         """
-        Answers to later requests stay behind the one whose data is read.
+        Later responses stay behind the one whose data is read.
         """
         self.file.size = CHUNK // 2
         cold = self.ask_for_cold()
@@ -196,7 +196,7 @@ class RealTransportTests(RealCase):
 
     def test_a_read_that_ends_after_all(self) -> None:
         """
-        That a read ends which could not be given up any more disturbs nobody.
+        The end of a read that could not be cancelled has no effect.
         """
         cold = self.ask_for_cold()
         transport = self.transport()
@@ -245,7 +245,7 @@ class RealDiskTests(RealCase):
         self.disk = Disk(directory.name, self.loop.reactor)
         self.addCleanup(self.close)
         self.disk.open("log", True).write(0, [CONTENT])
-        # As one finds it who did not write it.
+        # As it is for a process that did not write it.
         self.file = self.disk.open("log")
         self.handler.records = FileSlice(self.file, 0, len(CONTENT))
 

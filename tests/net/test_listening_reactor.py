@@ -56,7 +56,7 @@ def write_certificate(directory: Path) -> tuple[Path, Path]:
 class ChoiceTests(SynchronousTestCase):
     def test_other_factories_get_the_ordinary_port(self) -> None:
         """
-        A factory that does not fill frames is listened for as ever.
+        A factory without frame buffers gets Twisted's own port.
         """
         loop = Loop()
         self.addCleanup(loop.close)
@@ -200,7 +200,7 @@ class TLSTests(RealCase):
 
     def test_a_handshake_that_is_not_completed(self) -> None:
         """
-        Who begins a handshake and goes no further is hung up on, and who completes it is not.
+        A connection with an incomplete handshake is closed, and one with a complete handshake is not.
         """
         patient = self.connect_tls()
         self.loop.until(patient.shake)
@@ -260,7 +260,7 @@ class TLSTests(RealCase):
 class PlaintextTests(RealCase):
     def test_tls_to_a_plaintext_port(self) -> None:
         """
-        A TLS client on a plaintext port is told apart from its first bytes, and hung up on.
+        A TLS client on a plaintext port is recognized by its first bytes, and disconnected.
         """
         peer = TLSPeer(socket.create_connection(("127.0.0.1", self.port.getHost().port)))
         self.addCleanup(peer.sock.close)

@@ -99,7 +99,7 @@ class ShareTests(SynchronousTestCase):
 
     def test_the_connections_of_an_address_leave_room_for_each_other(self) -> None:
         """
-        Greedy ones behind one address do not take all of its share: whoever shares it with them is served.
+        Large frames of one address do not take all of its share: other connections of the address are served.
         """
         for _ in range(8):
             greedy = self.connection()
@@ -119,7 +119,7 @@ class ShareTests(SynchronousTestCase):
 
     def test_those_that_lack_least_are_served_first(self) -> None:
         """
-        Whose frame lacks less does not wait for whose frame lacks more, whoever came first.
+        A frame that lacks less does not wait for one that lacks more, even if it came later.
         """
         privileged, one, two, large, small = (self.connection(f"10.0.0.{number}") for number in range(5))
         self.assertTrue(privileged.holds(2000))
@@ -298,7 +298,7 @@ class SlowTests(SynchronousTestCase):
 
     def test_those_that_wait_for_us_are_not_slow(self) -> None:
         """
-        A connection whose answers are what is missing is left alone.
+        A connection that waits for responses is left alone.
         """
         self.moving.received = None
         self.waiting.holds(4 << 20)

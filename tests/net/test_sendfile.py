@@ -234,7 +234,7 @@ class SendQueueTests(SynchronousTestCase):
 
 
 class Told:
-    """A protocol that counts how often it was told that something was sent."""
+    """A protocol that counts the calls of ``sent``."""
 
     count = 0
 

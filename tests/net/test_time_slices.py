@@ -261,7 +261,7 @@ class TimeSliceTests(SynchronousTestCase):
 
     def test_without_a_scheduler(self) -> None:
         """
-        Where nobody gives slices, all is done at once.
+        Without a scheduler, all is done at once.
         """
         request = a_request(MetadataRequest(topics=None), 9)
         time_slice = RequestContext(1, "kafka", "10.0.0.1", 4000).time_slice(request)

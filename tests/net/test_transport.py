@@ -91,7 +91,7 @@ class TransportTests(RealCase):
         """
         The kernel holds as much on its way to a peer as the limits say, or what it likes.
         """
-        # Linux doubles what it is told, for its own bookkeeping.
+        # Linux doubles the value, for its own bookkeeping.
         sizes = {}
         for wanted in (64 * 1024, -1):
             self.factory.limits = evolve(self.limits, send_buffer=wanted)

@@ -36,7 +36,7 @@ class CheckpointTests(SynchronousTestCase):
             self.assertRaises(ValueError, checkpoints.decode_partition_metadata, damaged)
 
     def test_meta(self) -> None:
-        """Whose directory it is; another program's, a newer one's and a damaged one are told apart."""
+        """The directory's owner; another program's, a newer one's and a damaged one are distinguished."""
         meta = MetaProperties(3, "abc")
         self.assertEqual(MetaProperties.decode(meta.encode(), "/x"), meta)
         kafka = b"#Sat\nversion=0\nbroker.id=0\ncluster.id=abc\n"

@@ -37,7 +37,7 @@ class DeletePolicyTests(SynchronousTestCase):
         self.assertEqual(delete_policy("keep-all", [KeepAll()]), KeepAll())
 
     def test_unknown(self) -> None:
-        """A name that nobody has is refused, with the names there are."""
+        """An unknown name is refused, with the known names."""
         error = self.assertRaises(ConfigError, delete_policy, "keep-some", [KeepAll()])
         self.assertEqual(
             str(error),

@@ -200,7 +200,7 @@ class CrashTests(SynchronousTestCase):
 
 
 class FlushTests(SynchronousTestCase):
-    """Who waits for a sync, and what happens when it fails."""
+    """Waiting for syncs, and their failure."""
 
     def setUp(self) -> None:
         self.disk = MemoryDisk()
@@ -217,7 +217,7 @@ class FlushTests(SynchronousTestCase):
         return op == "sync" and path.endswith(".log")
 
     def test_group_commit(self) -> None:
-        """All who wait share one sync; who comes while it runs waits for the next."""
+        """All waiting callers share one sync; those that come while it runs wait for the next."""
         self.log.append_as_leader(batch(), 0)
         first = [self.log.flush() for _ in range(5)]
         self.log.append_as_leader(batch(), 0)
@@ -239,7 +239,7 @@ class FlushTests(SynchronousTestCase):
         self.assertEqual(self.syncs(), 0)
 
     def test_failed_sync(self) -> None:
-        """Everybody who waits gets the error, the directory goes offline, and the sync is not tried again."""
+        """All waiting callers get the error, the directory goes offline, and the sync is not retried."""
         self.log.append_as_leader(batch(), 0)
         waiters = [self.log.flush()]
         self.log.append_as_leader(batch(), 0)
@@ -256,7 +256,7 @@ class FlushTests(SynchronousTestCase):
         self.assertEqual(self.syncs(), 1)
 
     def test_cancelled_waiter(self) -> None:
-        """Who gives up waiting does not take the others along."""
+        """Cancelling one wait does not affect the others."""
         self.log.append_as_leader(batch(), 0)
         gone, stays = self.log.flush(), self.log.flush()
         gone.addErrback(lambda _: None).cancel()
@@ -316,7 +316,7 @@ class FlushTests(SynchronousTestCase):
         self.assertEqual(list(load_leader_epochs(disk, self.log.directory, 0, 1)), [(3, 0)])
 
     def test_deleted_while_syncing(self) -> None:
-        """Deleting a log waits for its sync, and refuses who waits for the next."""
+        """Deleting a log waits for its sync, and fails those that wait for the next."""
         self.log.append_as_leader(batch(), 0)
         first = self.log.flush()
         self.log.append_as_leader(batch(), 0)

@@ -63,7 +63,7 @@ class LossTests(SynchronousTestCase):
         self.assertEqual(self.life(disk.after_power_cut(PowerCutOutcome("keep"))), (False, False))
 
     def test_a_start_that_did_not_end(self) -> None:
-        """As long as nobody was told of the loss, each start finds it again."""
+        """Until the loss is recorded, each start finds it again."""
         disk = MemoryDisk()
         self.life(disk)
         disk = disk.after_power_cut(PowerCutOutcome("lose"))

@@ -75,7 +75,7 @@ class LogManagerTests(SynchronousTestCase):
         self.assertEqual((log.log_end_offset, log.high_watermark), (6, 5))
 
     def test_created_by_two(self) -> None:
-        """Who asks while a log is being created gets the same one."""
+        """A second request while a log is being created gets the same log."""
         disk = MemoryDisk()
         manager = opened(self, disk)
         disk.held.add(IOPool.BACKGROUND)
@@ -85,7 +85,7 @@ class LogManagerTests(SynchronousTestCase):
         self.assertIs(first, second)
 
     def test_names(self) -> None:
-        """A topic whose name is no directory's is refused."""
+        """A topic whose name cannot be a directory name is refused."""
         manager = opened(self, MemoryDisk())
         for topic in ("../x", "", "a/b", "x" * 250):
             error = self.failureResultOf(manager.create(TopicPartition(topic, 0)), ApiError).value
@@ -131,7 +131,7 @@ class LogManagerTests(SynchronousTestCase):
         self.assertFalse([name for name in again.names("") if "orders" in name])
 
     def test_one_directory_fails(self) -> None:
-        """Its logs go offline, somebody is told once, and the others go on; new logs avoid it."""
+        """Its logs go offline, the listener is called once, and the others go on; new logs avoid it."""
         lost: list[Any] = []
         disks = [MemoryDisk("/a"), MemoryDisk("/b")]
         manager = opened(self, *disks, directory_failed=lambda logs, why: lost.append((list(logs), why)))
@@ -211,7 +211,7 @@ class LogManagerTests(SynchronousTestCase):
         self.assertEqual(steps[at - 1], ("replace", "recovery-point-offset-checkpoint"))
 
     def test_truncate_on_a_disk_that_fails(self) -> None:
-        """Who asked is told that the disk failed, as by everything else here."""
+        """The caller gets the disk's failure, as from everything else here."""
         disk = MemoryDisk()
         manager = opened(self, disk)
         log = self.successResultOf(manager.create(PARTITION))

@@ -150,7 +150,7 @@ class MoveTests(SynchronousTestCase):
         self.assertEqual(read_all(moved), read_all(log))
 
     def test_waiting_for_a_sync(self) -> None:
-        """Who waits for a sync while the logs trade places is refused, and may try again."""
+        """A flush that waits while the logs are swapped fails with a retriable error."""
         machine = Machine().open()
         log = machine.create(3)
         result(log.flush())
@@ -237,7 +237,7 @@ class MoveTests(SynchronousTestCase):
         self.assertFalse(machine.disks[0].exists("orders-0/moved"))
 
     def test_interrupted_by_a_stop(self) -> None:
-        """A move that a stop interrupted begins anew with the next start."""
+        """A move that a stop interrupted begins again with the next start."""
         machine = Machine().open()
         before = read_all(machine.create())
         machine.disks[0].held.add(IOPool.READ)
@@ -253,7 +253,7 @@ class MoveTests(SynchronousTestCase):
         self.assertEqual((again.names(0), again.names(1)), ([], ["orders-0"]))
 
     def test_the_other_directory_is_offline(self) -> None:
-        """Where the marker of a move is found and a directory is missing, nobody can tell which log is the newer."""
+        """If the marker of a move is found and a directory is missing, the newer log cannot be determined."""
         machine = Machine().open()
         machine.create()
         machine.disks[0].replace("orders-0/moved", b"")

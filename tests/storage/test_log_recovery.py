@@ -22,7 +22,7 @@ SIZE = len(batch(b"%06d" % 0))
 
 
 class RecoveryTests(SynchronousTestCase):
-    """A log of 40 batches in several segments, damaged while nobody looked."""
+    """A log of 40 batches in several segments, to be damaged."""
 
     def setUp(self) -> None:
         self.disk = MemoryDisk()

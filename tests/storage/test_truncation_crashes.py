@@ -69,7 +69,7 @@ class Life:
 
 
 class Restarting(Life):
-    """Its leader's log begins further on: it drops what it has, and begins anew."""
+    """Its leader's log begins further on: it drops its own, and begins again."""
 
     def cut(self, manager: LogManager, offset: int) -> None:
         result(manager.restart(PARTITION, 2))

@@ -167,7 +167,7 @@ class AppendManyTests(SynchronousTestCase):
 
     def test_a_disk_that_fails(self) -> None:
         """
-        A disk that cannot write goes offline, and whoever asks one by one hears of it.
+        A disk that cannot write goes offline; appends of single batches report it.
         """
         log = self.a_log()
         self.fault = broken()

@@ -104,7 +104,7 @@ class InALog(SynchronousTestCase):
     def test_what_must_be_opened_is_bounded(self) -> None:
         """
         A batch whose records must be looked at is refused if they are too many, or too many bytes once decompressed;
-        where nobody looks at them, it is taken.
+        where they are not decoded, it is accepted.
         """
         many = batch(*[b""] * (MAX_RECORDS_READ + 1), codec=Codec.ZSTD)
         large = batch(bytes(MAX_BYTES_DECOMPRESSED + 1), codec=Codec.ZSTD)

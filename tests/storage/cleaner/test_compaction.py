@@ -124,7 +124,7 @@ def records(log: list[bytes]) -> list[Record]:
 
 
 def state(found: Iterable[Record]) -> dict[bytes | None, bytes]:
-    """What a reader has in the end who keeps the last value of each key."""
+    """The final values of a consumer that keeps the last value of each key."""
     last = {record.key: record.value for record in found}
     return {key: value for key, value in last.items() if value is not None}
 
@@ -192,7 +192,7 @@ class Properties(SynchronousTestCase):
 
     @given(BATCHES, st.integers(0, 2 * DAY))
     def test_a_second_time(self, drawn: Drawn, later: int) -> None:
-        """Who cleans twice changes nothing the second time."""
+        """A second cleaning changes nothing."""
         once, end = clean(a_log(drawn), now=NOW + later)
         twice, again = clean(once, now=NOW + later)
         self.assertEqual((twice, again), (once, end))
@@ -282,7 +282,7 @@ class CompactionTests(SynchronousTestCase):
         self.assertEqual(gone, left[1:])
 
     def test_aborted(self) -> None:
-        """What was aborted goes, and replaces nobody."""
+        """Aborted records are removed, and replace no others."""
         log = self.a_transaction(ControlType.ABORT)
         left, _ = clean(log, producers={}, aborted=[AbortedTransaction(7, 1, 3, 4)])
         self.assertEqual([read_header(data).base_offset for data in left], [0, 3, 4])
@@ -329,7 +329,7 @@ class CompactionTests(SynchronousTestCase):
         self.assertEqual((compaction.keyless, compaction.removed, compaction.records), (1, 1, 3))
 
     def test_damage(self) -> None:
-        """A batch whose CRC is wrong is not written anew with a right one."""
+        """A batch with a wrong CRC is not rewritten with a right one."""
         data = bytearray(encode_batch([Record(0, NOW, b"k", b"value")]))
         data[-2] ^= 1
         header = read_header(data)
@@ -337,7 +337,7 @@ class CompactionTests(SynchronousTestCase):
         self.assertRaises(DecodeError, Compaction(OffsetMap(1000), 1, NOW, DAY).retained, data, 0, header)
 
     def test_unreadable(self) -> None:
-        """Nor is one whose records cannot be read, though its CRC is right."""
+        """Nor is one with a right CRC whose records cannot be decoded."""
         data = bytearray(encode_batch([Record(0, NOW, b"k", b"value")]))
         data[ATTRIBUTES_AT + 1] = 5
         CRC.pack_into(data, CRC_AT, batch_crc(data, 0, len(data)))

@@ -271,7 +271,7 @@ class GapTests(CleanerCase):
         self.assertNotEqual(self.expected[0], 0)
 
     def test_reads(self) -> None:
-        """Whoever asks for an offset that is gone gets the next there is, wherever he asks and however little."""
+        """A read at a removed offset returns the next existing one, wherever it begins and however small it is."""
         for offset in range(60):
             for size in (0, 1, 100, 1000):
                 data = data_of(self.log.read(offset, size).data)
@@ -309,7 +309,7 @@ class GapTests(CleanerCase):
         after = disk.after_kill()
         for name in after.names("orders-0"):
             if name.endswith(".snapshot"):
-                # The producers are made anew from the start of the log.
+                # The producer state is rebuilt from the start of the log.
                 after.unlink(f"orders-0/{name}")
         again = a_manager(after, default_config=COMPACT)
         self.successResultOf(again.open())
@@ -319,7 +319,7 @@ class GapTests(CleanerCase):
         self.successResultOf(manager.close())
 
     def test_indexes_rebuilt(self) -> None:
-        """Indexes that are lost are made anew, with their gaps."""
+        """Lost indexes are rebuilt, with their gaps."""
         disk = self.disk.after_kill()
         for name in disk.names("orders-0"):
             if name.endswith(("index", "timeindex")):
@@ -391,7 +391,7 @@ class ReplacementTests(CleanerCase):
     """What happens to segments meanwhile."""
 
     def test_readers_go_on(self) -> None:
-        """Who holds a slice of a segment that was replaced reads what was in it."""
+        """A slice of a replaced segment still has the old content."""
         self.fill()
         held = self.log.read(0, 1 << 20).data
         before = data_of(held)
@@ -416,7 +416,7 @@ class ReplacementTests(CleanerCase):
         self.assertEqual(len([name for name in names if name.endswith(".log")]), len(self.log.segments))
 
     def test_nothing_to_remove(self) -> None:
-        """A segment of which everything stays is not written anew."""
+        """A segment that loses no record is not rewritten."""
         self.fill(keys=1000)
         self.clean()
         self.assertEqual((self.manager.cleaner.cleanings, self.manager.cleaner.written_bytes), (1, 0))
@@ -525,7 +525,7 @@ class ReplacementTests(CleanerCase):
         self.assertEqual(records(log), records(self.log))
 
     def test_paused(self) -> None:
-        """Who truncates waits until the cleaner is off the log, and it stays off until he is done."""
+        """A truncation waits until the cleaner has left the log, and the cleaner stays away until it is done."""
         self.fill()
         self.evict()
         self.disk.held.add(IOPool.READ)

@@ -81,7 +81,7 @@ class Story:
 
     def cleaned(self, manager: LogManager, times: int) -> None:
         if self.disk.crashed:
-            # Nobody waits for the cleaner.
+            # Nothing waits for the cleaner.
             raise Crashed("while cleaning")
         assert manager.cleaner.cleanings == times, manager.cleaner.uncleanable
 

@@ -141,7 +141,7 @@ class DiskTests(SynchronousTestCase):
         self.assertEqual([self.wait(one) for one in busy], [True] * disk_module.SYNCS)
 
     def test_errors_from_lanes(self) -> None:
-        """An operation's error reaches who asked, and the disk stays online if it is not the disk's."""
+        """An operation's error reaches its caller, and the disk stays online if it is not the disk's."""
         self.failureResultOf(self.reactor.run_until(self.disk.submit(IOPool.READ, int, "x")), ValueError)
         self.assertIsNone(self.disk.failure)
 
@@ -181,7 +181,7 @@ class DiskTests(SynchronousTestCase):
         self.assertIn("truncate", str(self.disk.failure))
 
     def test_told_of_refusals(self) -> None:
-        """Who listens is told of operations refused for want of space: at once, or when a pool's result arrives."""
+        """Listeners are called for operations that fail for lack of space: at once, or when a pool's result arrives."""
 
         def refuse(*args: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -75,7 +75,7 @@ class SpaceMonitorTests(SynchronousTestCase):
         return [(event["log_level"], str(event["log_format"]).format(**event)) for event in captured]
 
     def test_full(self) -> None:
-        """The first refused write is told, not the next ones, and then when there is space again."""
+        """The first refused write is logged, not the next ones, and then that there is space again."""
         self.disk.faults = lambda op, path: no_space() if op in ("write", "replace") else None
         with capturedLogs() as captured:
             for _ in range(3):
@@ -106,7 +106,7 @@ class SpaceMonitorTests(SynchronousTestCase):
         self.assertEqual(self.manager.space.full_directories, [])
 
     def test_low(self) -> None:
-        """A disk that gets full is told before it is, once."""
+        """A disk that gets full is reported before it is, once."""
         self.other.free = LITTLE
         ((level, line),) = self.lines()
         self.assertEqual(
@@ -126,7 +126,7 @@ class SpaceMonitorTests(SynchronousTestCase):
         self.assertEqual(self.manager.space.space_of(self.manager.directories[1]), PLENTY)
 
     def test_full_without_a_write(self) -> None:
-        """A disk on which hardly any space is left is tested: nobody may have tried to write, or only the metadata."""
+        """A disk with hardly any space left gets a test write: there may have been no other write."""
         self.disk.free = DiskSpace(1000, 1 << 30)
         self.disk.faults = lambda op, path: no_space() if op == "replace" else None
         ((level, line),) = self.lines()
@@ -140,7 +140,7 @@ class SpaceMonitorTests(SynchronousTestCase):
         self.assertEqual(self.manager.space.full_directories, [])
 
     def test_offline(self) -> None:
-        """A directory that failed is measured no more, and is not told as full."""
+        """A failed directory is not measured any more, and not reported as full."""
         self.disk.faults = lambda op, path: no_space() if op == "write" else None
         self.assertRaises(ApiError, self.log.append_as_leader, batch(b"v"), 0)
         self.disk.fail(StorageError("gone"))

@@ -25,7 +25,7 @@ class FileCacheTests(SynchronousTestCase):
         self.assertEqual(disk.open_files, 3)
 
     def test_a_reader_keeps_it_open(self) -> None:
-        """A closed file is readable to who holds it."""
+        """A closed file can be read by holders of a reference."""
         disk, cache = MemoryDisk(), FileCache(3)
         lazy = LazyFile(cache, disk, "a")
         file = lazy.create()

@@ -69,7 +69,7 @@ class QueueTests(SynchronousTestCase):
 
     def test_hot(self) -> None:
         """
-        Nobody waits for what is there.
+        Cached data is not waited for.
         """
         file = self.disk.open("hot", True)
         file.write(0, [bytes(SIZE)])
@@ -89,7 +89,7 @@ class QueueTests(SynchronousTestCase):
 
     def test_a_reader_is_kept_ahead_of(self) -> None:
         """
-        Once one chunk was cold the file is read a chunk ahead of its reader, who waits no more.
+        After one cold chunk the file is read a chunk ahead of its reader, which does not wait again.
         """
         self.disk.held.clear()
         waits = [self.want(position) for position in range(0, SIZE, CHUNK)]
@@ -108,7 +108,7 @@ class QueueTests(SynchronousTestCase):
 
     def test_a_few_at_a_time(self) -> None:
         """
-        No more than a few reads are under way, whoever waits; the others follow in order.
+        Only a few reads run at a time; the others follow in order.
         """
         files = [self.a_file(f"log{n}") for n in range(MAX_CONCURRENT_READS + 3)]
         waits = [file.read_ahead(0, CHUNK) for file in files]
@@ -124,7 +124,7 @@ class QueueTests(SynchronousTestCase):
 
     def test_giving_up(self) -> None:
         """
-        Who gives up is told so, and his read is not begun; one that runs is forgotten when it ends.
+        A cancelled read fails, and is not begun; one that runs is forgotten when it ends.
         """
         waits = [self.a_file(f"log{n}").read_ahead(0, CHUNK) for n in range(MAX_CONCURRENT_READS + 2)]
         for wait in waits:
@@ -138,7 +138,7 @@ class QueueTests(SynchronousTestCase):
 
     def test_a_disk_that_fails(self) -> None:
         """
-        An error takes the directory offline, and all who wait hear of it.
+        An error takes the directory offline, and fails all waiting reads.
         """
         waits = [self.want(0) for _ in range(2000)]
         self.disk.faults = lambda op, path: broken() if op == "read" else None
@@ -162,7 +162,7 @@ class QueueTests(SynchronousTestCase):
 
     def test_closing(self) -> None:
         """
-        When the directory is closed no more reads begin; who waits for one is told, and so is who comes later.
+        After the directory is closed no more reads begin; waiting and later ones fail.
         """
         waits = [self.a_file(f"log{n}").read_ahead(0, CHUNK) for n in range(MAX_CONCURRENT_READS + 1)]
         self.disk.reads.close()
@@ -201,7 +201,7 @@ class RealFileTests(SynchronousTestCase):
         self.mailbox.run_until(self.disk.close())
 
     def reopen(self) -> File:
-        """The file as one finds it who did not write it."""
+        """The file as it is for a process that did not write it."""
         self.file = self.disk.open("log")
         self.fd = self.file.fileno()
         return self.file
@@ -220,7 +220,7 @@ class RealFileTests(SynchronousTestCase):
 
     def test_cold_becomes_hot(self) -> None:
         """
-        A cold chunk is told from a hot one, and is in the page cache, whole, when the wait for it ends.
+        A cold chunk is recognized, and is completely in the page cache when the wait for it ends.
         """
         file = self.reopen()
         evict(self.fd)
@@ -232,7 +232,7 @@ class RealFileTests(SynchronousTestCase):
 
     def test_a_hole(self) -> None:
         """
-        It does not deceive that the beginning of a chunk is there: whoever looked for the batch has just read it.
+        A cached beginning of a chunk does not count: the search for the batch has just read it.
         """
         file = self.reopen()
         evict(self.fd)

@@ -65,7 +65,7 @@ class TransactionCase(SynchronousTestCase):
 
 
 class MarkerTests(TransactionCase):
-    """Who may end a transaction, and what is so afterwards."""
+    """Fencing of markers, and the state after one."""
 
     def test_the_batch(self) -> None:
         """A marker is a control batch of one record, with the leader's epoch and the producer's."""
@@ -248,7 +248,7 @@ class LastStableOffsetTests(TransactionCase):
 
 
 class TransactionIndexTests(TransactionCase):
-    """Which aborted transactions readers are told of."""
+    """The aborted transactions named to readers."""
 
     def index_of(self, base_offset: int = 0) -> bytes:
         return self.log.disk.read(f"orders-0/{file_names.segment_file(base_offset, file_names.TRANSACTION_INDEX)}")
@@ -317,7 +317,7 @@ class TransactionIndexTests(TransactionCase):
         self.assertEqual(self.log.aborted_transactions(2400, 2500), [])
 
     def test_segments_without(self) -> None:
-        """Who reads passes over segments in which nothing was aborted without a look at each, but once."""
+        """A read skips segments without aborted transactions, checking each only once."""
         self.write(1)
         self.write(2)
         for type in (COMMIT, ABORT, COMMIT, COMMIT):
@@ -359,7 +359,7 @@ class TransactionIndexTests(TransactionCase):
         self.assertEqual([name for name in self.log.disk.names("orders-0") if ".txnindex" in name], [])
 
     def test_a_follower(self) -> None:
-        """Who copies the batches knows the same, whether they come in one piece or one by one."""
+        """A follower has the same state, whether batches come together or one by one."""
         for pid in (1, 2):
             self.write(pid)
         self.mark(1, ABORT, coordinator=3)
@@ -440,7 +440,7 @@ class DamageTests(SynchronousTestCase):
         ]
 
     def test_after_a_clean_stop(self) -> None:
-        """An index that is seen to be damaged when it is needed is made anew then, and said to be."""
+        """An index found to be damaged when it is used is rebuilt then, with a log message."""
         for data in self.damaged_ones():
             now(self.manager.close())
             self.damage(4, data)

@@ -106,7 +106,7 @@ class Story:
         self.clock.advance(2)
         self.clock.advance(30)
         if self.disk.crashed:
-            # Nobody waits for the cleaner.
+            # Nothing waits for the cleaner.
             raise Crashed("while cleaning")
         assert manager.cleaner.cleanings > times, manager.cleaner.uncleanable
 

@@ -49,7 +49,7 @@ class Known(NamedTuple):
 
 
 class Model:
-    """What follows from a list of batches, worked out anew each time."""
+    """The state that follows from a list of batches, computed each time."""
 
     def __init__(self, batches: list[Written]) -> None:
         self.producers: dict[int, Known] = {}

@@ -74,7 +74,7 @@ class RoundTests(ScrubberCase):
         self.assertEqual((scrubber.rounds, scrubber.read_bytes, self.found), (1, closed, []))
 
     def test_found_before_a_reader_finds_it(self) -> None:
-        """A flipped bit below the recovery point is found, and told with partition, offset and file."""
+        """A flipped bit below the recovery point is found, and logged with partition, offset and file."""
         self.fill()
         segment = self.log.segments[2]
         position, header = list(iter_batches(data_of(self.log.read(segment.base_offset, 10_000).data)))[1]
@@ -174,7 +174,7 @@ class RoundTests(ScrubberCase):
         self.fill(12)
         segment = data.draw(st.sampled_from(self.log.segments[:-1]))
         position = data.draw(st.integers(0, segment.size - 1))
-        # An epoch that still lies between those of its neighbours cannot be told from the right one.
+        # A wrong epoch between those of its neighbours cannot be detected.
         at = max(at for at, _ in iter_batches(segment.log.get().pread(segment.size, 0)) if at <= position)
         flip(self.disk, segment.log.path, position, data.draw(st.integers(0, 7)))
         if 12 <= position - at < 16:
@@ -198,7 +198,7 @@ class SuspectTests(ScrubberCase):
         self.assertRaises(StorageError, self.log.read, segment.base_offset, 10_000)
         self.clock.advance(0)
         self.assertEqual(self.manager.damage.found, 1)
-        # Others are read as ever.
+        # Others can be read.
         self.assertIsNotNone(self.log.read(self.log.segments[2].base_offset, 100).data)
 
     def test_complaint_about_an_offset(self) -> None:

@@ -55,7 +55,7 @@ class IndexRebuildTests(SynchronousTestCase):
         return inode
 
     def damaged(self, segment: int, kind: str = ".index", damage: Callable[[bytes], bytes] = lambda data: b"") -> Log:
-        """The log after a start, with an index of one segment damaged while nobody looked."""
+        """The log after a start, with an index of one segment damaged meanwhile."""
         name = f"{self.bases[segment]:020d}{kind}"
         inode = self.file(name)
         inode.truncate(0)
@@ -88,7 +88,7 @@ class IndexRebuildTests(SynchronousTestCase):
 
     def test_an_older_segment(self) -> None:
         """
-        Who reads there is told to try again; the log's end is written and read as ever; then the indexes are as before.
+        Reads there get a retriable error; the log's end can be written and read; then the indexes are as before.
         """
         for kind in (".index", ".timeindex"):
             with self.subTest(kind=kind):
@@ -126,7 +126,7 @@ class IndexRebuildTests(SynchronousTestCase):
 
     def test_the_segment_to_be_written(self) -> None:
         """
-        Producers, too, are told to try again; what they send then goes where it belongs.
+        Producers, too, get a retriable error; their retries are appended in the right place.
         """
         log = self.damaged(1)
         self.refused(lambda: self.append(log, COUNT))

@@ -80,7 +80,7 @@ class OffsetIndexTests(SynchronousTestCase):
         return str(self.assertRaises(IndexCorrupt, index.load, size))
 
     def test_damage(self) -> None:
-        """What cannot be an index of the segment is told, when it is loaded."""
+        """Loading a file that cannot be the segment's index fails."""
         self.assertIn("multiple of 8", self.damaged(b"\0" * 12))
         self.assertIn("not increasing", self.damaged(b"\0" * 16))
         self.assertIn("not increasing", self.damaged(struct.pack(">iiii", 5, 10, 4, 20)))
@@ -136,7 +136,7 @@ class TimeIndexTests(SynchronousTestCase):
         self.assertEqual((again.last, again.before(wanted)), (index.last, index.before(wanted)))
 
     def test_damage(self) -> None:
-        """What cannot be a time index is told."""
+        """A file that cannot be a time index is refused."""
         for data in (b"\0" * 13, struct.pack(">qi", -1, 5)):
             disk, file = files()
             disk.replace("x.index", data)
