@@ -403,7 +403,7 @@ class ConsumerMember(Actor):
 
     @property
     def holds(self) -> set[int]:
-        """What nobody else may read: nothing, if it may be gone for its silence, or because it gave nothing up."""
+        """Partitions that no other member may read; none, if the member may have been removed."""
         return self.reads if self.clock() - self.settled_at < self.REBALANCE_TIMEOUT_MS / 1000 else set()
 
     def act(self) -> None:

@@ -37,5 +37,5 @@ class PlacementTests(SynchronousTestCase):
 
     @given(st.text(), st.integers(1, 1000))
     def test_every_name_has_a_place(self, text: str, partitions: int) -> None:
-        """Whatever a group is called, lone surrogates included, it has a partition that exists."""
+        """Any group id, also with lone surrogates, maps to an existing partition."""
         self.assertIn(partition_for(text, partitions), range(partitions))

@@ -42,7 +42,7 @@ class NewsTests(ConsumerGroupCase):
         self.assertEqual(lines, ["group 'g' is at epoch 1, with 1 members", "group 'g' is empty, at epoch 2"])
 
     def test_late_members(self) -> None:
-        """That the last member was not heard of."""
+        """The last session ends."""
         self.consumer("new").beat()
         with logged() as lines:
             self.client.turn(60)
@@ -79,7 +79,7 @@ class NewsTests(ConsumerGroupCase):
         self.assertEqual(lines, ["group 'g' speaks the classic protocol from now on"])
 
     def test_long_and_strange_names(self) -> None:
-        """What a client calls its group is quoted and cut: no line is forged, none is long."""
+        """Group ids are quoted and shortened, so that they cannot forge lines."""
         with logged() as lines:
             self.group_of(self.member(group="g\n" + "x" * 20_000))
         (line,) = lines

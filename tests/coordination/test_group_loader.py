@@ -21,7 +21,7 @@ class LoadingTests(GroupCase):
     """A broker that loads the groups of a former one."""
 
     def complaints(self) -> list[str]:
-        """What is logged as an error from now on."""
+        """Collects errors that are logged."""
         said: list[str] = []
 
         def observe(event: dict[str, object]) -> None:
@@ -63,7 +63,7 @@ class LoadingTests(GroupCase):
         self.assertEqual(member.heartbeat(), 0)
 
     def test_loading_is_answered(self) -> None:
-        """COORDINATOR_LOAD_IN_PROGRESS for whoever asks; a heartbeat is well, so that nobody joins again for it."""
+        """Requests get COORDINATOR_LOAD_IN_PROGRESS, but heartbeats succeed, so that members do not rejoin."""
         member = self.member()
         self.group_of(member)
         member.commit(5)
@@ -147,7 +147,7 @@ class LoadingTests(GroupCase):
         self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
 
     def test_loads_are_counted(self) -> None:
-        """How many, and how long they took."""
+        """Metrics of loads."""
         metrics = self.server.broker.group_coordinator.metrics
         self.assertEqual(metrics.loads, 4)
         self.assertEqual(self.shard_numbers(), [0, 1, 2, 3])

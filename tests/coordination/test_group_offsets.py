@@ -73,7 +73,7 @@ class OffsetTests(SynchronousTestCase):
         self.assertEqual(self.expired(held, group, DAY + 500), {A, B})
 
     def test_of_a_group_in_use(self) -> None:
-        """What members read never expires; what they read no longer does, a retention after its commit."""
+        """Offsets of subscribed topics do not expire; others do, a retention after their commit."""
         held = offsets((A, CommittedOffset(1, commit_timestamp=0)), (B, CommittedOffset(1, commit_timestamp=0)))
         self.assertEqual(self.expired(held, AGroup(is_empty=False, topics=("a",)), 99 * DAY), {B})
         self.assertEqual(self.expired(held, AGroup(is_empty=False, topics=("a", "b")), 99 * DAY), set())

@@ -72,7 +72,7 @@ class RecordTests(SynchronousTestCase):
             self.assertEqual(decode_change(*encode_change((change[0], None))), (change[0], None))
 
     def test_a_group_id_of_ten_kilobytes(self) -> None:
-        """It fits, as does the longest that any request can hold."""
+        """The longest texts of any request fit into records."""
         for length in (10_000, 32_767):
             key = GroupMetadataKey(group="g" * length)
             self.assertEqual(decode_change(*encode_change((key, None))), (key, None))
@@ -84,7 +84,7 @@ class RecordTests(SynchronousTestCase):
         self.assertEqual(decode_change(b"\0\0\0\x01g\0\x01t\0\0\0\x03", b"\0\0" + value), (KEY, expected))
 
     def test_what_a_newer_broker_wrote(self) -> None:
-        """A kind of key that is not known is told from damage."""
+        """An unknown key version is distinguished from damage."""
         self.assertEqual(decode_change(b"\0\x63whatever", b"\0\0"), UnknownKey(99))
 
     def test_damage(self) -> None:

@@ -39,7 +39,7 @@ class InternalTopicsTests(SynchronousTestCase):
         self.internal = InternalTopics(self.metadata, self.topics, ConfigView.load())
 
     def test_several_wait_for_one(self) -> None:
-        """Who asks while the topic is being made waits for it, too; who gave up is not waited for."""
+        """Concurrent requests wait for the same creation; cancelled ones are ignored."""
         first, second, third = (self.internal.ensure(OFFSETS_TOPIC) for _ in range(3))
         second.addErrback(lambda _: None)
         second.cancel()
@@ -56,7 +56,7 @@ class InternalTopicsTests(SynchronousTestCase):
         self.successResultOf(waiting)
 
     def test_refusals(self) -> None:
-        """Of the topic, of the request and unforeseen ones: all say to try again, and the next one tries."""
+        """Any error makes the client retry, and the next request tries again."""
         for refusal in (ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no space"), ValueError("a bug")):
             waiting = self.internal.ensure(OFFSETS_TOPIC)
             self.topics.answer.errback(refusal)

@@ -112,7 +112,7 @@ class CompactionTests(SynchronousTestCase):
         self.assertEqual(one.reloaded().committed(), {A: 1000, B: 119, C: 1000})
 
     def test_any_story(self) -> None:
-        """Whatever happened, and whenever the cleaner came."""
+        """Random commits and compactions."""
         counts: Counter[str] = Counter()
 
         @given(st.lists(steps, min_size=20, max_size=60))

@@ -53,7 +53,7 @@ class OneShard:
         self.shard.save_pending(ProducerIdAndEpoch(producer, 0), changes, TOO_LARGE)
 
     def mark(self, producer: int, committed: bool) -> tuple[int, bool, int]:
-        """Write a marker; nobody is told yet."""
+        """Write a marker, without the callback."""
         kind = ControlType.COMMIT if committed else ControlType.ABORT
         appended = self.replica.append_marker(producer, 0, Marker(kind, 0), NOW_MS, 0)
         return producer, committed, appended.base_offset
@@ -75,7 +75,7 @@ class OneShard:
         return set() if held is None else set(held.pending)
 
     def reloaded(self) -> OneShard:
-        """What another broker would make of the log."""
+        """The state after a load of the log."""
         other = OneShard(self.replica.log)
         maker: Any = None
         replay = GroupReplay(other.shard, maker)
@@ -111,7 +111,7 @@ class PendingTests(SynchronousTestCase):
         self.one = OneShard()
 
     def test_commit(self) -> None:
-        """What a transaction committed holds once it is committed itself, all at once."""
+        """Offsets of a transaction take effect together when it is committed."""
         self.one.commit(A, 1)
         self.one.pend(5, 10, A, B)
         self.one.pend(5, 11, B)
@@ -130,7 +130,7 @@ class PendingTests(SynchronousTestCase):
         self.assertEqual(list(self.one.shard.offsets), ["g"])
 
     def test_of_its_own_producer(self) -> None:
-        """A marker ends nobody else's transaction; and each ends once."""
+        """A marker ends its producer's transaction only, and only once."""
         self.one.pend(5, 10, A)
         self.one.pend(6, 20, A, B)
         self.one.end(5, committed=True)
@@ -140,7 +140,7 @@ class PendingTests(SynchronousTestCase):
         self.assertEqual((self.one.committed(), self.one.unstable()), ({A: 10}, {A, B}))
 
     def test_a_later_commit_wins(self) -> None:
-        """What was committed later in the log holds, however late the transaction ends; unstable it is until then."""
+        """A later commit in the log wins; the partition is unstable until the transaction ends."""
         self.one.pend(5, 10, A, B)
         self.one.commit(A, 99)
         self.assertEqual((self.one.committed(), self.one.unstable()), ({A: 99}, {A, B}))
@@ -148,7 +148,7 @@ class PendingTests(SynchronousTestCase):
         self.assertEqual((self.one.committed(), self.one.unstable()), ({A: 99, B: 10}, set()))
 
     def test_a_later_transaction_wins(self) -> None:
-        """Of two transactions that which committed the offset later, whichever ended first; if it was not aborted."""
+        """Of two committed transactions the later commit in the log wins, whichever ends first."""
         for first, second in ((5, 6), (6, 5)):
             with self.subTest(first=first):
                 self.setUp()
@@ -164,7 +164,7 @@ class PendingTests(SynchronousTestCase):
         self.assertEqual(self.one.committed(), {A: 30})
 
     def test_deletion(self) -> None:
-        """What is deleted does not come back with the end of a transaction."""
+        """A deleted offset does not reappear when a transaction ends."""
         self.one.commit(A, 1)
         self.one.pend(5, 10, A, B, C)
         self.one.delete(A, B)
@@ -179,7 +179,7 @@ class PendingTests(SynchronousTestCase):
         self.assertEqual((self.one.shard.offsets, self.one.shard.transactions), ({}, {}))
 
     def test_the_next_transaction(self) -> None:
-        """What its producer commits behind the marker belongs to the next one, even before the marker is durable."""
+        """Commits after a marker belong to the next transaction, even before the marker is durable."""
         self.one.pend(5, 10, A)
         told = self.one.mark(5, committed=True)
         self.one.pend(5, 20, B)
@@ -189,7 +189,7 @@ class PendingTests(SynchronousTestCase):
         self.assertEqual((self.one.committed(), self.one.unstable()), ({A: 10}, set()))
 
     def test_open_at_the_end_of_the_log(self) -> None:
-        """Whoever takes over knows of it, and ends it."""
+        """After a failover the transaction is pending again, and can be ended."""
         self.one.commit(A, 1)
         self.one.pend(5, 10, A, B)
         other = self.one.reloaded()

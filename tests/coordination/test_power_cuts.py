@@ -152,7 +152,7 @@ class Story:
         self.disk.release(IOPool.SYNC)
 
     def listen(self) -> None:
-        """Hear what clients are told, and see that no two read the same."""
+        """Process the responses, and check that no two clients read the same partition."""
         for _ in range(3):
             self.reactor.advance(0)
         if self.disk.crashed:
@@ -183,7 +183,7 @@ class Story:
         self.promises.count("restarts")
 
     def cut(self) -> None:
-        """The machine has stopped. What it said since its last step, nobody knows."""
+        """The machine has stopped; responses since its last step are lost."""
         self.promises.count("cuts in the middle of a request", any(actor.waits for actor in self.actors))
         self.ended()
         for actor in self.actors:
@@ -236,7 +236,7 @@ class Story:
         self.promises.check("transactional", found)
 
     def end(self) -> None:
-        """All is quiet: everybody was answered, and nothing is due any more."""
+        """All requests were answered, and no timer is pending."""
         self.disk.crash_at = None
         self.release()
         self.listen()
@@ -253,7 +253,7 @@ class Story:
 
 
 def unsynced_bytes(entry: Inode | Directory) -> int:
-    """What a power cut can take."""
+    """Data that a power cut may lose."""
     if isinstance(entry, Directory):
         return sum(unsynced_bytes(child) for child in entry.entries.values())
     return sum(len(written) for _, written in entry.unsynced if written)
@@ -263,7 +263,7 @@ class PowerCutTests(SynchronousTestCase):
     """Many stories."""
 
     def test_what_was_told_holds(self) -> None:
-        """Commits stay, partitions have one owner, stale members are refused, and everybody is answered."""
+        """Commits survive, partitions have one owner, stale members are refused, and all requests are answered."""
         problems: list[Any] = []
 
         def observe(event: Any) -> None:

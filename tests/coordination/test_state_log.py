@@ -70,7 +70,7 @@ class StateLogTests(SynchronousTestCase):
     def test_what_was_written_is_read_in_order(
         self, batches: list[list[tuple[bytes, bytes | None]]], codec: Codec, slice_bytes: int
     ) -> None:
-        """Whatever the codec and the size of the slices."""
+        """With any codec and slice size."""
         self.setUp()
         self.codec = codec
         for records in batches:
@@ -98,7 +98,7 @@ class StateLogTests(SynchronousTestCase):
         self.assertEqual(turns, [RECORDS_A_TURN, 2 * RECORDS_A_TURN])
 
     def test_a_record_that_makes_no_sense(self) -> None:
-        """It is passed over with a line in the log; the rest loads."""
+        """Damage is skipped with a line in the log; the rest is loaded."""
         self.write((b"a", b"1"), (b"senseless", b"2"), (b"b", b"3"))
         read, loaded = self.load()
         self.assertEqual(read, [(b"a", b"1"), (b"b", b"3")])
@@ -178,7 +178,7 @@ class StateLogTests(SynchronousTestCase):
         self.replica.append_marker(7, epoch, Marker(type, 0), NOW_MS, 0)
 
     def test_what_transactions_wrote(self) -> None:
-        """It is told from the rest, in its order, as far as somebody wants to know; and so is how they ended."""
+        """Transactional records and markers are passed on in log order."""
         self.in_transaction((b"a", b"1"), (b"b", b"2"))
         self.write((b"k", b"3"))
         self.mark(ControlType.COMMIT)
@@ -207,7 +207,7 @@ class StateLogTests(SynchronousTestCase):
         self.assertEqual(self.load(), (everything, LoadSummary(5, 0, complete=True)))
 
     def test_a_fenced_producer(self) -> None:
-        """Is told so, whatever else the coordinator could say."""
+        """A fenced producer gets that error."""
         self.in_transaction((b"a", b"1"), epoch=2)
         error = self.assertRaises(ApiError, self.state.append, [(b"k", b"v")], TOO_LARGE, ProducerIdAndEpoch(7, 1))
         self.assertEqual(error.code, ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -238,7 +238,7 @@ class StateLogTests(SynchronousTestCase):
         self.assertEqual(error.code, ErrorCode.NOT_COORDINATOR)
 
     def test_durability_takes_too_long(self) -> None:
-        """What is not durable in time is answered as such."""
+        """Records that are not durable in time get an error."""
         self.replica.log.config = evolve(self.replica.log.config, flush_before_ack=True)
         self.patch(Log, "flush", lambda log: Deferred())
         waiting = self.state.append([(b"k", b"v")], TOO_LARGE)

@@ -27,7 +27,7 @@ from logbus.wire.schema import encode_versioned
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer of these topics tells its leader."""
+    """The metadata of a consumer of these topics."""
     return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 1)
 
 

@@ -66,7 +66,7 @@ class Client:
                 self.owned = (self.joined.generation, result.assignment)
 
     def reset(self) -> None:
-        """It has lost its membership."""
+        """The client has lost its membership."""
         if self.joined is not None:
             self.former.append((self.member_id, self.joined.generation))
         self.member_id, self.joined, self.owned = "", None, None
@@ -136,7 +136,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 5))
     def sync(self, number: int) -> None:
-        """A client asks for its assignment, as the leader with everybody's."""
+        """A client sends SyncGroup; the leader with all assignments."""
         client = self.known(number)
         joined = client.joined
         if joined is None:
@@ -179,7 +179,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         instance=st.sampled_from([None, "one"]),
     )
     def intrude(self, member: str, generation: int, instance: str | None) -> None:
-        """Somebody asks with ids that it guessed."""
+        """Requests with guessed ids."""
         stranger = JoinResult(ErrorCode.NONE, member, generation)
         self.bench.beat(stranger, instance)
         self.bench.sync(stranger, {member: bytes(PARTITIONS)} if member == "x" else None, instance or "zero")
@@ -232,7 +232,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     # What always holds.
 
     def owners(self) -> Iterator[tuple[int, Client]]:
-        """Who owns which partition in the generation that the group is in."""
+        """The owners of partitions in the present generation."""
         for client in self.clients:
             current = client.owned is not None and client.owned[0] == self.bench.group.generation
             if current and client.owned and self.may_commit(client.member_id, client.instance_id, client.owned[0]):
@@ -261,7 +261,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_stale_never_commit(self) -> None:
-        """Nobody commits with a generation that is over, or with an id that was taken away."""
+        """Commits with a former generation or a removed member id are refused."""
         generation = self.bench.group.generation
         for client in self.clients:
             for member_id, old in client.former:
@@ -282,7 +282,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def who_waits_is_a_member(self) -> None:
-        """No request is kept for somebody who is not in the group."""
+        """Requests of former members do not wait."""
         rebalance = self.bench.group._rebalance
         waiting = sum(answer.waits for answer in self.bench.answers)
         parked = sum((one.join_reply is not None) + (one.sync_reply is not None) for one in rebalance.members)
@@ -302,7 +302,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             assert group.state is not ClassicGroupState.STABLE
 
     def teardown(self) -> None:
-        """Everybody falls silent: in the end nobody is left, and each request was answered exactly once."""
+        """All clients stop: the group becomes empty, and each request was answered exactly once."""
         if not hasattr(self, "bench"):
             return
         while self.bench.storing:

@@ -22,7 +22,7 @@ class JoinTests(SynchronousTestCase):
         self.assertEqual(bench.state, "CompletingRebalance")
 
     def test_only_the_leader_hears_of_the_members(self) -> None:
-        """The others are told who leads, and nothing of what members say to the leader."""
+        """Other members get the leader's id, but no metadata of members."""
         leader, *others = Bench().stable(3)
         self.assertEqual(len(leader.members), 3)
         for other in others:
@@ -51,13 +51,13 @@ class JoinTests(SynchronousTestCase):
         self.assertTrue(bench.group.is_dead, "nothing is left of the attempt")
 
     def test_a_pending_id_is_not_for_a_static_member(self) -> None:
-        """An instance id that nobody has joined with is unknown, whatever the member id."""
+        """An instance id without a member is unknown, for any member id."""
         bench = Bench()
         pending = bench.join(requires_known_member_id=True).result.member_id
         self.assertEqual(bench.join(pending, "one").error, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def test_session_timeouts_have_limits(self) -> None:
-        """Those of the broker, both included."""
+        """The broker's limits are inclusive."""
         bench = Bench()
         for timeout, error in (
             (5999, ErrorCode.INVALID_SESSION_TIMEOUT),
@@ -69,7 +69,7 @@ class JoinTests(SynchronousTestCase):
         self.assertIs(bench.group.deadline, None)
 
     def test_protocols_must_have_one_in_common(self) -> None:
-        """Who shares no way of assigning with all the others, or is of another type, stays outside."""
+        """A member without a common protocol, or of another protocol type, is refused."""
         bench = Bench()
         bench.stable(1, protocols=(("a", b""), ("b", b"")))
         refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -85,7 +85,7 @@ class JoinTests(SynchronousTestCase):
         self.assertEqual(Bench().join(protocol_type="").error, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def test_an_empty_group_takes_another_type(self) -> None:
-        """What its former members were does not matter."""
+        """An empty group accepts another protocol type."""
         bench = Bench()
         bench.leave(bench.stable(1)[0].member_id)
         self.assertEqual(bench.join(protocol_type="connect").result.protocol_type, "connect")
@@ -101,7 +101,7 @@ class JoinTests(SynchronousTestCase):
         self.assertEqual(second.result.protocol, "b")
 
     def test_names_that_no_record_can_hold(self) -> None:
-        """What could not be stored is refused when it comes."""
+        """A text that cannot be stored is refused."""
         long = "x" * 40_000
         for change in ({"instance_id": long}, {"protocol_type": long}, {"protocols": ((long, b""),)}):
             bench = Bench()
@@ -120,14 +120,14 @@ class SizeTests(SynchronousTestCase):
         self.assertEqual(bench.join(joined[1].member_id).error, ErrorCode.NONE)
 
     def test_a_static_member_returns_to_a_full_group(self) -> None:
-        """It takes its own place."""
+        """A static member takes its own place in a full group."""
         bench = Bench()
         bench.set(max_size=1)
         bench.stable(1, instance_id="one")
         self.assertEqual(bench.join(instance_id="one").error, ErrorCode.NONE)
 
     def test_a_lower_limit_holds_at_the_next_rebalance(self) -> None:
-        """Those who rejoin last must go."""
+        """If the group is too large, the last members to rejoin are rejected."""
         bench = Bench()
         joined = bench.stable(3)
         bench.set(max_size=2)
@@ -156,7 +156,7 @@ class SizeTests(SynchronousTestCase):
 
 class RejoinTests(SynchronousTestCase):
     def test_a_new_member_makes_all_rejoin(self) -> None:
-        """The members hear of it by their heartbeats; the newcomer waits for them."""
+        """Heartbeats tell members to rejoin; the new member waits for them."""
         bench = Bench()
         joined = bench.stable(2)
         third = bench.join()
@@ -166,7 +166,7 @@ class RejoinTests(SynchronousTestCase):
         self.assertEqual({one.result.generation for one in (*again, third)}, {joined[0].generation + 1})
 
     def test_a_follower_that_asks_again_changes_nothing(self) -> None:
-        """Stable, and the same wishes: it is told the generation it is in."""
+        """In a stable group a JoinGroup with the same protocols returns the present generation."""
         bench = Bench()
         _, follower = bench.stable(2)
         self.assertEqual(bench.join(follower.member_id).result, follower)
@@ -180,7 +180,7 @@ class RejoinTests(SynchronousTestCase):
         self.assertEqual(bench.state, "PreparingRebalance")
 
     def test_the_leader_can_always_have_a_rebalance(self) -> None:
-        """It may know of new partitions, which its metadata do not show."""
+        """A leader may rejoin because of new partitions, which its metadata does not show."""
         bench = Bench()
         leader, follower = bench.stable(2)
         again = bench.join(leader.member_id)
@@ -276,7 +276,7 @@ class SyncTests(SynchronousTestCase):
         self.assertEqual(bench.sync(joined).error, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def test_what_cannot_be_stored_is_not_in_force(self) -> None:
-        """All who wait are told what kept it from being stored, and a rebalance begins."""
+        """If the assignment cannot be stored, all waiting members get the error, and a rebalance begins."""
         for failure, told in (
             (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
             (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -312,7 +312,7 @@ class SyncTests(SynchronousTestCase):
             self.assertEqual(bench.sync(newcomer.result).result.assignment, b"")
 
     def test_a_leader_that_asks_twice(self) -> None:
-        """What it said first is under way, and that is what holds: the log has no second word."""
+        """While the leader's assignment is being stored, a second one is ignored."""
         bench = Bench()
         joined = bench.join().result
         bench.holds = True
@@ -324,7 +324,7 @@ class SyncTests(SynchronousTestCase):
         self.assertEqual(second.result.assignment, b"1")
 
     def test_answers_come_when_the_group_is_in_its_new_state(self) -> None:
-        """Who is answered may ask the next thing within the call."""
+        """A callback may send the next request within the call."""
         bench = Bench()
         first = bench.join().result
         synced = []
@@ -347,7 +347,7 @@ class SyncTests(SynchronousTestCase):
 
 class HeartbeatTests(SynchronousTestCase):
     def test_answers(self) -> None:
-        """NONE before and after the assignment; strangers and former generations are told what they are."""
+        """NONE before and after the assignment; unknown members and former generations get errors."""
         bench = Bench()
         joined = bench.join().result
         self.assertEqual(bench.beat(joined), ErrorCode.NONE)
@@ -376,7 +376,7 @@ class LeaveTests(SynchronousTestCase):
         self.assertEqual(bench.join(joined[2].member_id).result.generation, joined[0].generation + 1)
 
     def test_the_last_one_leaves_an_empty_group(self) -> None:
-        """That is stored, with the time: from now on committed offsets age."""
+        """The empty group is stored with the time, from which committed offsets age."""
         bench = Bench()
         joined = bench.stable(1)[0]
         bench.advance(5)
@@ -389,7 +389,7 @@ class LeaveTests(SynchronousTestCase):
         self.assertIs(bench.group.deadline, None, "an empty group needs no timer")
 
     def test_an_empty_group_that_cannot_be_stored(self) -> None:
-        """It is empty all the same; the log has members that will not be heard of."""
+        """The group is empty even if that cannot be stored; the members in the log will expire."""
         bench = Bench()
         joined = bench.stable(1)[0]
         bench.fails = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -429,7 +429,7 @@ class LeaveTests(SynchronousTestCase):
         self.assertEqual(again.error, ErrorCode.NONE)
 
     def test_leaving_an_empty_group(self) -> None:
-        """Nobody is known there, by whatever name."""
+        """Members of an empty group are unknown."""
         bench = Bench()
         errors = bench.group.leave(
             0, [LeavingMember("a"), LeavingMember("", "one"), LeavingMember("", None), LeavingMember("a", "one")]

@@ -17,7 +17,7 @@ from logbus.coordination.classic.classic_group_state import (
 
 class StatesTests(SynchronousTestCase):
     def test_moves_are_those_of_the_table_and_no_others(self) -> None:
-        """What the table has leads on; every other event is a bug, and says so."""
+        """Only the transitions in the table are possible."""
         for state, event in product(ClassicGroupState, ClassicGroupEvent):
             if event in MOVES[state]:
                 self.assertIs(next_state(state, event), MOVES[state][event])
@@ -43,6 +43,6 @@ class StatesTests(SynchronousTestCase):
             self.assertIs(next_state(state, ClassicGroupEvent.RESIGNED), ClassicGroupState.DEAD)
 
     def test_the_table_cannot_be_changed(self) -> None:
-        """What the code runs on is what the documentation shows."""
+        """The table is immutable, since the documentation is generated from it."""
         with self.assertRaises(TypeError):
             MOVES[ClassicGroupState.DEAD] = {}  # type: ignore[index]

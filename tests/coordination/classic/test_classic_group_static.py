@@ -21,7 +21,7 @@ class StaticBench(Bench):
 
 class StaticTests(SynchronousTestCase):
     def test_a_process_started_anew_takes_its_place(self) -> None:
-        """Same instance id, another member id, the same assignment, and nobody else notices."""
+        """A restarted member gets a new member id and the same assignment, without a rebalance."""
         bench = StaticBench()
         leader, follower = bench.pair()
         back = bench.join(instance_id="two").result
@@ -32,7 +32,7 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual(bench.sync(back, instance_id="two").result.assignment, follower.member_id.encode())
 
     def test_the_former_process_is_fenced(self) -> None:
-        """It may not go on beside the new one: heartbeats, syncs, joins, leaves and commits are refused."""
+        """All requests of the former process are refused."""
         bench = StaticBench()
         _, follower = bench.pair()
         bench.join(instance_id="two")
@@ -45,7 +45,7 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual(bench.beat(follower), ErrorCode.UNKNOWN_MEMBER_ID)
 
     def test_the_leader_returns_and_need_not_assign(self) -> None:
-        """KIP-814: it is told to lead, and that what was assigned holds."""
+        """A returning leader is told to skip the assignment (KIP-814)."""
         bench = StaticBench()
         bench.pair()
         back = bench.join(instance_id="one").result
@@ -53,14 +53,14 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual((back.leader, len(back.members), bench.state), (back.member_id, 2, "Stable"))
 
     def test_a_leader_that_does_not_know_how_to_skip(self) -> None:
-        """Before JoinGroup 9 it is told that its former self leads: so it does not assign."""
+        """Before JoinGroup 9 a returning leader is told its former id as the leader, so it does not assign."""
         bench = StaticBench()
         leader, _ = bench.pair()
         back = bench.join(instance_id="one", supports_skip_assignment=False).result
         self.assertEqual((back.leader, back.members, back.skip_assignment), (leader.member_id, (), False))
 
     def test_a_follower_does_not_skip(self) -> None:
-        """It has nothing to assign."""
+        """A returning member that is not the leader."""
         bench = StaticBench()
         bench.pair()
         self.assertFalse(bench.join(instance_id="two").result.skip_assignment)
@@ -77,7 +77,7 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual(bench.beat(back.result, "two"), ErrorCode.NONE)
 
     def test_a_new_id_that_cannot_be_stored(self) -> None:
-        """The former one holds, and the process is told to try again."""
+        """If the new id cannot be stored, the former one stays, and the process must retry."""
         bench = StaticBench()
         _, follower = bench.pair()
         bench.fails = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -88,7 +88,7 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual(bench.join(instance_id="two").error, ErrorCode.NONE)
 
     def test_started_anew_before_it_asked_for_its_assignment(self) -> None:
-        """The new process asks in its place, and nobody is missed."""
+        """The new process may send SyncGroup instead of the former one."""
         bench = StaticBench()
         leader, follower = bench.pair()
         again = bench.join(leader.member_id, "one"), bench.join(follower.member_id, "two")

@@ -12,7 +12,7 @@ from tests.coordination.classic.kit import Bench, joining
 
 class SessionTests(SynchronousTestCase):
     def test_silence_ends_a_membership(self) -> None:
-        """Who is not heard of for its session timeout is removed, and the others rebalance."""
+        """A member without heartbeats for its session timeout is removed, and the others rebalance."""
         bench = Bench()
         leader, follower = bench.stable(2)
         bench.advance(9)
@@ -33,7 +33,7 @@ class SessionTests(SynchronousTestCase):
         self.assertEqual(len(bench.members), 2)
 
     def test_an_id_nobody_comes_back_with(self) -> None:
-        """It is forgotten after the session timeout that was asked for, and the group with it."""
+        """A reserved id is dropped after its session timeout, and the group with it."""
         bench = Bench()
         pending = bench.join(requires_known_member_id=True).result.member_id
         self.assertFalse(bench.group.is_dead)
@@ -107,7 +107,7 @@ class RebalanceTests(SynchronousTestCase):
         self.assertEqual(bench.beat(third), ErrorCode.UNKNOWN_MEMBER_ID)
 
     def test_who_never_syncs_is_removed(self) -> None:
-        """It sends heartbeats but does not ask for its assignment: so it does not work, and another should."""
+        """A member that sends heartbeats but no SyncGroup is removed."""
         bench = Bench()
         leader, follower = bench.stable(2)
         leader, follower = bench.join(leader.member_id), bench.join(follower.member_id)
@@ -119,7 +119,7 @@ class RebalanceTests(SynchronousTestCase):
         self.assertEqual((bench.state, bench.members), ("PreparingRebalance", [leader.result.member_id]))
 
     def test_a_leader_that_never_assigns(self) -> None:
-        """The others, who wait, are told to rejoin, and one of them leads."""
+        """If the leader does not assign, the waiting members must rejoin, and one of them becomes the leader."""
         bench = Bench()
         leader, follower = bench.stable(2)
         leader, follower = bench.join(leader.member_id), bench.join(follower.member_id)
@@ -199,7 +199,7 @@ class BoundTests(SynchronousTestCase):
         self.assertTrue(all(answer.results for answer in bench.answers))
 
     def test_a_hundred_members_rebalance_at_once(self) -> None:
-        """It takes milliseconds of CPU."""
+        """Handling many members takes milliseconds of CPU time."""
         bench = Bench()
         joined = bench.stable(100)
         began = time.process_time()
@@ -254,7 +254,7 @@ class ResignTests(SynchronousTestCase):
         bench.group.resign()
 
     def test_a_record_that_is_stored_after_all(self) -> None:
-        """The dead hear of it without consequence."""
+        """A record that becomes durable after the group's end has no effect."""
         for error in (None, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)):
             bench = Bench()
             joined = bench.join().result

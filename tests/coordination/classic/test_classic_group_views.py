@@ -21,7 +21,7 @@ class CommitTests(SynchronousTestCase):
         return None
 
     def test_without_a_group(self) -> None:
-        """Who assigns partitions to itself commits with generation −1, as long as the group has no members."""
+        """A consumer with a manual assignment commits with generation −1 while the group has no members."""
         bench = Bench()
         self.assertIs(self.refusal(bench, "", -1), None)
         joined = bench.stable(1)[0]
@@ -42,7 +42,7 @@ class CommitTests(SynchronousTestCase):
         self.assertEqual(self.refusal(bench, joined.member_id, 1, "one"), ErrorCode.UNKNOWN_MEMBER_ID)
 
     def test_during_a_rebalance(self) -> None:
-        """While members join, the former generation may still commit; between joining and assignment nobody may."""
+        """Members of the former generation may commit while others join, but not until the next assignment."""
         bench = Bench()
         joined = bench.stable(1)[0]
         bench.join()
@@ -71,7 +71,7 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual((group.tombstones(), group.empty_since_ms, group.deadline), ([], None, None))
 
     def test_description(self) -> None:
-        """What was agreed on is shown while it is in force; who is there always."""
+        """The protocol is shown while the group is stable; the members always."""
         bench = Bench()
         joined = bench.stable(1)[0]
         described = bench.group.describe()
@@ -115,7 +115,7 @@ class ViewTests(SynchronousTestCase):
         self.assertFalse(asked("other"))
 
     def test_groups_of_other_types_may_read_anything(self) -> None:
-        """What their members say is not known."""
+        """Metadata of other protocol types cannot be decoded."""
         bench = Bench()
         bench.stable(1, protocol_type="connect")
         self.assertTrue(bench.group.is_subscribed_to("orders"))
@@ -129,7 +129,7 @@ class ViewTests(SynchronousTestCase):
 
 class RestoreTests(SynchronousTestCase):
     def test_a_stable_group_goes_on(self) -> None:
-        """On another broker: the same members, generation, leader and assignments; nobody rejoins."""
+        """A restored group has the same members, generation, leader and assignments."""
         bench = Bench()
         leader, follower = bench.stable(2)
         key, value = bench.group.change()
@@ -152,7 +152,7 @@ class RestoreTests(SynchronousTestCase):
         self.assertEqual(bench.state, "Empty")
 
     def test_an_empty_group(self) -> None:
-        """It remembers since when."""
+        """A restored empty group knows since when it is empty."""
         bench = Bench()
         bench.leave(bench.stable(1)[0].member_id)
         since = bench.now_ms()
@@ -172,7 +172,7 @@ class RestoreTests(SynchronousTestCase):
         self.assertEqual(errors[2][0].error, ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def test_a_strange_record(self) -> None:
-        """Whoever wrote it: no leader, no protocol, names twice, times below zero. The group ends as any does."""
+        """Records with a missing leader or protocol, duplicate names or negative times can be restored."""
         bench = Bench()
         member = GroupMemberMetadata(
             member_id="a",

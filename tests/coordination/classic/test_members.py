@@ -26,7 +26,7 @@ def group(*members: ClassicGroupMember) -> ClassicGroupMembers:
 
 class ProtocolTests(SynchronousTestCase):
     def test_most_votes_win(self) -> None:
-        """Of what all support, what most prefer is taken."""
+        """The protocol that most members prefer among those that all support is selected."""
         chosen = group(member("a", "x", "y"), member("b", "y", "x"), member("c", "y", "x")).select_protocol()
         self.assertEqual(chosen, "y")
 
@@ -45,7 +45,7 @@ class ProtocolTests(SynchronousTestCase):
 
     @given(st.lists(NAMES, min_size=1, max_size=6), st.lists(st.tuples(st.integers(0, 5), NAMES), max_size=6))
     def test_counts_follow_members(self, wishes: list[list[str]], updates: list[tuple[int, list[str]]]) -> None:
-        """After any joins, changes and departures, what is chosen is supported by everybody, if anything is."""
+        """After any changes the selected protocol is supported by all members."""
         members = [member(str(number), *names) for number, names in enumerate(wishes)]
         everybody = group(*members)
         for number, names in updates:
@@ -71,7 +71,7 @@ class ProtocolTests(SynchronousTestCase):
 
 class LeaderTests(SynchronousTestCase):
     def test_the_first_leads_then_the_next(self) -> None:
-        """Who came first leads; when it goes, the one that has been there for longest does."""
+        """The first member is the leader; after it the oldest one."""
         members = [member(name, "x") for name in "abc"]
         everybody = group(*members)
         self.assertEqual(everybody.leader, "a")
@@ -99,7 +99,7 @@ class SubscriptionTests(SynchronousTestCase):
         return subscribed_topics(kind, "x", members)
 
     def test_topics_of_all(self) -> None:
-        """What any of the members reads is read by the group."""
+        """The group's topics are the union of its members'."""
         self.assertEqual(self.topics(subscription("a", "b"), subscription("b", "c")), {"a", "b", "c"})
 
     def test_what_cannot_be_read_may_be_anything(self) -> None:

@@ -177,7 +177,7 @@ class Client:
 
     @property
     def to_give_up(self) -> Partitions:
-        """What it reads and should not."""
+        """Partitions that the client reads and should not."""
         return difference(self.owned, self.told)
 
 

@@ -67,7 +67,7 @@ class EveryAssignorTests(SynchronousTestCase):
             self.assertEqual(ASSIGNORS[name](wishes, there, before), targets, "not deterministic")
 
     def test_default(self) -> None:
-        """Who does not say gets ``uniform``."""
+        """The default is ``uniform``."""
         self.assertEqual(DEFAULT_ASSIGNOR, "uniform")
 
     def test_nobody(self) -> None:
@@ -159,7 +159,7 @@ class RangeTests(SynchronousTestCase):
         self.assertEqual([target[b] for target in targets.values()], [target[a] for target in targets.values()])
 
     def test_more_members_than_partitions(self) -> None:
-        """Who comes last has nothing to do."""
+        """With fewer partitions than members the last ones get none."""
         a = TOPICS[0]
         targets = range_assignor(dict.fromkeys(["x", "y", "z"], frozenset({a})), {a: 2}, {})
         self.assertEqual(targets, {"x": {a: frozenset({0})}, "y": {a: frozenset({1})}, "z": {}})

@@ -68,7 +68,7 @@ class HeartbeatTests(GroupCase):
     """Members that follow the protocol."""
 
     def test_alone(self) -> None:
-        """The first member has all at once, and is told how often to come."""
+        """The first member gets all partitions at once, and the heartbeat interval."""
         result = self.log.heartbeat(0, Client("a", topics=("t",)).beat())
         self.assertEqual((result.member_id, result.epoch, result.heartbeat_interval_ms), ("a", 1, 5000))
         self.assertEqual(result.assignment, {self.t: frozenset(range(4))})
@@ -87,7 +87,7 @@ class HeartbeatTests(GroupCase):
         self.assertEqual(self.log.heartbeat(0, beat).member_id, "made-1")
 
     def test_two_share_step_by_step(self) -> None:
-        """What one is to have the other gives up first, and it is not given before."""
+        """A partition is revoked by one member before another gets it."""
         a = self.join("a")
         b = self.join("b")
         self.assertEqual((b.epoch, b.told), (2, NO_PARTITIONS))
@@ -106,7 +106,7 @@ class HeartbeatTests(GroupCase):
         self.assertEqual(self.log.group.state_name, "Stable")
 
     def test_full_request_is_told_all(self) -> None:
-        """Who says all about itself is told all it has."""
+        """A full heartbeat gets a full response."""
         client = self.join("a")
         client.full = True
         result = self.log.heartbeat(1.0, client.beat())
@@ -141,7 +141,7 @@ class HeartbeatTests(GroupCase):
         self.assertEqual(self.log.group.state_name, "Stable")
 
     def test_leaving(self) -> None:
-        """Who leaves makes room; an empty group stays, and its epoch does, too."""
+        """Partitions of a member that leaves become free; an empty group keeps its epoch."""
         a, b = self.join("a"), self.join("b")
         self.settle(a, b)
         self.assertEqual(self.log.heartbeat(1, ConsumerHeartbeat("a", LEFT)).epoch, LEFT)
@@ -153,13 +153,13 @@ class HeartbeatTests(GroupCase):
         self.assertEqual(self.log.replayed().state_name, "Empty")
 
     def test_assignor_of_the_most(self) -> None:
-        """The group uses what most members want, ``uniform`` if nobody says."""
+        """The group uses the assignor that most members prefer, by default ``uniform``."""
         self.assertEqual(self.log.group.describe().assignor, "uniform")
         self.join("a", assignor="range")
         self.assertEqual(self.log.group.describe().assignor, "range")
 
     def test_failed_append(self) -> None:
-        """What could not be written has not happened."""
+        """Changes that cannot be written are undone."""
         self.join("a")
         before = vars_of(self.log.group.recorded)
         self.log.broken = True
@@ -171,7 +171,7 @@ class RefusalTests(GroupCase):
     """Invalid heartbeats."""
 
     def test_wrong_requests(self) -> None:
-        """What makes no sense is INVALID_REQUEST, and says what would."""
+        """Invalid heartbeats get INVALID_REQUEST with an explanation."""
         joining = Client("a", topics=("t",)).beat()
         for wrong in (
             evolve(joining, member_id=""),
@@ -207,7 +207,7 @@ class RefusalTests(GroupCase):
         self.settle(*clients)
 
     def test_commits(self) -> None:
-        """Only the epoch a member is in commits; tools only while nobody is there."""
+        """Commits must carry the member's epoch; tools may commit to an empty group only."""
         group = self.log.group
         group.check_commit("", None, -1, 9)
         self.join("a")
@@ -245,7 +245,7 @@ class StaticTests(GroupCase):
     """Members with an instance id (KIP-345)."""
 
     def test_coming_back(self) -> None:
-        """Who was away for less than a session has at once what it had, and the others do not notice."""
+        """A static member that returns within its session gets its partitions back."""
         a, b = self.join("a", instance_id="i"), self.join("b")
         self.settle(a, b)
         self.log.heartbeat(1, evolve(ConsumerHeartbeat("a", AWAY), instance_id="i"))
@@ -278,7 +278,7 @@ class TimeTests(GroupCase):
     """Members that are late."""
 
     def test_silence(self) -> None:
-        """Who is not heard of for a session is removed."""
+        """A member without heartbeats for a session is removed."""
         self.join("a")
         self.now = 10.0
         b = self.join("b")
@@ -289,7 +289,7 @@ class TimeTests(GroupCase):
         self.assertEqual(b.told, {self.t: frozenset(range(4))})
 
     def test_no_revocation(self) -> None:
-        """Who does not give up what it should within its rebalance timeout is removed, though it is heard of."""
+        """A member that does not revoke partitions within its rebalance timeout is removed."""
         a = self.join("a", rebalance_timeout_ms=20_000)
         b = self.join("b")
         self.beat(a)
@@ -305,7 +305,7 @@ class TimeTests(GroupCase):
         self.assertEqual(b.told, {self.t: frozenset(range(4))})
 
     def test_removal_that_cannot_be_written(self) -> None:
-        """It is tried again, and not all the time."""
+        """A removal that cannot be written is retried after a delay."""
         self.join("a")
         self.log.broken = True
         self.log.group.expire(100.0)
@@ -316,7 +316,7 @@ class TimeTests(GroupCase):
         self.assertTrue(self.log.group.is_empty)
 
     def test_restart(self) -> None:
-        """Who reads the records back gives everybody a whole session."""
+        """After a load every member has a full session."""
         self.join("a")
         self.log.restart(1000.0)
         self.assertEqual(self.log.group.deadline, 1045.0)
@@ -335,7 +335,7 @@ class TopicTests(GroupCase):
         self.assertEqual((a.epoch, a.told), (2, {self.t: frozenset(range(6))}))
 
     def test_others_do_not_matter(self) -> None:
-        """Topics nobody wants change nothing."""
+        """Topics without subscribers have no effect."""
         a = self.join("a")
         self.cluster.create("other")
         self.assertEqual(self.log.group.heartbeat(0, evolve(a.beat(), owned=None))[1], [])
@@ -351,7 +351,7 @@ class TopicTests(GroupCase):
         self.assertEqual(a.told, {again: frozenset({0})})
 
     def test_growth_while_nobody_looked(self) -> None:
-        """What has changed while a broker took over is noticed, from the records alone."""
+        """Topic changes during a failover are detected from the records."""
         a = self.join("a")
         self.cluster.grow("t")
         self.log.restart(1.0)
@@ -371,7 +371,7 @@ class ExpressionTests(GroupCase):
     """Members subscribed to regular expressions."""
 
     def test_topics_that_match(self) -> None:
-        """It gets every topic that matches wholly, those that come later, too."""
+        """A member gets all topics that match entirely, also later ones."""
         self.cluster.create("t2")
         a = self.join("a", topics=(), regex="t|x.*")
         self.assertEqual(set(a.told), {self.t})

@@ -89,7 +89,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.clients)
     def obey(self, data: st.DataObject) -> None:
-        """A member gives up what it was told to give up."""
+        """A member revokes partitions."""
         self.client(data).obey()
 
     @rule(data=st.data())
@@ -194,7 +194,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def only_the_current_epoch_commits(self) -> None:
-        """A commit is taken from the epoch a member is in, from no other, and from nobody else."""
+        """Only commits with a member's present epoch are accepted."""
         group = self.log.group
         for client in self.clients:
             for epoch in range(-1, (group.recorded.epoch or 0) + 2):
@@ -210,7 +210,7 @@ class GroupMachine(RuleBasedStateMachine):
                     assert right, (client, epoch)
 
     def teardown(self) -> None:
-        """When all behave, everybody soon has its target, and the targets are all there is."""
+        """If all members follow the protocol, they soon have their targets, which contain all partitions."""
         self.log.broken = False
         self.wait(100.0)
         for _ in range(12):

@@ -33,7 +33,7 @@ class ParticipationTests(CoordinatorCase):
         return self.cluster.now(self.add_or_verify(*given, **others), 20)
 
     def test_from_anywhere(self) -> None:
-        """Every broker hears the same."""
+        """Any broker returns the same outcome."""
         for broker_id in range(3):
             self.assertEqual(self.asked(broker_id, [P[broker_id]], add=False), {P[broker_id]: NOT_IN_IT})
             self.assertEqual(self.asked(broker_id, [P[broker_id]], add=True), {P[broker_id]: OK})

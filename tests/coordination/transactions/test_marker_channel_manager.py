@@ -167,7 +167,7 @@ class MarkerCase(SynchronousTestCase):
         return [transaction.state for transaction in self.world.put_states]
 
     def others(self) -> list[Asked]:
-        """What others were asked since the last time."""
+        """The requests to other brokers since the last call."""
         asked: list[Asked] = self.world.asked
         self.world.asked = []
         return asked
@@ -230,7 +230,7 @@ class AgainTests(MarkerCase):
     """Retries."""
 
     def test_every_retriable_outcome(self) -> None:
-        """It is tried again after a pause that grows, up to a bound."""
+        """Failed markers are sent again after a growing, limited pause."""
         self.ending(1)
         pause = FIRST_RETRY_SECONDS
         for code in (
@@ -262,7 +262,7 @@ class AgainTests(MarkerCase):
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
     def test_only_what_failed(self) -> None:
-        """What has its marker is not asked again."""
+        """Partitions with a marker get no further request."""
         self.lead("t", [OTHER, OTHER, OTHER, -1])
         self.ending(0, 1, 2)
         (asked,) = self.others()
@@ -274,7 +274,7 @@ class AgainTests(MarkerCase):
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
     def test_nobody_leads(self) -> None:
-        """As soon as somebody does, it is asked, whatever the pause is."""
+        """A new leader of a partition without one gets the request at once, regardless of the pause."""
         self.ending(3)
         self.clock.advance(100)
         self.assertEqual((self.others(), self.done), ([], []))
@@ -284,7 +284,7 @@ class AgainTests(MarkerCase):
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
     def test_a_broker_is_away(self) -> None:
-        """It is asked when it is back."""
+        """A broker gets the request when it is back."""
         self.world.away = {OTHER}
         self.ending(1)
         self.clock.advance(10)
@@ -323,7 +323,7 @@ class AgainTests(MarkerCase):
         self.metadata.set_partitions(topic, UUID(int=len(topic)), list(enumerate(images)))
 
     def test_the_end_cannot_be_written(self) -> None:
-        """That all markers are there is written as soon as it can be; they are not sent again."""
+        """The completion is retried until it is written, without sending markers again."""
         self.world.problem = ApiError(E.COORDINATOR_NOT_AVAILABLE)
         self.ending(1)
         (asked,) = self.others()
@@ -339,7 +339,7 @@ class OverTests(MarkerCase):
     """Completion, and dropped transactions."""
 
     def test_a_newer_coordinator(self) -> None:
-        """Who was replaced sends no more, and writes nothing."""
+        """A replaced coordinator sends and writes nothing."""
         self.ending(0, 1, 3)
         (asked,) = self.others()
         asked.reply(E.TRANSACTION_COORDINATOR_FENCED)

@@ -48,7 +48,7 @@ def ends(now: TransactionMetadata | None, producer: tuple[int, int], commit: boo
 def begins(
     now: TransactionMetadata | None, expected: tuple[int, int] | None = None, fresh_id: int | None = NEW_ID
 ) -> Any:
-    """Who the producer is, or the error."""
+    """The producer id and epoch, or the error."""
     try:
         given = None if expected is None else ProducerIdAndEpoch(*expected)
         step = state_machine.init_producer_id(now, "x", 60_000, given, fresh_id, 2000)
@@ -142,7 +142,7 @@ class EndTests(SynchronousTestCase):
         self.assertEqual(ends(done, (7, LAST_EPOCH - 2), True, V2), E.INVALID_PRODUCER_ID_MAPPING)
 
     def test_an_abort_of_nothing(self) -> None:
-        """It has no partitions, and bumps the epoch like any other."""
+        """A transaction without partitions increases the epoch, too."""
         step = state_machine.end_transaction(transaction(S.EMPTY), ProducerIdAndEpoch(7, 5), False, V2, None, 2000)
         self.assertEqual((step.transaction.partitions, step.transaction.producer_epoch), (frozenset(), 6))
         self.assertEqual(step.transaction.started_ms, 2000)
@@ -152,13 +152,13 @@ class BeginTests(SynchronousTestCase):
     """InitProducerId."""
 
     def test_new_ids(self) -> None:
-        """They need a producer id, whoever the producer says it was."""
+        """New ids need a producer id, whatever the producer sends."""
         self.assertRaises(ProducerIdNeeded, begins, None, None, None)
         self.assertEqual(begins(None), (NEW_ID, 0))
         self.assertEqual(begins(None, (3, 4)), (NEW_ID, 0))
 
     def test_idle(self) -> None:
-        """The next epoch; who was it so far may go on, nobody else."""
+        """The next epoch; only the present producer may go on."""
         for state in IDLE:
             now = transaction(state)
             self.assertEqual(begins(now), (7, 6))
@@ -186,13 +186,13 @@ class BeginTests(SynchronousTestCase):
         self.assertEqual(begins(state_machine.complete_transaction(fenced, 3000)), (7, 7))
 
     def test_going_on_with_a_transaction(self) -> None:
-        """Who goes on itself has its transaction aborted, and is then who it became."""
+        """A producer that goes on has its transaction aborted, and gets the new epoch."""
         given = ProducerIdAndEpoch(7, 5)
         fenced = state_machine.init_producer_id(transaction(S.ONGOING), "x", 1, given, None, 2000).transaction
         self.assertEqual(begins(state_machine.complete_transaction(fenced, 3000), (7, 5)), (7, 6))
 
     def test_a_lost_answer(self) -> None:
-        """Who asks again gets what it got, as long as nobody else began."""
+        """A retry gets the same result, unless another producer has started."""
         once = state_machine.init_producer_id(
             transaction(S.EMPTY), "x", 1, ProducerIdAndEpoch(7, 5), None, 2000
         ).transaction

@@ -71,7 +71,7 @@ class TimeTests(OneShardCase):
         self.assertEqual(self.server.broker.transactions.metrics.timed_out, 1)
 
     def test_too_long_for_a_new_client(self) -> None:
-        """It hears that there is nothing to commit; when it aborts, it goes on with the next epoch."""
+        """A commit is refused; after an abort the producer goes on with the next epoch."""
         producer = self.begin(timeout_ms=5000, version=NEW)
         self.add_as_broker(wish(producer, {"t": [0]}))
         self.client.turn(7)
@@ -81,7 +81,7 @@ class TimeTests(OneShardCase):
         self.assertEqual((response.error_code, response.producer_epoch), (OK, producer.epoch + 1))
 
     def test_unused(self) -> None:
-        """An id that nobody used for long is forgotten, also by the log; one with a transaction is not."""
+        """An unused id expires, also in the log; one with a transaction does not."""
         self.begin("idle")
         busy = self.begin("busy", timeout_ms=900_000)
         self.add(busy, {"t": [0]}, name="busy")
@@ -93,7 +93,7 @@ class TimeTests(OneShardCase):
         self.assertEqual(set(self.shard.entries), {"busy"})
 
     def test_unused_and_no_space(self) -> None:
-        """What cannot be forgotten stays, and is forgotten later."""
+        """If a tombstone cannot be written, the id stays until a later scan."""
         self.begin("idle")
         self.disk.faults = lambda op, path: no_space() if op in ("create", "make", "replace", "write") else None
         for _ in range(12):
@@ -116,14 +116,14 @@ class LimitTests(OneShardCase):
     }
 
     def test_ids(self) -> None:
-        """One more than there may be is told to try again; those that are there go on."""
+        """Above the limit new ids are refused; existing ones go on."""
         for name in ("a", "b"):
             self.begin(name)
         self.assertEqual(self.init("c").error_code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.begin("a")
 
     def test_partitions(self) -> None:
-        """Of one transaction, and of all together."""
+        """Limits of partitions, in one transaction and in all."""
         self.server.create("many", 3)
         one, other = self.begin("a"), self.begin("b")
         found = self.add(one, {"many": [0, 1, 2]}, name="a")
@@ -209,7 +209,7 @@ class FailureTests(OneShardCase):
     """Failed writes have no effect, and can be retried."""
 
     def test_no_space(self) -> None:
-        """Each kind of request is told so; afterwards each goes on where it was."""
+        """Without disk space each kind of request gets an error, and succeeds afterwards."""
         producer = self.begin()
         full = lambda op, path: no_space() if op in ("create", "make", "replace", "write") else None  # noqa: E731
         self.disk.faults = full
@@ -243,7 +243,7 @@ class FailureTests(OneShardCase):
         self.assertEqual(self.markers(), [ControlType.COMMIT])
 
     def test_no_space_for_the_completion(self) -> None:
-        """It is written as soon as there is; until then the next transaction waits."""
+        """The completion is written when there is space; until then the next transaction waits."""
         producer = self.begin()
         self.add(producer, {"t": [0]})
         self.write(producer)
@@ -266,7 +266,7 @@ class FailureTests(OneShardCase):
         self.assertEqual(len(refused), 3)
 
     def test_deposed_meanwhile(self) -> None:
-        """What is on its way when another broker takes over ends there: nothing is sent, nothing written."""
+        """After a failover the former coordinator sends and writes nothing."""
         producer = self.begin()
         self.add(producer, {"t": [0]})
         coordinator = self.server.broker.transactions
@@ -279,7 +279,7 @@ class FailureTests(OneShardCase):
         self.assertEqual(self.init().error_code, ErrorCode.NOT_COORDINATOR)
 
     def test_one_at_a_time(self) -> None:
-        """While something is not durable, what else is asked of the id is told to come again."""
+        """While a write is pending, other requests for the id must be retried."""
         producer = self.begin()
         self.shard.entries["tx"].pending = self.now()
         self.assertEqual(self.init().error_code, ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -287,7 +287,7 @@ class FailureTests(OneShardCase):
         self.assertEqual(self.add(producer, {"t": [0]}), {("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS})
 
     def test_leaders_wait_a_little(self) -> None:
-        """What a broker adds for its producers waits for what is being written, but not for long."""
+        """Partitions that a broker adds wait a short time for a pending write."""
         producer = self.begin(version=NEW)
         coordinator = self.server.broker.transactions
         entry = self.shard.entries["tx"]

@@ -51,7 +51,7 @@ class RecordTests(SynchronousTestCase):
 
     @given(transactions())
     def test_round_trip(self, transaction: TransactionMetadata) -> None:
-        """What is written is read."""
+        """Encoding and decoding are inverse."""
         self.assertEqual(decode_key(encode_key(transaction.transactional_id)), transaction.transactional_id)
         self.assertEqual(decode_value(transaction.transactional_id, encode_value(transaction)), transaction)
 
@@ -76,7 +76,7 @@ class RecordTests(SynchronousTestCase):
 
     @given(st.binary(max_size=40))
     def test_garbage(self, data: bytes) -> None:
-        """It is refused as such, whatever it is."""
+        """A damaged record raises DecodeError."""
         for decode in (decode_key, lambda data: decode_value("x", data)):
             try:
                 decode(data)

@@ -60,7 +60,7 @@ class ShardTests(SynchronousTestCase):
         self.shard = TransactionShard(0, 3, cast(Any, self.log), lambda shard, now: self.decided.append(now.state))
 
     def durable(self, problem: ApiError | None = None) -> None:
-        """What was appended first, and did not last yet, does; or it fails."""
+        """The first pending append becomes durable, or fails."""
         waiting = self.log.waiting.pop(0)
         if problem is None:
             waiting.callback(None)
@@ -69,7 +69,7 @@ class ShardTests(SynchronousTestCase):
         self.log.clock.advance(0)
 
     def test_it_holds_when_it_is_durable(self) -> None:
-        """Not before, and whoever waits for the id hears of it."""
+        """A state takes effect when it is durable, and waiting requests go on."""
         put = self.shard.put(transaction())
         entry = self.shard.entries["x"]
         waiting = entry.settled()
@@ -82,7 +82,7 @@ class ShardTests(SynchronousTestCase):
         self.assertEqual(self.decided, [])
 
     def test_a_decision_is_told(self) -> None:
-        """That a transaction ends is told once it is durable, in a turn of its own; what else is, is not."""
+        """The callback runs for durable decisions only, in a turn of its own."""
         for state in (S.ONGOING, S.PREPARE_COMMIT, S.COMPLETE_COMMIT, S.PREPARE_ABORT):
             put = self.shard.put(transaction(state))
             self.log.waiting.pop(0).callback(None)
@@ -92,7 +92,7 @@ class ShardTests(SynchronousTestCase):
             self.assertEqual(self.decided[len(before) :], [state] if state.name.startswith("PREPARE") else [])
 
     def test_who_asked_is_gone(self) -> None:
-        """It holds all the same."""
+        """The state takes effect after a cancellation, too."""
         ending = transaction(S.PREPARE_ABORT)
         put = self.shard.put(ending)
         put.addErrback(lambda _: None)
@@ -119,7 +119,7 @@ class ShardTests(SynchronousTestCase):
         self.assertEqual((entry.current, entry.pending, self.shard.partitions), (transaction(), None, 0))
 
     def test_deposed_meanwhile(self) -> None:
-        """What lasts after another broker took over does not hold here, and nothing follows from it."""
+        """A write that becomes durable after a failover has no effect here."""
         put = self.shard.put(transaction(S.PREPARE_COMMIT))
         self.shard.closed = True
         self.durable()
@@ -135,7 +135,7 @@ class ShardTests(SynchronousTestCase):
         self.assertEqual(self.decided, [])
 
     def test_what_is_open(self) -> None:
-        """It is known which ids have a transaction under way, and how many partitions are not over."""
+        """The shard counts ongoing transactions and their partitions."""
         for state, partitions, ongoing in (
             (S.ONGOING, 2, {"x"}),
             (S.ONGOING, 3, {"x"}),

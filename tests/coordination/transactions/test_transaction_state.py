@@ -46,7 +46,7 @@ class TableTests(SynchronousTestCase):
             self.assertIn(TransactionState.DEAD, reach(state))
 
     def test_a_decision_stands(self) -> None:
-        """What was decided to commit ends committed, what was decided to abort ends aborted, and in no other way."""
+        """A decided commit ends as committed, a decided abort as aborted."""
         self.assertEqual(set(MOVES[TransactionState.PREPARE_COMMIT].values()), {TransactionState.COMPLETE_COMMIT})
         self.assertEqual(set(MOVES[TransactionState.PREPARE_ABORT].values()), {TransactionState.COMPLETE_ABORT})
 
