@@ -50,7 +50,7 @@ class FullReactor(MemoryReactor):
         return super().listenTCP(port, factory, backlog, interface)
 
 
-class ListeningTests(SynchronousTestCase):
+class SocketServerTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.plugin = Plugin()
 

@@ -52,17 +52,17 @@ class GroupReport:
     """
     A group and its lag in each partition.
 
-    :ivar readings: ordered by topic and partition.
+    :ivar partition_lags: ordered by topic and partition.
     """
 
     group: GroupDescription
-    readings: Sequence[PartitionLag]
+    partition_lags: Sequence[PartitionLag]
 
     @property
     def lag(self) -> int | None:
         """The sum over partitions whose lag is known; None if it is unknown for all."""
-        known = [each.lag for each in self.readings if each.lag is not None]
-        return None if self.readings and not known else sum(known)
+        known = [each.lag for each in self.partition_lags if each.lag is not None]
+        return None if self.partition_lags and not known else sum(known)
 
 
 async def group_descriptions(
@@ -172,7 +172,7 @@ def member_count(group: GroupDescription) -> str:
 
 def offset_rows(report: GroupReport) -> Iterator[tuple[object, ...]]:
     """Rows for its partitions, and for members without partitions."""
-    for each in report.readings:
+    for each in report.partition_lags:
         who = each.member
         yield (
             *each.partition,
@@ -245,7 +245,7 @@ def as_json(report: GroupReport) -> dict[str, Any]:
                 "metadata": each.metadata,
                 "member": None if each.member is None else each.member.member_id,
             }
-            for each in report.readings
+            for each in report.partition_lags
         ],
     }
 

@@ -117,34 +117,34 @@ async def check_existing(admin: AdminClient, partitions: Iterable[TopicPartition
 
 
 async def plan(
-    admin: AdminClient, goals: Mapping[str, Mapping[TopicPartition, tuple[OffsetTarget, str]]], there: set[str]
+    admin: AdminClient, targets: Mapping[str, Mapping[TopicPartition, tuple[OffsetTarget, str]]], there: set[str]
 ) -> list[OffsetResetPlan]:
     """
     Plan the changes of groups' offsets.
 
-    :param goals: the target and the metadata of each partition; all targets have the same kind and time.
+    :param targets: the target and the metadata of each partition; all targets have the same kind and time.
     :param there: the groups that exist.
     :raise CommandFailed: a target cannot be resolved.
     """
-    wanted = list(dict.fromkeys(partition for each in goals.values() for partition in each))
-    times = {goal.value for each in goals.values() for goal, _ in each.values() if goal.to is TargetKind.TIME}
+    wanted = list(dict.fromkeys(partition for each in targets.values() for partition in each))
+    times = {target.value for each in targets.values() for target, _ in each.values() if target.kind is TargetKind.TIME}
     starts, ends = await offsets_at(admin, wanted, EARLIEST), await offsets_at(admin, wanted, LATEST)
     at_time = await offsets_at(admin, wanted, times.pop()) if times else dict.fromkeys(wanted, -1)
-    spans: dict[TopicPartition, PartitionBounds] = {}
+    bounds: dict[TopicPartition, PartitionBounds] = {}
     for partition in wanted:
         start, end, at = starts[partition], ends[partition], at_time[partition]
         if start is None or end is None or at is None:
             raise CommandFailed(f"{partition} has no leader that tells its offsets")
-        spans[partition] = PartitionBounds(start, end, at)
-    now = await committed_offsets(admin, list(goals))
+        bounds[partition] = PartitionBounds(start, end, at)
+    now = await committed_offsets(admin, list(targets))
     plans = []
-    for group_id, theirs in goals.items():
+    for group_id, theirs in targets.items():
         changes = []
-        for partition, (goal, metadata) in sorted(theirs.items(), key=lambda each: each[0]):
+        for partition, (target, metadata) in sorted(theirs.items(), key=lambda each: each[0]):
             old = now[group_id].get(partition)
             try:
                 changes.append(
-                    resolve_target(partition, goal, None if old is None else old.offset, spans[partition], metadata)
+                    resolve_target(partition, target, None if old is None else old.offset, bounds[partition], metadata)
                 )
             except LogbusError as e:
                 raise CommandFailed(f"group {group_id!r}: {e}") from None

@@ -42,7 +42,7 @@ class OffsetTarget:
     :ivar value: the offset, the shift, or the time in ms since 1970.
     """
 
-    to: TargetKind
+    kind: TargetKind
     value: int = 0
 
 
@@ -78,36 +78,36 @@ class OffsetChange:
 
 
 def resolve_target(
-    partition: TopicPartition, goal: OffsetTarget, old: int | None, span: PartitionBounds, metadata: str = ""
+    partition: TopicPartition, target: OffsetTarget, old: int | None, bounds: PartitionBounds, metadata: str = ""
 ) -> OffsetChange:
     """
     Compute the new offset, limited to the partition's bounds.
 
     :raise LogbusError: the target is a shift, and no offset is committed.
     """
-    if goal.to is TargetKind.EARLIEST:
-        return OffsetChange(partition, old, span.start, metadata=metadata)
-    if goal.to is TargetKind.LATEST:
-        return OffsetChange(partition, old, span.end, metadata=metadata)
-    if goal.to is TargetKind.TIME:
-        if span.at_time < 0:
-            return OffsetChange(partition, old, span.end, "no record is so late: the end", metadata)
-        return OffsetChange(partition, old, span.at_time, metadata=metadata)
-    if goal.to is TargetKind.OFFSET:
-        wanted = goal.value
+    if target.kind is TargetKind.EARLIEST:
+        return OffsetChange(partition, old, bounds.start, metadata=metadata)
+    if target.kind is TargetKind.LATEST:
+        return OffsetChange(partition, old, bounds.end, metadata=metadata)
+    if target.kind is TargetKind.TIME:
+        if bounds.at_time < 0:
+            return OffsetChange(partition, old, bounds.end, "no record is so late: the end", metadata)
+        return OffsetChange(partition, old, bounds.at_time, metadata=metadata)
+    if target.kind is TargetKind.OFFSET:
+        wanted = target.value
     elif old is not None:
-        wanted = old + (goal.value if goal.to is TargetKind.SHIFT else 0)
-    elif goal.to is TargetKind.CURRENT:
-        return OffsetChange(partition, old, span.end, "nothing is committed: the end", metadata)
+        wanted = old + (target.value if target.kind is TargetKind.SHIFT else 0)
+    elif target.kind is TargetKind.CURRENT:
+        return OffsetChange(partition, old, bounds.end, "nothing is committed: the end", metadata)
     else:
         raise LogbusError(
             f"nothing is committed for {partition} that could be shifted; leave it out with --topic "
             f"{partition.topic}:PARTITION,..., or set it with --to-offset"
         )
-    if wanted < span.start:
-        return OffsetChange(partition, old, span.start, f"{wanted} is before the first that is kept", metadata)
-    if wanted > span.end:
-        return OffsetChange(partition, old, span.end, f"{wanted} is behind the end", metadata)
+    if wanted < bounds.start:
+        return OffsetChange(partition, old, bounds.start, f"{wanted} is before the first that is kept", metadata)
+    if wanted > bounds.end:
+        return OffsetChange(partition, old, bounds.end, f"{wanted} is behind the end", metadata)
     return OffsetChange(partition, old, wanted, metadata=metadata)
 
 

@@ -19,7 +19,7 @@ from logbus.admin.json_schema import (
 )
 
 
-class ShapeTests(SynchronousTestCase):
+class JsonSchemaTests(SynchronousTestCase):
     """Violations of schemas, and their messages."""
 
     def assert_faults(self, shape: JsonSchema, value: Any, *words: str) -> None:

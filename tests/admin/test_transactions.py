@@ -126,7 +126,7 @@ class TransactionViewTests(SynchronousTestCase):
         self.assertTrue(self.ask("/api/v1/transactions/x", 503)["retriable"])
 
 
-class TransactionSeriesTests(SynchronousTestCase):
+class TransactionStateMetricsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.coordinator = MadeUpTransactions()
         self.replicas = MadeUpReplicas()

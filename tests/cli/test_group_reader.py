@@ -25,7 +25,7 @@ from tests.handlers.kit import a_batch
 ENDS = {TopicPartition("t", number): 2 for number in range(6)}
 
 
-class ConsumingTests(MembershipCase):
+class GroupReaderTests(MembershipCase):
     """A topic of six partitions with two records each, batch by batch."""
 
     def setUp(self) -> None:

@@ -152,7 +152,9 @@ class GroupToolTests(SynchronousTestCase):
         self.groups.committed["g"] = {T0: 30, T1: 0}
         self.groups.members["g"] = [[0], []]
         (report,) = self.report("g")
-        self.assertEqual([(each.offset, each.end, each.lag) for each in report.readings], [(30, 100, 70), (0, 0, 0)])
+        self.assertEqual(
+            [(each.offset, each.end, each.lag) for each in report.partition_lags], [(30, 100, 70), (0, 0, 0)]
+        )
         self.assertEqual(report.lag, 70)
         rows = list(group_lag.offset_rows(report))
         self.assertEqual(rows[0], ("t", 0, 30, 100, 70, "m0", "c", "h"))
@@ -169,7 +171,7 @@ class GroupToolTests(SynchronousTestCase):
         self.groups.members["h"] = [[0]]
         first, second = self.report("g", "h")
         self.assertEqual(
-            [(each.partition, each.lag) for each in first.readings],
+            [(each.partition, each.lag) for each in first.partition_lags],
             [(gone, None), (T1, 0), (TopicPartition("t", 9), None)],
         )
         self.assertEqual((first.lag, second.lag), (0, None))
@@ -196,11 +198,11 @@ class GroupToolTests(SynchronousTestCase):
     # Moves.
 
     def plan(
-        self, group_id: str, goal: OffsetTarget, *partitions: TopicPartition
+        self, group_id: str, target: OffsetTarget, *partitions: TopicPartition
     ) -> list[offset_reset.OffsetResetPlan]:
         async def work() -> list[offset_reset.OffsetResetPlan]:
             there = await offset_reset.require_inactive(self.admin, [group_id])
-            return await offset_reset.plan(self.admin, {group_id: dict.fromkeys(partitions, (goal, ""))}, there)
+            return await offset_reset.plan(self.admin, {group_id: dict.fromkeys(partitions, (target, ""))}, there)
 
         plans: list[offset_reset.OffsetResetPlan] = self.done(work())
         return plans
@@ -256,8 +258,8 @@ class GroupToolTests(SynchronousTestCase):
         """
         self.brokers.topics["t"][1].leader = -1
         self.groups.committed["g"] = {}
-        goals = {"g": dict.fromkeys([T0, T1], (OffsetTarget(TargetKind.LATEST), ""))}
-        self.assertIn("t-1 has no leader", self.refused(offset_reset.plan(self.admin, goals, {"g"})))
+        targets = {"g": dict.fromkeys([T0, T1], (OffsetTarget(TargetKind.LATEST), ""))}
+        self.assertIn("t-1 has no leader", self.refused(offset_reset.plan(self.admin, targets, {"g"})))
 
     def test_what_the_broker_refuses(self) -> None:
         """

@@ -21,15 +21,15 @@ P0 = TopicPartition("orders", 0)
 HOUR = 3_600_000
 
 
-class AimTests(SynchronousTestCase):
+class ResolveTargetTests(SynchronousTestCase):
     """The offset that a target gives."""
 
     def test_each_kind(self) -> None:
         """
         From 60, in a partition that keeps 10 to 100 and whose first record after the time is 40.
         """
-        span = PartitionBounds(10, 100, 40)
-        for goal, expected in (
+        bounds = PartitionBounds(10, 100, 40)
+        for target, expected in (
             (OffsetTarget(TargetKind.EARLIEST), 10),
             (OffsetTarget(TargetKind.LATEST), 100),
             (OffsetTarget(TargetKind.CURRENT), 60),
@@ -38,14 +38,14 @@ class AimTests(SynchronousTestCase):
             (OffsetTarget(TargetKind.SHIFT, 5), 65),
             (OffsetTarget(TargetKind.TIME, 12345), 40),
         ):
-            change = resolve_target(P0, goal, 60, span, "note")
-            self.assertEqual((change.old, change.new, change.note, change.metadata), (60, expected, "", "note"), goal)
+            change = resolve_target(P0, target, 60, bounds, "note")
+            self.assertEqual((change.old, change.new, change.note, change.metadata), (60, expected, "", "note"), target)
 
     def test_what_cannot_be_is_said(self) -> None:
         """
-        A goal outside of what is kept becomes the nearest inside, and the change says so.
+        A target outside of what is kept becomes the nearest inside, and the change says so.
         """
-        for goal, old, expected, note in (
+        for target, old, expected, note in (
             (OffsetTarget(TargetKind.OFFSET, 5), None, 10, "5 is before the first that is kept"),
             (OffsetTarget(TargetKind.OFFSET, 101), None, 100, "101 is behind the end"),
             (OffsetTarget(TargetKind.SHIFT, -60), 60, 10, "0 is before the first that is kept"),
@@ -54,8 +54,8 @@ class AimTests(SynchronousTestCase):
             (OffsetTarget(TargetKind.CURRENT), None, 100, "nothing is committed: the end"),
             (OffsetTarget(TargetKind.TIME, 1), 60, 100, "no record is so late: the end"),
         ):
-            change = resolve_target(P0, goal, old, PartitionBounds(10, 100))
-            self.assertEqual((change.new, change.note), (expected, note), goal)
+            change = resolve_target(P0, target, old, PartitionBounds(10, 100))
+            self.assertEqual((change.new, change.note), (expected, note), target)
 
     def test_nothing_to_shift(self) -> None:
         """

@@ -68,7 +68,7 @@ class FileTests(SynchronousTestCase):
             self.assertRaises(InvalidPlan, partitions_of, [text])
 
 
-class SpreadTests(SynchronousTestCase):
+class SpreadEvenlyTests(SynchronousTestCase):
     """The plans of ``--generate``."""
 
     @given(plans, st.sets(st.integers(0, 9), min_size=3))

@@ -93,7 +93,7 @@ def reset_offsets(
     from logbus.cli.runner import CommandFailed, with_cluster
     from logbus.client.admin.admin_client import AdminClient
 
-    goal = _goal(to_earliest, to_latest, to_datetime, by_duration, to_offset, shift_by, to_current)
+    target = _target(to_earliest, to_latest, to_datetime, by_duration, to_offset, shift_by, to_current)
     if bool(scopes) == all_topics:
         raise click.UsageError("say which offsets: either --topic (may be repeated) or --all-topics")
 
@@ -111,7 +111,7 @@ def reset_offsets(
             await offset_reset.check_existing(admin, wanted)
         else:
             wanted = await offset_reset.resolve_scopes(admin, scopes)
-        plans = await offset_reset.plan(admin, {group: dict.fromkeys(wanted, (goal, ""))}, there)
+        plans = await offset_reset.plan(admin, {group: dict.fromkeys(wanted, (target, ""))}, there)
         if execute:
             await offset_reset.write_plans(admin, plans)
         return plans
@@ -122,7 +122,7 @@ def reset_offsets(
     print_plans(plans, execute, as_json)
 
 
-def _goal(
+def _target(
     to_earliest: bool,
     to_latest: bool,
     to_datetime: str | None,
@@ -133,28 +133,28 @@ def _goal(
 ) -> OffsetTarget:
     from logbus.cli.offset_target import OffsetTarget, TargetKind, parse_duration
 
-    goals = []
+    targets = []
     if to_earliest:
-        goals.append(OffsetTarget(TargetKind.EARLIEST))
+        targets.append(OffsetTarget(TargetKind.EARLIEST))
     if to_latest:
-        goals.append(OffsetTarget(TargetKind.LATEST))
+        targets.append(OffsetTarget(TargetKind.LATEST))
     if to_datetime is not None:
-        goals.append(OffsetTarget(TargetKind.TIME, timestamp_ms(to_datetime, "--to-datetime")))
+        targets.append(OffsetTarget(TargetKind.TIME, timestamp_ms(to_datetime, "--to-datetime")))
     if by_duration is not None:
         try:
-            goals.append(OffsetTarget(TargetKind.TIME, max(int(time.time() * 1000) - parse_duration(by_duration), 0)))
+            targets.append(OffsetTarget(TargetKind.TIME, max(int(time.time() * 1000) - parse_duration(by_duration), 0)))
         except LogbusError as e:
             raise click.BadParameter(str(e), param_hint="--by-duration") from None
     if to_offset is not None:
-        goals.append(OffsetTarget(TargetKind.OFFSET, to_offset))
+        targets.append(OffsetTarget(TargetKind.OFFSET, to_offset))
     if shift_by is not None:
-        goals.append(OffsetTarget(TargetKind.SHIFT, shift_by))
+        targets.append(OffsetTarget(TargetKind.SHIFT, shift_by))
     if to_current:
-        goals.append(OffsetTarget(TargetKind.CURRENT))
-    if len(goals) != 1:
+        targets.append(OffsetTarget(TargetKind.CURRENT))
+    if len(targets) != 1:
         ways = "--to-earliest, --to-latest, --to-datetime, --by-duration, --to-offset, --shift-by, --to-current"
         raise click.UsageError(f"say where to, by one of {ways}")
-    return goals[0]
+    return targets[0]
 
 
 @click.command("delete-offsets", short_help="Delete committed offsets of a group.")
@@ -281,11 +281,11 @@ def import_offsets(
         admin = AdminClient(cluster, timeout=timeout)
         there = await offset_reset.require_inactive(admin, list(chosen))
         await offset_reset.check_existing(admin, (each for offsets in chosen.values() for each in offsets))
-        goals = {
+        targets = {
             group: {each: (OffsetTarget(TargetKind.OFFSET, at.offset), at.metadata) for each, at in offsets.items()}
             for group, offsets in chosen.items()
         }
-        plans = await offset_reset.plan(admin, goals, there)
+        plans = await offset_reset.plan(admin, targets, there)
         if execute:
             await offset_reset.write_plans(admin, plans)
         return plans
