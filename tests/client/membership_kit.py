@@ -27,7 +27,7 @@ def places(topic: str, *numbers: int) -> Places:
 @define(eq=False)
 class RecordingListener(GroupListener):
     """
-    A listener that remembers.
+    A listener that records its calls.
 
     :ivar news: what it was told, in order.
     :ivar waits: what it is told of that is not done until the test says so.

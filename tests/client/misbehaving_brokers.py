@@ -80,17 +80,17 @@ MISBEHAVIORS: tuple[Misbehavior, ...] = (
 @define(eq=False)
 class MisbehavingBrokers(MemoryCluster):
     """
-    Two brokers that know producers again, as Kafka's do (KIP-98), and lie while ``lies`` has something.
+    Two brokers that support idempotence (KIP-98), and misbehave while ``misbehaviors`` is not empty.
 
-    :ivar lies: one of them is chosen for an answer.
-    :ivar share: of the answers that are lies.
-    :ivar about: API keys whose answers may be lies.
+    :ivar misbehaviors: one of them is chosen for an answer.
+    :ivar share: the share of responses that are changed.
+    :ivar about: API keys whose responses may be changed.
     :ivar patience: seconds that clients wait for an answer.
-    :ivar told: how many lies there were.
+    :ivar told: the number of changed responses.
     """
 
     chance: Random = field(factory=lambda: Random(1))
-    lies: tuple[Misbehavior, ...] = ()
+    misbehaviors: tuple[Misbehavior, ...] = ()
     share: float = 0.5
     about: frozenset[int] = frozenset({PRODUCE, FETCH, LIST_OFFSETS, METADATA, INIT_PRODUCER_ID, 18})
     patience: float = 2.0
@@ -105,9 +105,9 @@ class MisbehavingBrokers(MemoryCluster):
         self.deliver = self._deliver
 
     def _deliver(self, to: Any, key: int, frame: bytes) -> None:
-        if self.lies and key in self.about and self.chance.random() < self.share:
+        if self.misbehaviors and key in self.about and self.chance.random() < self.share:
             self.told += 1
-            self.chance.choice(self.lies)(self, to, frame)
+            self.chance.choice(self.misbehaviors)(self, to, frame)
         else:
             to.heard(frame)
 

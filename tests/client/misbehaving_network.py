@@ -29,18 +29,18 @@ Change = Callable[[Random, Any, Any], None]
 @define(eq=False)
 class MisbehavingNetwork:
     """
-    :ivar lies: one of them is chosen for an answer; nothing: all is passed on.
-    :ivar changes: what answers say, by API key, while there are lies or changes.
-    :ivar share: of the answers that are lies.
-    :ivar about: API keys whose answers may be lies.
+    :ivar misbehaviors: one of them is chosen for an answer; nothing: all is passed on.
+    :ivar changes: changes of responses, by API key, while there are any.
+    :ivar share: the share of responses that are changed.
+    :ivar about: API keys whose responses may be changed.
     :ivar patience: seconds that clients wait for an answer.
-    :ivar told: how many lies there were.
+    :ivar told: the number of changed responses.
     """
 
     clock: Any
     chance: Random
     about: frozenset[int]
-    lies: tuple[Misbehavior, ...] = ()
+    misbehaviors: tuple[Misbehavior, ...] = ()
     changes: dict[int, Change] = field(factory=dict)
     share: float = 0.4
     patience: float = 2.0
@@ -52,14 +52,14 @@ class MisbehavingNetwork:
 
     def be_honest(self) -> None:
         """The truth from now on."""
-        self.lies, self.changes = (), {}
+        self.misbehaviors, self.changes = (), {}
 
     def pass_on(self, to: _Tap, key: int, frame: bytes) -> None:
         """An answer for the client."""
-        if self.lies and key in self.about and self.chance.random() < self.share:
+        if self.misbehaviors and key in self.about and self.chance.random() < self.share:
             self.told += 1
-            lie: Any = self.chance.choice(self.lies)
-            lie(self, to, frame)
+            misbehavior: Any = self.chance.choice(self.misbehaviors)
+            misbehavior(self, to, frame)
         else:
             to.heard(frame)
 

@@ -55,10 +55,10 @@ class MisbehavingBrokersCase(SynchronousTestCase):
             connect_timeout=self.liars.patience,
         )
 
-    def lie(self, seconds: float, *lies: Misbehavior) -> None:
+    def misbehavior(self, seconds: float, *misbehaviors: Misbehavior) -> None:
         """For so long, and the truth from then on."""
-        self.liars.lies = lies
-        self.liars.clock.callLater(seconds, setattr, self.liars, "lies", ())
+        self.liars.misbehaviors = misbehaviors
+        self.liars.clock.callLater(seconds, setattr, self.liars, "misbehaviors", ())
 
     def until(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
         """Let time pass until something is so."""
@@ -119,10 +119,10 @@ class ProducerTests(MisbehavingBrokersCase):
         """
         Whatever becomes of answers, each record is written once and in order; and one of each kind alone.
         """
-        for number, lies in enumerate(EACH_AND_ALL):
-            with self.subTest(lies=[each.__name__ for each in lies]):
+        for number, misbehaviors in enumerate(EACH_AND_ALL):
+            with self.subTest(misbehaviors=[each.__name__ for each in misbehaviors]):
                 self.begin(number)
-                self.lie(8.0, *lies)
+                self.misbehavior(8.0, *misbehaviors)
                 outcomes, producer = self.send()
                 self.assertGreater(self.liars.told, 1)
                 self.assert_written(outcomes)
@@ -168,7 +168,7 @@ class ProducerTests(MisbehavingBrokersCase):
         """
         self.begin()
         self.liars.about, self.liars.share = frozenset({METADATA}), 1.0
-        self.liars.lies = (never,)
+        self.liars.misbehaviors = (never,)
         outcomes, _ = self.send(delivery_timeout=20.0)
         for heard in outcomes:
             (told,) = heard
@@ -262,11 +262,11 @@ class ConsumerTests(MisbehavingBrokersCase):
         """
         Whatever becomes of answers, each record is read once and in order; and one of each kind alone.
         """
-        for number, lies in enumerate(EACH_AND_ALL):
-            with self.subTest(lies=[each.__name__ for each in lies]):
+        for number, misbehaviors in enumerate(EACH_AND_ALL):
+            with self.subTest(misbehaviors=[each.__name__ for each in misbehaviors]):
                 self.begin(number)
                 self.fill()
-                self.lie(8.0, *lies)
+                self.misbehavior(8.0, *misbehaviors)
                 found, _ = self.read(200)
                 self.assertGreater(self.liars.told, 1)
                 self.assert_all(found)
@@ -314,7 +314,7 @@ class ConsumerTests(MisbehavingBrokersCase):
         self.begin()
         self.fill()
         self.liars.about, self.liars.share = frozenset({METADATA}), 1.0
-        self.lie(60.0, never)
+        self.misbehavior(60.0, never)
         found, errors = self.read(200)
         self.assert_all(found)
         self.assertEqual(errors, [])
@@ -335,7 +335,7 @@ class ConsumerTests(MisbehavingBrokersCase):
                 self.liars.clock.callLater(1.0, move)
 
         self.liars.clock.callLater(0.1, move)
-        self.lie(15.0, hangs_up)
+        self.misbehavior(15.0, hangs_up)
         found, errors = self.read(200)
         self.assert_all(found)
         self.assertEqual(errors, [])

@@ -184,9 +184,9 @@ class Members:
         """
         Of each kind alone, and of all of them.
         """
-        for seed, lies in enumerate(EACH_AND_ALL):
-            with self.subTest(lies=[each.__name__ for each in lies]):
-                wire = MisbehavingNetwork(self.cluster.clock, Random(seed), GROUP, tuple(lies))
+        for seed, misbehaviors in enumerate(EACH_AND_ALL):
+            with self.subTest(misbehaviors=[each.__name__ for each in misbehaviors]):
+                wire = MisbehavingNetwork(self.cluster.clock, Random(seed), GROUP, tuple(misbehaviors))
                 self.check(*self.work(wire))
                 self.assertGreater(wire.told, 3)
 

@@ -66,10 +66,10 @@ class Transactions:
         """
         outcomes: dict[bytes, str] = {}
         offset = 0
-        for seed, lies in enumerate([*([each] for each in MISBEHAVIORS), MISBEHAVIORS]):
-            with self.subTest(lies=[each.__name__ for each in lies]):
+        for seed, misbehaviors in enumerate([*([each] for each in MISBEHAVIORS), MISBEHAVIORS]):
+            with self.subTest(misbehaviors=[each.__name__ for each in misbehaviors]):
                 producer = self.producer(transaction_timeout=10.0)
-                self.wire.chance, self.wire.lies, self.wire.told = Random(seed), tuple(lies), 0
+                self.wire.chance, self.wire.misbehaviors, self.wire.told = Random(seed), tuple(misbehaviors), 0
                 for number in range(8):
                     offset += 1
                     value = b"%d-%d" % (seed, number)

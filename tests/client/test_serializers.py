@@ -48,17 +48,13 @@ class SerializerTests(SynchronousTestCase):
 
     @given(st.text(st.characters(codec="utf-8")))
     def test_text_comes_back(self, value: str) -> None:
-        """
-        What was written is read.
-        """
+        """Serialized text can be deserialized."""
         self.assertEqual(StringDeserializer()("t", StringSerializer()("t", value)), value)
         self.assertEqual(StringDeserializer("utf-16")("t", StringSerializer("utf-16")("t", value)), value)
 
     @given(JSON)
     def test_json_comes_back(self, value: Any) -> None:
-        """
-        What was written is read.
-        """
+        """Serialized JSON can be deserialized."""
         try:
             data = JsonSerializer()("t", value)
         except SerializationError as e:

@@ -29,7 +29,7 @@ class SocketCluster(MemoryCluster):
     A :class:`MemoryCluster` that is reached by TCP; a context manager.
 
     :ivar ids: of topics that were made anew: they are not what their name says.
-    :ivar lies: one of them is chosen for an answer, for ``share`` of those about the API keys in ``about``.
+    :ivar misbehaviors: one of them is chosen for an answer, for ``share`` of those about the API keys in ``about``.
     """
 
     def __init__(self, served: Mapping[int, tuple[int, int]] = SERVED, nodes: int = 1) -> None:
@@ -37,7 +37,7 @@ class SocketCluster(MemoryCluster):
         self.served = dict(served)
         self.nodes = set(range(1, nodes + 1))
         self.ids: dict[str, bytes] = {}
-        self.lies: tuple[Misbehavior, ...] = ()
+        self.misbehaviors: tuple[Misbehavior, ...] = ()
         self.share, self.about = 0.4, frozenset({1, 2, 3, 18})
         self.chance, self.patience, self.told = Random(1), 9.0, 0
         self.lock = threading.RLock()
@@ -120,11 +120,11 @@ class SocketCluster(MemoryCluster):
                 with self.lock:
                     answer = self.serve(peer.node, request.api_key, request.message)
                     frame = joined(server.respond(request, answer))
-                    lie = self._lie(request.api_key)
-                if lie is None:
+                    misbehavior = self._lie(request.api_key)
+                if misbehavior is None:
                     peer.heard(frame)
                 else:
-                    lie(self, peer, frame)  # type: ignore[arg-type]
+                    misbehavior(self, peer, frame)  # type: ignore[arg-type]
         except (OSError, EOFError):
             pass
         finally:
@@ -133,9 +133,9 @@ class SocketCluster(MemoryCluster):
                 self._open.discard(peer)
 
     def _lie(self, key: int) -> Misbehavior | None:
-        if self.lies and key in self.about and self.chance.random() < self.share:
+        if self.misbehaviors and key in self.about and self.chance.random() < self.share:
             self.told += 1
-            return self.chance.choice(self.lies)
+            return self.chance.choice(self.misbehaviors)
         return None
 
     def _metadata(self, node: int, message: Any) -> Any:

@@ -29,7 +29,7 @@ LATENCY = 0.0
 
 class FaultyStore(MemoryStore):
     """
-    A client that something happens to at its n-th request.
+    A client of ZooKeeper with a fault at its n-th request.
 
     :ivar requests: how many were made.
     :ivar fault: what happens, and at which request.
@@ -164,7 +164,7 @@ class Group:
             self.brokers.settle(min(step, until - self.clock.seconds()))
 
     def now(self, asked: Deferred[T]) -> T:
-        """What a request is answered."""
+        """The result of a request."""
         results: list[Any] = []
         asked.addBoth(results.append)
         for _ in range(2000):

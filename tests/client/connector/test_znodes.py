@@ -51,16 +51,12 @@ class ZnodeTests(SynchronousTestCase):
 
     @given(SUBSCRIPTIONS)
     def test_subscriptions_come_back(self, subscription: TopicCount) -> None:
-        """
-        What is written is read.
-        """
+        """Encoded subscriptions can be decoded."""
         self.assertEqual(TopicCountZnode.decode("/x", TopicCountZnode.encode(subscription, 1)), subscription)
 
     @given(st.integers(0, 2**63 - 1))
     def test_offsets_come_back(self, offset: int) -> None:
-        """
-        What is written is read.
-        """
+        """Encoded offsets can be decoded."""
         self.assertEqual(OffsetZnode.decode("/x", OffsetZnode.encode(offset)), offset)
 
     @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))

@@ -398,7 +398,7 @@ class AssignmentListenerTests(MembershipCase):
 
     def test_partitions_wait_for_the_record_in_hand(self) -> None:
         """
-        A record that the application is at is its own until it asks for the next one: what it commits meanwhile holds,
+        A partition is not revoked while its record is being processed, until the next is asked for: commits succeed,
         and the listener is told afterwards; then another member has the partition.
         """
         listener = RecordingListener()

@@ -92,7 +92,7 @@ class ConnectionTests(SynchronousTestCase):
         """It ends the connection: the answers after it could not be told from it."""
         self.brokers.metadata()
         connection = self.brokers.node(1)
-        self.cluster.lies, self.cluster.share = (never,), 1.0
+        self.cluster.misbehaviors, self.cluster.share = (never,), 1.0
         with self.assertRaises(RequestTimedOut) as caught:
             connection.request(MetadataRequest(topics=None), 0.02)
         self.assertIn("Metadata: no answer from 127.0.0.1", str(caught.exception))

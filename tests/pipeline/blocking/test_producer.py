@@ -1,4 +1,4 @@
-"""Tests the blocking producer against brokers that lie, vanish and reject requests."""
+"""Tests the blocking producer against brokers that misbehave, disappear and reject requests."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MOST_LIES = 8
 class Leaders(SocketCluster):
     """Two brokers that know producers again, and lie a few times if they are told to."""
 
-    def __init__(self, lies: tuple[Misbehavior, ...] = (), seed: int = 1) -> None:
+    def __init__(self, misbehaviors: tuple[Misbehavior, ...] = (), seed: int = 1) -> None:
         super().__init__({**SERVED, 22: (0, 5)}, nodes=2)
         self.chance = Random(seed)
-        self.lies = lies
+        self.misbehaviors = misbehaviors
         self.about = frozenset({0, 3, 18, 22})
         self._next: dict[Any, int] = {}
         self._places: dict[Any, int] = {}
@@ -100,8 +100,13 @@ class ProducerTests(SynchronousTestCase):
 
     def test_lies(self) -> None:
         """Whatever becomes of answers, each record is written once and in order."""
-        for seed, lies in enumerate([*([each] for each in MISBEHAVIORS if each.__name__ != "late"), MISBEHAVIORS[1:]]):
-            with self.subTest(lies=[each.__name__ for each in lies]), Leaders(tuple(lies), seed) as leaders:
+        for seed, misbehaviors in enumerate(
+            [*([each] for each in MISBEHAVIORS if each.__name__ != "late"), MISBEHAVIORS[1:]]
+        ):
+            with (
+                self.subTest(misbehaviors=[each.__name__ for each in misbehaviors]),
+                Leaders(tuple(misbehaviors), seed) as leaders,
+            ):
                 produce(leaders, DeliverySettings(timeout=20.0), request_timeout=0.1)
                 self.assertGreater(leaders.told, 1)
                 self.assert_all(leaders)

@@ -126,11 +126,11 @@ class FetchingTests(SynchronousTestCase):
 
     def test_lies(self) -> None:
         """Whatever a broker answers, late or half or garbled: rows are right, or it is an error; never wrong."""
-        for lie in MISBEHAVIORS:
-            with self.subTest(lie=lie.__name__):
+        for misbehavior in MISBEHAVIORS:
+            with self.subTest(misbehavior=misbehavior.__name__):
                 cluster = self.cluster()
                 brokers = self.client(cluster, request_timeout=0.05)
-                cluster.lies = (lie,)
+                cluster.misbehaviors = (misbehavior,)
                 found = values_of(read_range(brokers, PLACE, 0, 30, QUICK))
                 self.assertEqual(found, self.wanted)
                 self.assertTrue(cluster.told)
@@ -304,7 +304,7 @@ class FetchingTests(SynchronousTestCase):
 
         def third_is_never_answered(node: int, message: object) -> None:
             if len(cluster.requests("Fetch")) == 3:
-                cluster.lies, cluster.about, cluster.share = (never,), frozenset({1}), 1.0
+                cluster.misbehaviors, cluster.about, cluster.share = (never,), frozenset({1}), 1.0
                 asked.set()
 
         cluster.answers[1] = third_is_never_answered
@@ -377,9 +377,9 @@ class OffsetTests(SynchronousTestCase):
 
     def test_lies(self) -> None:
         """They do not become offsets."""
-        for lie in MISBEHAVIORS:
-            with self.subTest(lie=lie.__name__):
-                self.cluster.lies = (lie,)
+        for misbehavior in MISBEHAVIORS:
+            with self.subTest(misbehavior=misbehavior.__name__):
+                self.cluster.misbehaviors = (misbehavior,)
                 brokers = self.cluster.client(request_timeout=0.05, retry_timeout=8.0)
                 self.addCleanup(brokers.close)
                 found = brokers.offsets({TopicPartition("t", 0): LATEST, TopicPartition("t", 1): LATEST})
