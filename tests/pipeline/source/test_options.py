@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pickle
 
-from hypothesis import given
-from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.model import TopicPartition
-from logbus.pipeline.blocking.connection_settings import ConnectionSettings
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.source.offsets_json import offsets_from_json, offsets_to_json, read_offsets, read_partitions
 from logbus.pipeline.source.options import (
     CONSUMER_OPTIONS,
     NO_EFFECT,
@@ -26,8 +22,6 @@ from logbus.pipeline.source.options import (
 from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, EarliestOrLatest
 
 MINIMAL = {"kafka.bootstrap.servers": "a:1,[::1]:2", "subscribe": "t"}
-TOPICS = st.from_regex(r"[a-zA-Z0-9_-]{1,20}", fullmatch=True)
-PARTITIONS = st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1))
 
 
 def source(streaming: bool = False, without: str = "", **options: str) -> SourceOptions:
@@ -215,65 +209,3 @@ class OptionTests(SynchronousTestCase):
         """As Spark writes them."""
         for text, seconds in (("15m", 900), ("30s", 30), ("250", 0.25), ("500ms", 0.5), ("2h", 7200), ("1d", 86400)):
             self.assertEqual(source(maxTriggerDelay=text).max_trigger_delay, seconds)
-
-
-class SettingsTests(SynchronousTestCase):
-    """How to reach brokers."""
-
-    def test_passwords_as_java_is_told(self) -> None:
-        """Both login modules, with any quoting."""
-        for config in (
-            'org.apache.kafka.common.security.scram.ScramLoginModule required username="a b" password="c\\"d;";',
-            "org.apache.kafka.common.security.plain.PlainLoginModule  REQUIRED\n username='a b'  password='c\"d;' ; ",
-            'kafkashaded.org.apache.kafka.common.security.plain.PlainLoginModule required user_x=1 username="a b" '
-            'password="c\\"d;";',
-        ):
-            made = ConnectionSettings.from_options(
-                {
-                    "bootstrap.servers": "a:1",
-                    "security.protocol": "sasl_plaintext",
-                    "sasl.mechanism": "scram-sha-256",
-                    "sasl.jaas.config": config,
-                }
-            )
-            assert made.sasl is not None
-            self.assertEqual((made.sasl.username, made.sasl.password), ("a b", 'c"d;'))
-            self.assertEqual(made.sasl.mechanism, "SCRAM-SHA-256")
-
-    def test_passwords_that_cannot_be_read(self) -> None:
-        """The error says what shape it has."""
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        for config in ("x", f"{module} required;", f'{module} required username="a" password="b"', "x.Y required z=1;"):
-            with self.assertRaises(OptionError) as caught:
-                ConnectionSettings.from_options(
-                    {
-                        "bootstrap.servers": "a:1",
-                        "security.protocol": "SASL_SSL",
-                        "sasl.mechanism": "PLAIN",
-                        "sasl.jaas.config": config,
-                    }
-                )
-            self.assertIn("'sasl.jaas.config'", str(caught.exception))
-
-
-class SpellingTests(SynchronousTestCase):
-    """Offsets in JSON."""
-
-    @given(st.dictionaries(PARTITIONS, st.integers(-2, 2**63 - 1), max_size=8))
-    def test_what_is_spelled_is_read(self, offsets: dict[TopicPartition, int]) -> None:
-        """The same again, in whatever order it was."""
-        import json
-
-        backwards = dict(sorted(offsets.items(), reverse=True))
-        self.assertEqual(json.dumps(offsets_to_json(offsets)), json.dumps(offsets_to_json(backwards)))
-        self.assertEqual(offsets_from_json(offsets_to_json(offsets), -2), offsets)
-
-    @given(st.text() | st.from_regex(r'\{"t": ?[\[{].{0,20}[\]}]\}', fullmatch=True))
-    def test_anything_is_read_or_refused(self, text: str) -> None:
-        """There is no other outcome."""
-        for reader in (lambda: read_offsets(text, -2), lambda: read_partitions(text)):
-            try:
-                found = reader()
-            except ValueError:
-                continue
-            self.assertTrue(all(each.partition >= 0 for each in found))
