@@ -1,4 +1,6 @@
-"""Brokers without a data plane: a session, a registration, a controller, and a host that notes what it is told."""
+"""
+Brokers without a data plane for tests: a session, a registration, a controller, and a host that records its calls.
+"""
 
 from __future__ import annotations
 

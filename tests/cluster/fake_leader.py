@@ -1,4 +1,4 @@
-"""A leader for followers in tests: real logs behind a channel that is none."""
+"""A fake leader for tests of followers: real logs, and a channel without a network."""
 
 from __future__ import annotations
 

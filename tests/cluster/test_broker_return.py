@@ -1,4 +1,4 @@
-"""Brokers that come back while their processes ran on: all are in sync again soon, also of what nobody writes."""
+"""Brokers whose sessions were lost while their processes ran on: all replicas are soon in sync again."""
 
 from __future__ import annotations
 

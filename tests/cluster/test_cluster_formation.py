@@ -1,4 +1,4 @@
-"""A cluster of several brokers: who knows what, who tells whom, and what each of them answers."""
+"""Formation of a cluster of several brokers: their metadata, updates and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image of the cluster."""
+"""The metadata cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker does before it stops, and how preferred leaders come back."""
+"""Controlled shutdown, and the return of leadership to preferred leaders."""
 
 from __future__ import annotations
 

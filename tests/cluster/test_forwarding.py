@@ -1,4 +1,4 @@
-"""Requests on their way to the controller."""
+"""Requests that are forwarded to the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaders of a cluster do with their followers, producers and consumers."""
+"""Leaders with followers, producers and consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that comes back with less than it had synced: what was acknowledged is still there, and is read."""
+"""A broker that comes back without synced records: acknowledged records are still there, and are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Announcements on their way between brokers."""
+"""Encoding of metadata updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker does with announcements."""
+"""Application of metadata updates on a broker."""
 
 from __future__ import annotations
 

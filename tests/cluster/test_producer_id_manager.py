@@ -1,4 +1,4 @@
-"""Producer ids."""
+"""Allocation of producer ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three whole brokers: what is acknowledged is on all of them, byte by byte, whatever happens to one."""
+"""Replication among three brokers: acknowledged records are on all of them, byte by byte, whatever happens to one."""
 
 from __future__ import annotations
 

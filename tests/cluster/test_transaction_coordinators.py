@@ -1,4 +1,4 @@
-"""The coordinator of a transaction on several brokers: gone at every step, cut off, moved."""
+"""Transaction coordinators on several brokers: killed at every step, cut off, moved."""
 
 from __future__ import annotations
 

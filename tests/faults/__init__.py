@@ -1,1 +1,1 @@
-"""Real brokers, a real ZooKeeper and real clients, while things go wrong."""
+"""Fault tests with real brokers, a real ZooKeeper and real clients."""

@@ -1,4 +1,4 @@
-"""A cluster for all tests that leave it whole, and what each of them has to show."""
+"""The cluster that fault tests share, and the final checks of each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The producer and the consumers of the client here, while three brokers are killed, frozen and cut off, from a seed.
+Random faults from a seed, under the producer and consumers of :mod:`logbus.client`.
 
     python -m tests.faults.native_soak --seconds 120 --seed 1 [--protocol consumer]
 

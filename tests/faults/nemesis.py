@@ -1,5 +1,5 @@
 """
-What goes wrong, on purpose.
+Injects faults into a test cluster.
 
 Each fault is a context: it begins, its effect is made sure of, and at the end it is mended; what was hit is waited for.
 A fault that has no effect fails, since nothing would have been tried.

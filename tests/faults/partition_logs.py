@@ -1,4 +1,4 @@
-"""The logs of a partition on all of its brokers, as the files have them."""
+"""Reads the logs of a partition on all of its brokers from their files."""
 
 from __future__ import annotations
 

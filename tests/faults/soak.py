@@ -1,5 +1,5 @@
 """
-Random faults from a seed, for as long as one likes, under three partitions' producer and consumer.
+Random faults from a seed, for any time, under a producer and a consumer of three partitions.
 
     python -m tests.faults.soak --faults 40 --records 50000 --seed 1
 

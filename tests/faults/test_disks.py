@@ -1,6 +1,6 @@
 """
-A follower whose log is gone, damaged, too short or too long, or that can write no more: nothing of that reaches others,
-and it is in sync again with the same bytes.
+A follower whose log is missing, damaged, too short or too long, or cannot grow: it gets in sync again with the same
+bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stage copies a topic exactly once, however often brokers and the stage itself are killed."""
+"""A stage copies a topic exactly once while brokers and the stage itself are killed."""
 
 from __future__ import annotations
 

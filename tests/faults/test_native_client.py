@@ -1,4 +1,4 @@
-"""The client here keeps what it promises while brokers are killed and cut off; see native_soak for longer runs."""
+"""The client :mod:`logbus.client` while brokers are killed and cut off; see native_soak for longer runs."""
 
 from __future__ import annotations
 

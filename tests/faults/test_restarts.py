@@ -1,4 +1,4 @@
-"""Brokers that stop in order, and brokers that must not start: what clients notice of it is nothing."""
+"""Brokers that stop gracefully, and brokers that must not start: clients notice nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Brokers that were given up while they stood still, or were out of reach, and go on as if they were what they had been.
+Zombies: brokers that were replaced while they were frozen or unreachable, and continue.
 
 Whatever a zombie tells its clients, nothing that counts comes of it.
 """

@@ -1,4 +1,4 @@
-"""ZooKeeper goes away, forgets sessions, or loses the server that leads it; records are taken and given meanwhile."""
+"""ZooKeeper is killed, expires sessions, or loses its leader; records are written and read meanwhile."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-A producer and a consumer at work on one topic while faults happen, and what they saw.
+A producer and a consumer of one topic during faults, and their histories.
 
 Both are librdkafka's, in threads of their own.  The producer is idempotent, writes with acks=all, tries again for
 longer than any fault lasts, and sends each integer once.  The consumer reads every partition from its begin, and is not

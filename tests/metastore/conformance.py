@@ -1,4 +1,4 @@
-"""What every metadata store does alike, ZooKeeper too: suites that are mixed into a test case per store."""
+"""Conformance tests of all metadata stores: mixed into a test case per store."""
 
 from __future__ import annotations
 

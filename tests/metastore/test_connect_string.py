@@ -1,4 +1,4 @@
-"""Where ZooKeeper is: what can be said, and what is said of the rest."""
+"""Parsing of ``zookeeper.connect``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata in files and from store to store: what comes back is what was there, and nothing foreign gets in."""
+"""Metadata in files and copied between stores: nothing is lost, and foreign data are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree: transactions can be taken back, and what is written is what is read."""
+"""The tree: transactions can be undone, and reads return what was written."""
 
 from __future__ import annotations
 

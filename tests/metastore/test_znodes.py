@@ -1,4 +1,4 @@
-"""The nodes' contents: Kafka's JSON, there and back."""
+"""Encoding of znodes: Kafka's JSON."""
 
 from __future__ import annotations
 

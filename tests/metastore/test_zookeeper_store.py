@@ -1,4 +1,4 @@
-"""The store on ZooKeeper, where a test can say what ZooKeeper answers. With a real one: ``tests/zookeeper``."""
+"""The ZooKeeper store with a fake session; tests with a real ZooKeeper are in ``tests/zookeeper``."""
 
 from __future__ import annotations
 

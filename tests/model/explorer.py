@@ -1,6 +1,4 @@
-"""
-Search of all states that a model can reach, breadth first: what it finds wrong, it finds by a shortest way.
-"""
+"""Searches all states that a model can reach, breadth first: a violation is found by a shortest path."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-One partition: all that can happen next, and what the controller makes of it.
+The steps of one partition and its controller.
 
 A fetch is carried out at once, or its request or its answer is left on the wire, to arrive later or never.
 """

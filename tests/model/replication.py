@@ -1,6 +1,4 @@
-"""
-What leader and followers do with the logs of one partition, in small steps, and what may never come of it.
-"""
+"""The steps of leader and followers with the logs of one partition, and the invariants."""
 
 from __future__ import annotations
 

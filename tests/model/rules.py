@@ -1,6 +1,4 @@
-"""
-The rules of replication, each of which can be left out, and the bounds of a search.
-"""
+"""The rules of replication, each of which can be left out, and the bounds of a search."""
 
 from __future__ import annotations
 

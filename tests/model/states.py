@@ -1,5 +1,5 @@
 """
-One partition, its replicas, the controller and what is on the wire between them: the values.
+The state of the model: one partition, its replicas, the controller and messages in flight.
 
 A record is the epoch it was appended in, with the life of the leader that did (``epoch + 10 * life``): with its offset
 that names it. A log is a tuple of them. Sets of replicas are bit masks.

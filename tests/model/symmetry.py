@@ -1,4 +1,4 @@
-"""States that differ only in which replica is which behave alike: one of them is enough to look at."""
+"""Reduces states that differ only in the numbering of replicas to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a planted bug is."""
+"""A planted bug: a change of the product, and the runs or the test that must find it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Bugs that systems of this kind have had, each as a change of the product while it runs.
+Bugs of replication, each as a patch of the running product.
 
 Each is found by simulated clusters in which things go wrong, within a stated number of seeds, or by a test.
 """

@@ -1,6 +1,4 @@
-"""
-Bugs of transactions, each as a change of the product while it runs: see :mod:`tests.planted_bugs.replication_bugs`.
-"""
+"""Bugs of transactions, each as a patch of the running product; part of :mod:`tests.planted_bugs.replication_bugs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulation is made of: time, the network, disks that take time, and the metadata store."""
+"""The simulated environment: clock, network, disks, metadata store."""
 
 from __future__ import annotations
 

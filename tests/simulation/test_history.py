@@ -1,4 +1,4 @@
-"""What is wrong with a history is found, and nothing else is."""
+"""The checks of histories find every anomaly, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Clusters in which things go wrong, seed after seed.
+Simulated clusters with faults, over several seeds.
 
 ``LOGBUS_SIMULATION_SEEDS`` in the environment runs more of them, ``LOGBUS_SIMULATION_FIRST`` others.
 """

@@ -1,4 +1,4 @@
-"""Of many faults those are found that it takes."""
+"""Shrinking finds the faults that a failure needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with transactions is found, and nothing else is."""
+"""The checks of transactions find every anomaly, and nothing else."""
 
 from __future__ import annotations
 

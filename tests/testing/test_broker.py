@@ -1,4 +1,4 @@
-"""The test kit's broker: on free ports, isolated, leaving nothing behind."""
+"""The test kit's broker: on free ports, isolated, without leftovers."""
 
 from __future__ import annotations
 

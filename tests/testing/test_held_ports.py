@@ -1,4 +1,4 @@
-"""Ports of test servers: whoever comes back finds its own free."""
+"""Held ports of test servers: a restarted server finds its own free."""
 
 from __future__ import annotations
 

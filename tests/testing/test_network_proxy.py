@@ -1,4 +1,4 @@
-"""The network of a cluster for tests: cut one way, both ways, and mended."""
+"""The network of a test cluster: cut one way, both ways, and restored."""
 
 from __future__ import annotations
 

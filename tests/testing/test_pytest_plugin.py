@@ -1,4 +1,4 @@
-"""The fixtures are found by whoever installs logbus and pytest."""
+"""pytest finds the fixtures where logbus is installed."""
 
 from __future__ import annotations
 

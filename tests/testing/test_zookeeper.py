@@ -1,4 +1,4 @@
-"""The ZooKeeper for tests, where it cannot run: what is missing is named."""
+"""The test kit's ZooKeeper where it cannot run: the error names the missing parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One ZooKeeper for all tests that leave it alone; those that do not bring their own."""
+"""One ZooKeeper for all tests that do not stop it; the others start their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test cases that drive a reactor of their own, for what needs real sockets and threads."""
+"""Test cases with a reactor of their own, for real sockets and threads."""
 
 from __future__ import annotations
 

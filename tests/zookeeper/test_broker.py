@@ -1,4 +1,4 @@
-"""A broker whose metadata is in ZooKeeper: what it writes there, and how it lives through ZooKeeper's absence."""
+"""A broker with its metadata in ZooKeeper: the nodes it writes, and outages of ZooKeeper."""
 
 from __future__ import annotations
 

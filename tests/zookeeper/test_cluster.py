@@ -1,4 +1,4 @@
-"""Three brokers on one ZooKeeper: one cluster, whichever of them is asked."""
+"""Three brokers on one ZooKeeper: every broker gives the same answers."""
 
 from __future__ import annotations
 

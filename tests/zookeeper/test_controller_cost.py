@@ -1,4 +1,4 @@
-"""What a controller that takes over costs on a real ZooKeeper, and that a former one overwrites nothing there."""
+"""The cost of a new controller on a real ZooKeeper, and fencing of the former one."""
 
 from __future__ import annotations
 

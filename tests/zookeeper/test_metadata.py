@@ -1,4 +1,4 @@
-"""A broker's metadata move from its data directory to ZooKeeper, and it goes on there as if nothing had happened."""
+"""Migration of a broker's metadata from its data directory to ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose ZooKeeper is not there, goes away and comes back: nothing is sent late, nobody waits for good."""
+"""The ZooKeeper store during outages: nothing is sent late, and every request ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wishes of leaders to change in-sync replicas: which are granted, and what follows."""
+"""Leaders' requests to change in-sync replicas (AlterPartition)."""
 
 from __future__ import annotations
 

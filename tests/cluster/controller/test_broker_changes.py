@@ -1,4 +1,4 @@
-"""Brokers that say goodbye, brokers that come back with less, and what a change of brokers costs."""
+"""Brokers that shut down, brokers that come back with fewer records, and the cost of such changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller: elections, failures, sessions that break, and what the next tenure finds."""
+"""The controller: elections, failures, sessions that break, and the next controller."""
 
 from __future__ import annotations
 

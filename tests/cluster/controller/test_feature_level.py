@@ -1,4 +1,4 @@
-"""What all brokers can do: raised when all can, and never lowered."""
+"""The cluster's feature level: raised when all brokers support it, and never lowered."""
 
 from __future__ import annotations
 

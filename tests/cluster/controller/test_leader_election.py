@@ -1,4 +1,4 @@
-"""Leader election: properties over all situations, and the examples one would tell."""
+"""Leader election: properties over all situations, and examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Announcements to a broker that may be out of reach."""
+"""Metadata updates to a broker that may be unreachable."""
 
 from __future__ import annotations
 

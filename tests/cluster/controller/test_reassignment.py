@@ -1,4 +1,4 @@
-"""Partitions that move to other replicas, leaders that are elected when somebody asks, leadership that is balanced."""
+"""Reassignments, elections on request, and the balance of leadership."""
 
 from __future__ import annotations
 

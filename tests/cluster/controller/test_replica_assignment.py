@@ -1,4 +1,4 @@
-"""Placement of replicas."""
+"""Assignment of replicas to brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a follower cuts off: two logs meet again, and nothing that is committed goes."""
+"""Truncation of a follower's log that diverges: the logs agree again, and no committed record is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Followers: what they fetch, when, and what becomes of their logs."""
+"""Replica fetchers: fetches, failures, truncations and syncs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaders' wishes on their way to the controller, and what their answers, or none, do to producers that wait."""
+"""ISR changes sent to the controller, and producers that wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader that is cut off sends its clients away once others may have elected another one."""
+"""A leader that is cut off refuses its clients once others may have elected another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader knows of its followers: who is in sync, and what is committed."""
+"""The leader's state of its followers: in-sync replicas and high watermark."""
 
 from __future__ import annotations
 

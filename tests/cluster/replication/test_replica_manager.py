@@ -1,4 +1,4 @@
-"""The replicas of a broker: roles taken, given up, and lost with their disks."""
+"""The replicas of a broker: roles taken, removed, and lost with their disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches that answer, and fetches that wait."""
+"""Fetches that are answered at once, and fetches that wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged logs in a cluster: another replica leads, what is damaged is copied from it, and all are in sync again."""
+"""Repair of damaged logs in a cluster: another replica leads, the damage is replaced, and all are in sync again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of replicas: until the controller has them, to each new controller, one request at a time."""
+"""Reports of replicas to the controller: retried, repeated to a new controller, one request at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replication held to a rate: buckets, and what leaders send and followers fetch by them."""
+"""Throttled replication: token buckets, leaders and followers."""
 
 from __future__ import annotations
 
