@@ -177,7 +177,7 @@ def commit(
 def fetch_committed(
     client: Client, group: str = "g", topics: Mapping[str, list[int]] | None = None, **given: Any
 ) -> dict[tuple[str, int], int]:
-    """What a group committed: all, or some partitions."""
+    """The committed offsets of a group, of all or some partitions."""
     asked = OffsetFetchRequestGroup(
         group_id=group,
         topics=None

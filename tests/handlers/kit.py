@@ -213,7 +213,7 @@ class MemoryBroker:
         self.now(self.broker.create_topic(name, partitions, overrides))
 
     def delete_internal(self, name: str) -> None:
-        """Delete an internal topic, as only somebody at the metadata store could."""
+        """Delete an internal topic, which is only possible in the metadata store."""
 
         async def delete() -> None:
             begun = await self.broker.controller.submit(lambda active: topic_changes.begin_deletion(active, [name]))
@@ -228,7 +228,7 @@ class MemoryBroker:
 
     @property
     def watchers(self) -> int:
-        """Who waits at any replica."""
+        """The watchers of all replicas."""
         return sum(len(replica.watchers) for replica in self.broker.replicas)
 
 

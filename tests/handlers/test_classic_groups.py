@@ -65,7 +65,7 @@ class FlowTests(GroupCase):
         self.assertEqual(len(self.describe().members), 5)
 
     def test_who_may_not(self) -> None:
-        """Unknown members, stale generations and syncs of another protocol are told so, and change nothing."""
+        """Unknown members, stale generations and syncs of another protocol get errors, and have no effect."""
         member = self.member()
         self.group_of(member)
         self.assertEqual(member.heartbeat(member_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID)
@@ -83,7 +83,7 @@ class FlowTests(GroupCase):
         self.assertEqual(member.heartbeat(), 0)
 
     def test_refusals_leave_no_group(self) -> None:
-        """Whoever is refused makes no group of that name."""
+        """A refused request does not create a group."""
         self.member(group="a", member_id="stranger").send_join()
         other = self.member(group="b")
         other.send_join(session_timeout_ms=1)
@@ -119,7 +119,7 @@ class FlowTests(GroupCase):
             self.assertEqual(told.generation_id, -1)
 
     def test_the_group_id_is_empty(self) -> None:
-        """Nobody can be a member of a group without a name."""
+        """An empty group id is refused."""
         member = self.member(group="")
         member.send_join()
         self.assertEqual(member.joined().error_code, ErrorCode.INVALID_GROUP_ID)
@@ -212,7 +212,7 @@ class TimeTests(GroupCase):
         self.assertTrue(second.leads, "the first one did not come back")
 
     def test_hanging_up_while_waiting(self) -> None:
-        """Who hangs up in the middle is forgotten when the session ends; the others go on."""
+        """A member that disconnects while it waits is removed when its session ends; the others go on."""
         first, second = self.member(), self.member()
         self.group_of(first)
         second.get_id()
@@ -286,7 +286,7 @@ class TimeTests(GroupCase):
         self.assertEqual(first.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID)
 
     def test_a_restart_while_joining(self) -> None:
-        """Who waits is told to look for the coordinator anew, before the connection closes."""
+        """Waiting requests get NOT_COORDINATOR before the connection closes."""
         first, second = self.member(), self.member()
         self.group_of(first)
         second.get_id()
@@ -298,7 +298,7 @@ class TimeTests(GroupCase):
         self.assertEqual([str(call) for call in self.server.reactor.getDelayedCalls()], [])
 
     def test_waiting_holds_the_connection_only(self) -> None:
-        """What a client asks behind a JoinGroup that waits comes after it; other clients are served."""
+        """Later requests of the same connection wait for a JoinGroup; other clients are served."""
         first, second = self.member(), self.member()
         self.group_of(first)
         second.get_id()
@@ -336,7 +336,7 @@ class ElsewhereTests(GroupCase):
     """A broker that does not coordinate a group says so."""
 
     def test_not_here(self) -> None:
-        """As long as there is no topic for groups, nobody coordinates them."""
+        """Without the internal topic there is no coordinator."""
         self.server.delete_internal("__consumer_offsets")
         member = self.member(member_id="m")
         member.send_join()
@@ -348,7 +348,7 @@ class ElsewhereTests(GroupCase):
         self.assertEqual(member.commit(1), ErrorCode.NOT_COORDINATOR)
 
     def test_the_topic_goes(self) -> None:
-        """Who waits is told to look for the coordinator anew; who looks gets a new, empty topic."""
+        """Waiting requests get NOT_COORDINATOR; the next look-up creates a new, empty topic."""
         first, second = self.member(), self.member()
         self.group_of(first)
         second.get_id()

@@ -56,7 +56,7 @@ idempotent = st.builds(
 def sequence(
     id: int, epoch: int, start: int, counts: list[int], mishaps: list[tuple[int, str]], transactional: bool = False
 ) -> list[bytes]:
-    """What a producer sends: one sequence, with a batch that comes twice, is missing or is not its own now and then."""
+    """The batches of a producer: one sequence, sometimes with a duplicate, missing or foreign batch."""
     batches = []
     for i, count in enumerate(counts):
         said = {"producer_id": id, "producer_epoch": epoch, "base_sequence": start, "transactional": transactional}
@@ -94,7 +94,7 @@ producers = st.builds(
 
 
 def transactions(epochs: list[int], sent: list[bytes], version: int, asked: int) -> list[tuple[list[Any], int, int]]:
-    """What a producer sends, and then the ends of its transaction, as its coordinator would say them."""
+    """The batches of transactions, each followed by the coordinator's marker."""
     requests = [produce_request(data, acks=asked, transactional_id="id") for data in sent]
     marks = [
         WritableTxnMarker(
@@ -205,7 +205,7 @@ class Yes:
 
 
 def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool) -> tuple[Any, ...]:
-    """What a broker answers, and everything that is left behind."""
+    """The responses of a broker, and its state afterwards."""
     server = MemoryBroker().start()
     try:
         server.create("t", 2, **config)
@@ -304,7 +304,7 @@ class Runs(HandlerCase):
         return self.answers()
 
     def answers(self) -> list[tuple[int, int]]:
-        """What has been answered since the last time."""
+        """The responses since the last call."""
         answers = [answer.responses[0].partition_responses[0] for answer in self.client.answers()]
         return [(answer.error_code, answer.base_offset) for answer in answers]
 
@@ -321,7 +321,7 @@ class Runs(HandlerCase):
         self.assertEqual(len(records), sum(map(len, data)))
 
     def test_of_a_transaction(self) -> None:
-        """What goes on with a transaction is one write, too, once its first batch is there."""
+        """Batches that continue a transaction are also one write."""
         verification: Any = self.server.broker.produce_handlers.verification
         verification._verifier = Yes(self.server.reactor)
         for start, writes in ((0, 5), (5, 1)):
@@ -342,7 +342,7 @@ class Runs(HandlerCase):
         self.assertEqual((self.writes, self.server.broker.produce_handlers.refused), (2, 1))
 
     def test_a_partition_that_goes(self) -> None:
-        """Requests for a partition that is not here any more are each told so, though their words are known."""
+        """Each request for a partition that has moved gets an error, although its template is known."""
         self.server.now(self.server.broker.replicas.remove([TopicPartition("t", 0)]))
         self.assertEqual(self.feed(a_batch(), a_batch()), 2 * [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)])
 
@@ -399,7 +399,7 @@ class Runs(HandlerCase):
         self.assertEqual(self.synced(), [(0, 2), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 3)])
 
     def test_never_durable(self) -> None:
-        """When their time is up, each is told so."""
+        """Each request gets REQUEST_TIMED_OUT."""
         self.all_in_sync(flush_before_ack=True)
         self.disk.held.add(IOPool.SYNC)
         self.assertEqual(self.feed(a_batch(), a_batch(), acks=-1), [])
@@ -408,7 +408,7 @@ class Runs(HandlerCase):
         self.synced()
 
     def test_the_client_goes_away(self) -> None:
-        """What it wrote stays, and nothing is said of it to anybody."""
+        """The batches of a disconnected client stay, without a response."""
         self.all_in_sync(flush_before_ack=True)
         self.disk.held.add(IOPool.SYNC)
         self.feed(a_batch(), a_batch(), acks=-1)

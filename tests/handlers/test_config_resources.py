@@ -33,5 +33,5 @@ class ListTests(HandlerCase):
         self.assertEqual((answer.error_code, answer.config_resources), (ErrorCode.UNSUPPORTED_VERSION, []))
 
     def test_version_0(self) -> None:
-        """It asks for the metrics that clients are to send: none."""
+        """Version 0 lists client metrics, of which there are none."""
         self.assertEqual(self.client.ask(ListConfigResourcesRequest(), 0).config_resources, [])

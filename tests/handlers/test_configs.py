@@ -57,7 +57,7 @@ class Configs(HandlerCase):
         self.assertEqual(log.config.retention_ms, 604_800_000)
 
     def test_incremental_refused(self) -> None:
-        """What is wrong changes nothing."""
+        """An invalid change has no effect."""
         changes: list[tuple[str, int, str | None]]
         for changes, code in (
             ([("no.such", 0, "1")], ErrorCode.INVALID_CONFIG),
@@ -120,7 +120,7 @@ class Configs(HandlerCase):
         self.assertEqual(log.config.cleanup_policy, {"compact"})
 
     def test_missing_topic(self) -> None:
-        """What is wrong by itself is refused before anybody looks for the topic."""
+        """Values are validated before the topic is looked up."""
         for change, code in (
             (("retention.ms", 0, "x"), ErrorCode.INVALID_CONFIG),
             (("no.such", 0, "1"), ErrorCode.INVALID_CONFIG),
@@ -134,7 +134,7 @@ class Configs(HandlerCase):
         self.assertEqual(self.incremental(("retention.ms", 0, "1"), name=""), ErrorCode.INVALID_REQUEST)
 
     def test_broker_refusals(self) -> None:
-        """What brokers cannot take is an invalid request, whatever is wrong with it."""
+        """Any invalid broker setting is INVALID_REQUEST."""
         for change in (("broker.id", 0, "5"), ("log.retention.ms", 0, "x"), ("log.retention.ms", 0, None)):
             self.assertEqual(self.incremental(change, kind=BROKER, name="0"), ErrorCode.INVALID_REQUEST, change)
 
@@ -187,7 +187,7 @@ class Configs(HandlerCase):
         self.assertEqual(sorted(self.server.broker.metadata.group_configs), sorted(names))
 
     def test_listeners_as_bound(self) -> None:
-        """What options chose is shown, not the default that they replaced; what is not set elsewhere stays."""
+        """Listeners are described as bound, not by the default; other settings are unchanged."""
         server = MemoryBroker(listeners=[Listener("edge", "kafka", "tcp:9123:interface=0.0.0.0", ("edge.test", 0))])
         server.start()
         self.addCleanup(server.close)

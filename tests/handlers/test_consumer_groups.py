@@ -104,7 +104,7 @@ class ConsumerGroupCase(GroupCase):
         return joined
 
     def assignment(self, member: Member) -> list[int]:
-        """What a classic member is told by SyncGroup."""
+        """The assignment of a classic member, by SyncGroup."""
         member.send_sync()
         answer = member.answer()
         assert answer.error_code == 0, answer
@@ -131,7 +131,7 @@ class HeartbeatTests(ConsumerGroupCase):
         self.assertEqual(self.type_of(), ("consumer", "Stable"))
 
     def test_settings_of_a_group(self) -> None:
-        """What is set for a group holds for its members from their next heartbeat on, and for no other group's."""
+        """A group's settings take effect with the next heartbeats of its members, and only in this group."""
         a, other = self.consumer("a"), self.consumer("b", group_id="other")
         self.assertEqual((a.beat().heartbeat_interval_ms, other.beat().heartbeat_interval_ms), (5000, 5000))
         given = {"consumer.heartbeat.interval.ms": "9000", "consumer.session.timeout.ms": "60000"}
@@ -171,7 +171,7 @@ class HeartbeatTests(ConsumerGroupCase):
         self.assertEqual(self.described().error_code, ErrorCode.GROUP_ID_NOT_FOUND)
 
     def test_described(self) -> None:
-        """What members want, have and are to have."""
+        """Subscriptions, assignments and targets of members are described."""
         self.consumer("a").beat()
         self.consumer("b").beat(rack_id="r")
         found = self.described(include_authorized_operations=True)
@@ -271,7 +271,7 @@ class ClassicOnlyTests(ConsumerGroupCase):
     config = {**GroupCase.config, "group.coordinator.rebalance.protocols": "classic"}
 
     def test_off(self) -> None:
-        """It is neither told of nor served."""
+        """A disabled protocol is neither advertised nor served."""
         answer = self.client.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
         self.assertFalse({68, 69} & {key.api_key for key in answer.api_keys})
         for features in (answer.finalized_features, answer.supported_features):

@@ -33,7 +33,7 @@ class ElectionTests(HandlerCase):
         return self.client.ask(request, version)
 
     def test_preferred(self) -> None:
-        """Who leads already needs no election; asked for all, such partitions are not mentioned."""
+        """A preferred leader that leads already needs no election; for all partitions these are left out."""
         for version in (0, 1, 2):
             [topic] = self.elect(version, 0, 1, 7).replica_election_results
             codes = [(one.partition_id, one.error_code) for one in topic.partition_result]

@@ -125,7 +125,7 @@ class SessionCase(SynchronousTestCase):
         self.assertEqual(len(self.sessions), 0)
 
     def test_no_partition_starves(self) -> None:
-        """Where all have records and an answer holds one batch, the partitions take turns."""
+        """If a response holds one batch only, partitions with records take turns."""
         for partition in range(3):
             for _ in range(2):
                 self.client.produce(partition=partition)
@@ -205,7 +205,7 @@ class SessionsById(SessionCase):
         self.assertEqual((answer.error_code, content(answer)), (ErrorCode.UNKNOWN_TOPIC_ID, b""))
 
     def test_the_new_id_takes_the_place_of_the_old(self) -> None:
-        """A client that adds the new id and forgets the old one in one request hears of new records."""
+        """A client that replaces the old topic id by the new one in one request gets new records."""
         old_id = self.server.topic_id("t")
         session = self.ask(("t", 0, 0)).session_id
         self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))

@@ -39,7 +39,7 @@ class FindCoordinatorTests(HandlerCase):
         )
 
     def test_the_first_question(self) -> None:
-        """It has the topic made as configured, and is answered when the coordinator serves."""
+        """The first request creates the topic as configured, and is answered when the coordinator is ready."""
         (found,) = self.find("g").coordinators
         self.assertEqual((found.key, found.node_id, found.port), ("g", 0, 9092))
         self.assertEqual(found.host, self.server.broker.endpoints["kafka"].host)
@@ -71,7 +71,7 @@ class FindCoordinatorTests(HandlerCase):
             self.assertEqual(answer.coordinators[0].error_code, 0)
 
     def test_other_coordinators(self) -> None:
-        """Shares, and what nobody has heard of, are refused for good."""
+        """Share groups and unknown key types are refused."""
         for key_type in (2, -1):
             for version in (1, 4):
                 answer = self.find("k", key_type=key_type, version=version)

@@ -43,7 +43,7 @@ class DescribeTests(GroupCase):
         self.assertEqual(self.describe().group_state, "PreparingRebalance")
 
     def test_a_group_that_is_not_there(self) -> None:
-        """It is dead, and from version 6 on an error that says so."""
+        """A missing group is "Dead", from version 6 on an error."""
         for version in range(6):
             found = self.describe("nobody", version)
             self.assertEqual((found.error_code, found.group_state, found.members), (0, "Dead", []))
@@ -65,7 +65,7 @@ class DescribeTests(GroupCase):
         )
 
     def test_one_name_many_times(self) -> None:
-        """It is described once: a name costs bytes, a group much more."""
+        """A repeated group id is described once."""
         commit(self.client, {("t", 0): 1})
         response = self.client.ask(DescribeGroupsRequest(groups=["a group"] * 100 + ["h"]), 5)
         self.assertEqual([group.group_id for group in response.groups], ["a group", "h"])
@@ -127,7 +127,7 @@ class DeleteTests(GroupCase):
             self.restart()
 
     def test_somebody_about_to_join(self) -> None:
-        """A group that is deleted while somebody has just been given an id is begun anew by whoever comes."""
+        """A group can be deleted while a member id is reserved; the next member creates it again."""
         member = self.member()
         member.get_id()
         self.assertEqual(self.delete("g"), {"g": 0})

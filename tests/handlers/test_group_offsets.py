@@ -36,7 +36,7 @@ class SimpleTests(GroupCase):
     """Consumers with a manual assignment, which are not members."""
 
     def test_commit_and_fetch(self) -> None:
-        """What was committed is there, with its epoch and text; what was not is -1, without an error."""
+        """A committed offset is returned with epoch and metadata; a missing one is -1, without an error."""
         self.assertEqual(commit(self.client, {T0: 5}, metadata="my words", leader_epoch=3), {T0: 0})
         response = self.client.ask(
             OffsetFetchRequest(
@@ -63,7 +63,7 @@ class SimpleTests(GroupCase):
         self.assertEqual((nobody.error_code, nobody.topics), (0, []))
 
     def test_it_is_a_group(self) -> None:
-        """Whoever committed is listed as an empty group that never had a protocol; also after a restart."""
+        """A group with offsets only is listed as empty and without a protocol, also after a restart."""
         commit(self.client, {T0: 5})
         for _ in range(2):
             (group,) = self.listed()
@@ -165,7 +165,7 @@ class SimpleTests(GroupCase):
         self.assertEqual(response.topics[0].partitions[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def test_errors_in_every_version_of_fetch(self) -> None:
-        """Of each partition at first, later of the whole, then of each group."""
+        """Errors are those of each partition at first, later of the request, then of each group."""
         self.server.broker.group_coordinator.stop()
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for version in range(8):
@@ -195,7 +195,7 @@ class MemberTests(GroupCase):
         self.assertEqual(commit(self.client, {T0: 6}), {T0: 0})
 
     def test_a_group_that_is_not_there(self) -> None:
-        """A member of nothing is told so, in words its version knows; no group is made."""
+        """A commit of a member to a missing group gets an error by version, and creates no group."""
         for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
             codes = commit(self.client, {T0: 1}, generation=1, member_id="m", version=version)
             self.assertEqual(codes, {T0: code})
@@ -208,7 +208,7 @@ class WritingTests(GroupCase):
     config = {**GroupCase.config, "log.flush.before.ack": "true"}
 
     def test_a_commit_is_durable(self) -> None:
-        """It is answered once it is on stable storage."""
+        """A commit is answered when it is on stable storage."""
         flushes: list[Deferred[None]] = []
 
         def flush(log: Log) -> Deferred[None]:
@@ -240,7 +240,7 @@ class WritingTests(GroupCase):
         self.assertEqual(fetch_committed(self.client), {T0: 7})
 
     def test_the_disk_fails(self) -> None:
-        """With its disk a broker loses the groups that were on it: whoever asks is to look elsewhere."""
+        """A broker that loses a disk resigns as the coordinator of the groups on it."""
         member = self.member()
         self.group_of(member)
         self.assertEqual(member.commit(5), 0)
@@ -264,7 +264,7 @@ class WritingTests(GroupCase):
         self.assertEqual([header.codec for _, header in iter_batches(data.read())], [1])
 
     def test_a_full_disk_and_age(self) -> None:
-        """What is too old cannot be forgotten without space; the next look tries again."""
+        """Expiration fails without disk space; the next check tries again."""
         commit(self.client, {T0: 5}, version=4, retention_time_ms=1000)
         self.disk.faults = lambda op, path: no_space() if op == "write" else None
         self.client.turn(601)
@@ -275,7 +275,7 @@ class WritingTests(GroupCase):
         self.assertEqual((fetch_committed(self.client), self.listed()), ({}, []))
 
     def test_a_full_disk_and_an_assignment(self) -> None:
-        """Members are told to try again, and do so when there is space."""
+        """Members get a retriable error until there is space."""
         member = self.member()
         member.get_id()
         member.send_join()
@@ -329,7 +329,7 @@ class GoingTests(GroupCase):
         self.assertEqual(self.delete(T0, group=""), ErrorCode.INVALID_GROUP_ID)
 
     def test_deleting_from_members(self) -> None:
-        """What members may be reading stays; of members that do not read topics everything."""
+        """Offsets of subscribed topics cannot be deleted, nor any in a group of another protocol type."""
         member = self.member()
         # Nobody can tell what "meta" subscribes to.
         self.group_of(member)
@@ -391,7 +391,7 @@ class GoingTests(GroupCase):
         self.assertEqual(self.listed(), [])
 
     def test_somebody_about_to_join(self) -> None:
-        """A group is not stale while somebody has an id to come back with."""
+        """A group with a reserved member id is not removed."""
         commit(self.client, {T0: 5}, version=4, retention_time_ms=1000)
         self.client.turn(598)
         member = self.member()
@@ -433,7 +433,7 @@ class TopicIdTests(GroupCase):
         ]
 
     def test_commit_and_fetch(self) -> None:
-        """What is committed under an id is found under it, and under the name."""
+        """An offset that is committed by topic id is found by id and by name."""
         t = self.server.topic_id()
         self.assertEqual(self.commit((t, 5)), [(t, "", 0)])
         self.assertEqual(fetch_committed(self.client), {T0: 5})
@@ -456,7 +456,7 @@ class TopicIdTests(GroupCase):
         )
 
     def test_other_problems(self) -> None:
-        """Of a topic that is known, they are as they were."""
+        """Other errors of a known topic are as in earlier versions."""
         t = self.server.topic_id()
         self.assertEqual(
             self.commit((t, 5), committed_metadata="x" * 4097), [(t, "", ErrorCode.OFFSET_METADATA_TOO_LARGE)]
@@ -468,7 +468,7 @@ class TopicIdTests(GroupCase):
         self.assertEqual(response.topics[0].partitions[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def test_a_topic_made_anew(self) -> None:
-        """Another topic of the same name has another id: nobody commits for it by mistake."""
+        """A recreated topic has another id, so a commit with the old id is refused."""
         self.server.create("u")
         former = self.server.topic_id("u")
         self.commit((former, 5))
@@ -484,7 +484,7 @@ class TopicIdTests(GroupCase):
         self.assertEqual(fetch_committed(self.client, topics={"": [0]}), {("", 0): -1})
 
     def test_what_is_left_of_a_topic(self) -> None:
-        """Of one that is known no more, and whose offsets are about to go, nothing can be said by id."""
+        """The offsets of a deleted topic cannot be fetched by id."""
         t = self.server.topic_id()
         commit(self.client, {T0: 5})
         shard = self.server.broker.group_coordinator.shard_of("g")

@@ -13,7 +13,7 @@ class Producers(HandlerCase):
     """Ids for idempotent producers."""
 
     def test_ids_are_new(self) -> None:
-        """Each request gets an id that nobody had, over restarts too, at each version."""
+        """Each request gets a new id, also after restarts, at each version."""
         ids = [self.client.ask(REQUEST, version).producer_id for version in range(6)]
         again = MemoryBroker(ensemble=self.server.ensemble)
         self.server.stop()
@@ -24,7 +24,7 @@ class Producers(HandlerCase):
         self.assertEqual(len(set(ids)), 9)
 
     def test_no_store(self) -> None:
-        """While ids cannot be had, the client is told to try again."""
+        """Without the metadata store the client gets a retriable error."""
 
         async def claim(ids: object) -> None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

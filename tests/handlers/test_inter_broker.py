@@ -68,7 +68,7 @@ class IntroductionTests(PeerCase):
     """Introduce: accepted and refused brokers."""
 
     def test_not_advertised(self) -> None:
-        """Clients are not told that brokers talk to each other."""
+        """Inter-broker APIs are not advertised."""
         answer = self.client.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
         self.assertEqual([one.api_key for one in answer.api_keys if one.api_key >= 1000], [])
 
@@ -84,7 +84,7 @@ class IntroductionTests(PeerCase):
         self.assertEqual(sorted(self.server.broker.metadata.topics), ["t"])
 
     def test_forged(self) -> None:
-        """Who cannot prove it, means another broker or cluster, or says that it is us, is refused, and told why."""
+        """A wrong proof, broker or cluster, and this broker's own id, are refused with an explanation."""
         for changes, code, words in (
             (
                 {"incarnation": bytes(16)},
@@ -108,7 +108,7 @@ class IntroductionTests(PeerCase):
             self.assertEqual(refused.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     def test_cannot_be_checked(self) -> None:
-        """Nobody new is let in while the metadata store is away; it is said to be for now."""
+        """Without the metadata store unknown brokers get a retriable error."""
         self.server.broker.store.suspend()
         answer = self.client.ask(self.introduction(incarnation=bytes(16)), 0)
         self.assertEqual(answer.error_code, ErrorCode.BROKER_NOT_AVAILABLE)
@@ -131,7 +131,7 @@ class AnnounceTests(PeerCase):
         self.assertIn("t", self.server.broker.metadata.topics)
 
     def test_of_the_past(self) -> None:
-        """One that was replaced is told so."""
+        """A replaced controller gets an error."""
         answer = self.introduced().ask(update_request(MetadataUpdate(1, 0, 99, full=True)), 0)
         self.assertEqual(answer.error_code, ErrorCode.STALE_CONTROLLER_EPOCH)
         self.assertIn("t", self.server.broker.metadata.topics)
@@ -191,7 +191,7 @@ class ForwardTests(PeerCase):
             self.assertEqual(answer.error_code, ErrorCode.INVALID_REQUEST)
 
     def test_damaged(self) -> None:
-        """What cannot be read ends the connection, as everywhere."""
+        """An undecodable request closes the connection, as for any API."""
         for changes in ({"body": b"\xff"}, {"api_version": 99}):
             client = self.client = self.server.connect()
             self.introduced()
@@ -222,7 +222,7 @@ class PluginCallTests(PeerCase):
         self.assertIn("'nobody'", answer.error_message)
 
     def test_refusals_and_mistakes(self) -> None:
-        """What a plugin refuses is told; what it fails with is for the log. The connection lives."""
+        """A plugin's ApiError is returned; other exceptions are logged. The connection stays open."""
         refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here")
         self.server.broker.answer_plugin("strict", lambda body: fail(refusal))
         self.server.broker.answer_plugin("broken", lambda body: fail(KeyError("hunter2")))
@@ -238,7 +238,7 @@ class PluginCallTests(PeerCase):
         self.assertEqual(self.asked("long").error_code, ErrorCode.MESSAGE_TOO_LARGE)
 
     def test_one_of_a_name(self) -> None:
-        """Two plugins of one name are a mistake that is told at once."""
+        """Two plugins with one name are an error."""
         self.server.broker.answer_plugin("one", succeed)
         self.assertRaises(ValueError, self.server.broker.answer_plugin, "one", succeed)
 

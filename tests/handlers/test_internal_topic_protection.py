@@ -121,13 +121,13 @@ class Existing(InternalCase):
         self.assertEqual([each.error_code for each in answers], refused)
 
     def test_configured(self) -> None:
-        """What harms nothing is up to those who run the cluster."""
+        """Harmless settings of internal topics may be changed."""
         self.assertEqual(self.alter(("min.insync.replicas", SET, "1"), ("cleanup.policy", SET, " compact")), [0, 0])
         self.before = self.state()
         self.assertEqual(self.before[0][2]["min.insync.replicas"], "1")
 
     def test_appended_to(self) -> None:
-        """What runs inside a broker does not write there, either."""
+        """Code inside a broker cannot write to internal topics, either."""
         for name in TOPICS:
             with self.assertRaises(ApiError) as caught:
                 self.server.now(self.server.broker.append(name, [(b"k", b"v")]))
@@ -148,7 +148,7 @@ class Created(InternalCase):
         return int(self.client.ask(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code)
 
     def test_created(self) -> None:
-        """They are compacted without being told, and cannot be told otherwise."""
+        """Internal topics are always compacted."""
         for name in TOPICS:
             for policy in ("delete", "compact,delete", ""):
                 self.assertEqual(self.create(name, cleanup_policy=policy), ErrorCode.INVALID_CONFIG)

@@ -103,7 +103,7 @@ class MoveTests(HandlerCase):
         ]
 
     def test_moved(self) -> None:
-        """The copy is shown while it is filled; then clients go on with it, without being told."""
+        """The future replica is described while it is filled; then clients use it without an interruption."""
         for number in range(3):
             self.client.ask(produce_request(a_batch(b"%d" % number)), 9)
         size = self.server.broker.replicas.get("t", 0).log.size

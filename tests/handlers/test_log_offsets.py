@@ -29,7 +29,7 @@ class Offsets(HandlerCase):
         self.assertEqual(self.ask(-1, 0, max_num_offsets=-5).old_style_offsets, [])
 
     def test_special_times(self) -> None:
-        """Local start, tiered end, and times nobody defined."""
+        """Special timestamps: local start, tiered end, and undefined ones."""
         self.client.produce()
         self.assertEqual(self.ask(-4, 8).offset, 0)
         self.assertEqual(self.ask(-5, 9).offset, -1)

@@ -36,7 +36,7 @@ class Metadata(HandlerCase):
             self.assertEqual([broker.port for broker in response.brokers], [9092])
 
     def test_authorized_operations(self) -> None:
-        """Who asks is told that everything may be done, since nobody is kept from anything; others are told nothing."""
+        """All operations are authorized, if the request asks for them."""
         wanted = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="new"), MetadataRequestTopic(name="")]
         for version in (8, 10, 12):
             asked = MetadataRequest(topics=wanted, include_topic_authorized_operations=True)

@@ -61,7 +61,7 @@ class Durable(HandlerCase):
             self.assertIn(b"a%d" % version, content(self.client.fetch()))
 
     def test_a_sync_that_fails(self) -> None:
-        """Nobody is told that records are safe when the sync failed."""
+        """Records are not acknowledged when the sync fails."""
         self.hold()
         for version in (8, 9):
             self.client.send(produce_request(a_batch(b"a"), acks=-1), version)
@@ -104,7 +104,7 @@ class Outcomes(HandlerCase):
         self.assertEqual(handlers.bytes_written, len(a_batch(b"a", b"b")))
 
     def test_a_mistake_of_ours(self) -> None:
-        """An exception nobody thought of is UNKNOWN_SERVER_ERROR for its partition, and in the log."""
+        """An unexpected exception is UNKNOWN_SERVER_ERROR for its partition, and is logged."""
         log = self.server.broker.replicas.get("t", 0).log
         log.config = None  # type: ignore[assignment]
         self.assertEqual(self.client.produce().error_code, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -50,7 +50,7 @@ class Fetching(CommittedCase):
     """Fetch at read_committed."""
 
     def test_up_to_the_last_stable_offset(self) -> None:
-        """An open transaction holds back what comes behind its first record, whoever wrote that."""
+        """An open transaction holds back all records after its first one, of any producer."""
         self.client.produce(a_batch(b"a"))
         self.write(b"b")
         self.client.produce(a_batch(b"c"))
@@ -64,7 +64,7 @@ class Fetching(CommittedCase):
         self.assertEqual(aborted(answer), [])
 
     def test_aborted(self) -> None:
-        """Who reads what is committed gets the records of aborted transactions, too, and is told which they are."""
+        """Responses at ``read_committed`` contain records of aborted transactions, and list these transactions."""
         self.write(b"a")
         self.write(b"b", producer_id=8)
         self.write(b"c", producer_id=9)
@@ -139,7 +139,7 @@ class Waiting(CommittedCase):
         return answers[0].responses[0].partitions[0] if answers else None
 
     def test_only_what_may_be_read(self) -> None:
-        """What comes into an open transaction wakes nobody who cannot read it; its end does."""
+        """Records of an open transaction do not wake long polls that cannot read them; its end does."""
         for session in (False, True):
             start = self.server.broker.replicas.get("t", 0).log.log_end_offset
             self.write(b"a", epoch=int(session))
@@ -176,7 +176,7 @@ class Waiting(CommittedCase):
         self.assertEqual(len(content(self.answer())), len(a_batch(b"v")))
 
     def test_leadership_ends(self) -> None:
-        """Whoever waits behind a transaction hears at once that the partition is led elsewhere."""
+        """A long poll that waits for a transaction ends at once when the leadership does."""
         self.write(b"a")
         self.ask(0)
         self.server.broker.replicas.get("t", 0).doubt()
@@ -240,7 +240,7 @@ class Producers(CommittedCase):
         )
 
     def test_not_here(self) -> None:
-        """Partitions that are not here are told so; what is asked twice is answered once."""
+        """Missing partitions get an error; repeated ones are described once."""
         codes = [(answer.partition_index, answer.error_code) for answer in self.ask(0, 5, 0)]
         self.assertEqual(codes, [(0, 0), (5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
 

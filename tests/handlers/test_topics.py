@@ -36,7 +36,7 @@ class Topics(HandlerCase):
         return self.client.ask(CreateTopicsRequest(topics=[CreatableTopic(name="new", **fields)]), version).topics[0]
 
     def test_refused(self) -> None:
-        """What cannot be made, and why."""
+        """Refused topics, with the reason."""
         for given, code in (
             ({"num_partitions": 0}, ErrorCode.INVALID_PARTITIONS),
             ({"num_partitions": -2}, ErrorCode.INVALID_PARTITIONS),
@@ -127,7 +127,7 @@ class Topics(HandlerCase):
         self.assertEqual(self.server.broker.topics()["t"], 4)
 
     def test_no_controller(self) -> None:
-        """While there is no controller, each topic hears so, and the connection lives."""
+        """Without a controller each topic gets an error, and the connection stays open."""
         broker = self.server.broker
         active, broker.controller.active = broker.controller.active, None
         self.assertEqual(self.create().error_code, ErrorCode.NOT_CONTROLLER)

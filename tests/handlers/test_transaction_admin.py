@@ -77,7 +77,7 @@ class TransactionAdminTests(HandlerCase):
         return self.client.ask(DescribeTransactionsRequest(transactional_ids=list(names)), 0).transaction_states
 
     def test_a_transaction(self) -> None:
-        """Who acts for the id, since when, and where; each that is asked for once, however often it is named."""
+        """A transaction with its producer, start and partitions; repeated ids are described once."""
         partitions = {TopicPartition("t", 1), TopicPartition("u", 0), TopicPartition("t", 0)}
         self.known = [transaction("a", TransactionState.ONGOING, partitions=frozenset(partitions), started_ms=5)]
         (found,) = self.describe("a", "a")
@@ -134,7 +134,7 @@ class TransactionAdminTests(HandlerCase):
         self.assertEqual(self.names(["Ongoing"], [7]), [])
 
     def test_states_nobody_knows(self) -> None:
-        """They are told, and nothing is in them."""
+        """Unknown states are reported, and match nothing."""
         self.known = [transaction("a")]
         answer = self.listed(["Hopeful", "Empty", "empty", "Hopeful"])
         self.assertEqual(answer.unknown_state_filters, ["Hopeful", "empty"])

@@ -123,7 +123,7 @@ class TakingPart(ParticipationCase):
             self.assertEqual(self.results(), [(0, n)])
 
     def test_once_a_transaction(self) -> None:
-        """While the transaction is open in a partition nobody is asked; after its marker again, and in a new epoch."""
+        """An open transaction needs no verification; after its marker, and in a new epoch, the next one does."""
         self.send(transactional(b"a"))
         self.coordinator.answer()
         self.send(transactional(b"b", sequence=1), transactional(b"c", sequence=2))
@@ -153,7 +153,7 @@ class TakingPart(ParticipationCase):
         self.assertEqual(len(self.coordinator.asked), 1)
 
     def test_verification_may_be_off(self) -> None:
-        """Without verification nobody is asked for older clients; newer ones count on being added."""
+        """Without verification older clients cause no request; partitions of newer ones are still added."""
         self.server.broker.config.update(cluster={"transaction.partition.verification.enable": "false"})
         self.send(transactional(b"a"), version=11)
         self.assertEqual((self.results(), self.coordinator.asked), ([(0, 0)], []))
@@ -180,7 +180,7 @@ class TakingPart(ParticipationCase):
         self.assertEqual((self.results(), self.coordinator.asked), ([(ErrorCode.KAFKA_STORAGE_ERROR, -1)], []))
 
     def test_acks(self) -> None:
-        """Whoever wants no answer gets none, or is hung up on; acks=all is answered as ever."""
+        """With acks=0 there is no response, or the connection closes; acks=all is answered as usual."""
         self.client.send(
             produce_request(transactional(b"a"), acks=0, transactional_id="id"), 12, expects_response=False
         )
@@ -207,7 +207,7 @@ class ManyPartitions(ParticipationCase):
         client.send(in_transaction(*batches, *again, topic="wide"), 12)
 
     def written(self) -> int:
-        """How many partitions have something."""
+        """The number of partitions with records."""
         return sum(self.server.broker.replicas.get("wide", n).log.log_end_offset > 0 for n in range(300))
 
     def test_they_go_on_in_slices(self) -> None:
@@ -326,7 +326,7 @@ class InLine(ParticipationCase):
         self.assertEqual(self.results(), [(0, n) for n in range(5)])
 
     def test_answered_together(self) -> None:
-        """What was written in one go is answered by one write, or at the end of the turn if others still wait."""
+        """Batches written together are answered by one write, or at the end of the turn if others still wait."""
         carrier = self.client.protocol._frame_transport
         sent: list[Any] = []
         send = carrier.send
@@ -362,7 +362,7 @@ class InLine(ParticipationCase):
         self.assertEqual(self.results(), [(0, 0), (0, 1), (0, 1), (0, 2)])
 
     def test_of_a_request_for_several(self) -> None:
-        """What may be written is written, though another partition of the request still waits, and is not overtaken."""
+        """A batch is written while another partition of its request waits, and is not overtaken."""
         self.send(transactional(b"a"))
         self.client.send(in_transaction((0, transactional(b"b", sequence=1)), (1, transactional(b"c"))), 12)
         self.send(transactional(b"d", sequence=2))
@@ -440,7 +440,7 @@ class InLine(ParticipationCase):
         self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_hung_up_with_some_written(self) -> None:
-        """What is in the log stays there when the client hangs up on the rest."""
+        """Written batches stay when the client disconnects before the others are written."""
         self.send(transactional(b"a"))
         self.coordinator.answer()
         self.client.send(in_transaction((0, transactional(b"b", sequence=1)), (1, transactional(b"c"))), 12)
@@ -454,7 +454,7 @@ class Bounds(ParticipationCase):
     """Limits of waiting batches."""
 
     def test_in_line(self) -> None:
-        """A line has an end, and whoever comes then tries again."""
+        """A queue has a limit, beyond which clients must retry."""
         self.patch(transaction_verification, "MAX_QUEUED_BATCHES", 3)
         self.send(*[transactional(b"%d" % n, sequence=n) for n in range(5)])
         self.coordinator.answer()
@@ -480,7 +480,7 @@ class Bounds(ParticipationCase):
         self.assertEqual(self.verification.waiting_bytes, 0)
 
     def test_remembered(self) -> None:
-        """What is remembered of producers that were refused is bounded, too."""
+        """The stored sequences of refused producers are limited, too."""
         self.patch(transaction_verification, "MAX_REMEMBERED_SEQUENCES", 2)
         self.coordinator.at_once = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for n in range(4):
@@ -492,7 +492,7 @@ class CoordinatorErrors(ParticipationCase):
     """Error codes for producers."""
 
     def test_by_version(self) -> None:
-        """Producers that know a code are told it, others one that makes them do the same."""
+        """Older producers get another error code with the same effect."""
         again = ErrorCode.NOT_ENOUGH_REPLICAS
         for code, old, eleven, new in (
             (ErrorCode.CONCURRENT_TRANSACTIONS, again, again, ErrorCode.CONCURRENT_TRANSACTIONS),
@@ -526,7 +526,7 @@ class CoordinatorErrors(ParticipationCase):
         self.assertEqual(self.results(), [(0, 0)])
 
     def busy_for(self, seconds: float) -> list[Any]:
-        """What is answered when the coordinator ends the transaction before for so long."""
+        """The response if the coordinator takes that long to complete the transaction before."""
         self.send(transactional(b"a", epoch=1))
         for _ in range(round(seconds / BACKOFF)):
             if self.coordinator.partitions:
@@ -541,11 +541,11 @@ class CoordinatorErrors(ParticipationCase):
         self.assertEqual(self.results(), [(0, 0)])
 
     def test_never_ended(self) -> None:
-        """When it takes longer the producer is told, and tries again."""
+        """If it takes longer the producer gets the error, and retries."""
         self.assertEqual(self.busy_for(2.1), [(ErrorCode.CONCURRENT_TRANSACTIONS, -1)])
 
     def test_configured(self) -> None:
-        """How long the coordinator is asked again, and how often; never longer than ``request.timeout.ms``."""
+        """Duration and interval of retries; never longer than ``request.timeout.ms``."""
         for backoff, expected in (
             ({}, RetryBackoff(0.02, 2.0)),
             ({"max.ms": "100", "ms": "10"}, RetryBackoff(0.01, 0.1)),
@@ -555,7 +555,7 @@ class CoordinatorErrors(ParticipationCase):
             self.assertEqual(RetryBackoff.of(ConfigView.load(set=named)), expected)
 
     def test_a_mistake(self) -> None:
-        """A coordinator that fails leaves nobody waiting."""
+        """If the request to the coordinator fails no batch stays queued."""
         self.send(transactional(b"a"))
         self.coordinator.partitions.pop()[1].errback(RuntimeError("a bug"))
         self.assertEqual(self.results(), [(ErrorCode.UNKNOWN_SERVER_ERROR, -1)])

@@ -95,7 +95,7 @@ class TransactionCase(HandlerCase):
         return self.client.produce(batch, partition=partition, acks=-1, transactional_id=name).error_code
 
     def now(self, name: str = "tx") -> TransactionMetadata:
-        """What the coordinator knows."""
+        """The coordinator's state of the transaction."""
         return self.server.broker.transactions.describe(name)
 
     def markers(self, topic: str = "t", partition: int = 0) -> list[ControlType | None]:
@@ -250,7 +250,7 @@ class RefusalTests(TransactionCase):
         self.assertEqual((response.error_code, response.producer_epoch), (OK, producer.epoch + 1))
 
     def test_unknown_ids(self) -> None:
-        """An id that nobody has begun with, and one that is another producer's."""
+        """An unknown transactional id, and one of another producer."""
         nobody = ProducerIdAndEpoch(12345, 0)
         for name in ("new", "tx"):
             if name == "tx":
@@ -260,7 +260,7 @@ class RefusalTests(TransactionCase):
             self.assertEqual(found, {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 
     def test_verification(self) -> None:
-        """What does not take part: TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for brokers that do not know it."""
+        """A partition that is not added: TRANSACTION_ABORTABLE, or INVALID_TXN_STATE in older versions."""
         producer = self.begin()
         self.add(producer, {"t": [0]})
         asked = wish(producer, {"t": [0, 1]}, verify_only=True)

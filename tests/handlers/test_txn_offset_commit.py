@@ -68,7 +68,7 @@ class VisibilityTests(TransactionCase):
     """Visibility of pending and committed offsets."""
 
     def test_commit(self) -> None:
-        """Nobody sees what a transaction commits until it is committed; who wants stable offsets is told to wait."""
+        """Pending offsets are not visible; requests for stable offsets must be retried."""
         for by_v2 in (True, False):
             with self.subTest(by_v2=by_v2):
                 producer = self.a_producer(f"v{by_v2}", by_v2=by_v2)
@@ -85,7 +85,7 @@ class VisibilityTests(TransactionCase):
                 self.assertEqual(fetch_committed(self.client), {T0: 10 + before, T1: 10})
 
     def test_abort(self) -> None:
-        """Of a transaction that is aborted nothing is left, nor of a group that had nothing else."""
+        """An aborted transaction leaves no offsets, and no group without others."""
         commit(self.client, {T0: 5})
         self.producer.commit({T0: 10})
         self.producer.commit({T0: 10}, "other")
@@ -115,7 +115,7 @@ class VisibilityTests(TransactionCase):
         self.assertEqual((answer.error_code, answer.committed_offset), (0, -1))
 
     def test_a_plain_commit_meanwhile(self) -> None:
-        """What comes later in the log holds in the end, whichever kind of commit it was."""
+        """The later commit in the log wins, in a transaction or not."""
         self.producer.commit({T0: 10, T1: 10})
         commit(self.client, {T0: 99})
         self.assertEqual(fetch_committed(self.client), {T0: 99})
@@ -167,7 +167,7 @@ class VisibilityTests(TransactionCase):
         self.assertEqual(answer.topics[0].partitions[0].error_code, 0)
 
     def test_after_a_restart(self) -> None:
-        """What was pending still is; the transaction can be ended as if nothing had happened."""
+        """After a restart offsets are pending again, and the transaction can be ended."""
         commit(self.client, {T0: 5})
         for committed, expected in ((True, 10), (False, 10)):
             self.producer.commit({T0: 10 if committed else 20, T1: 7})
@@ -216,7 +216,7 @@ class VisibilityTests(TransactionCase):
         self.assertEqual(stable(self.client), {T1: 7})
 
     def test_the_end_comes_while_it_loads(self) -> None:
-        """A marker that is told while the partition is read counts once it is read."""
+        """A marker that is written during a load counts after it."""
         self.producer.commit({T0: 10})
         coordinator = self.server.broker.group_coordinator
         number = coordinator.partition_of("g")
@@ -252,7 +252,7 @@ class RefusalTests(TransactionCase):
                 self.assertEqual(stable(self.client, T0), {T0: -1})
 
     def test_a_late_request(self) -> None:
-        """What is sent in the epoch of a transaction that has ended is refused (KIP-890)."""
+        """A request with the epoch of an ended transaction is refused (KIP-890)."""
         late = self.producer.request({T0: 10})
         self.producer.commit({T1: 10})
         self.producer.end()
@@ -290,7 +290,7 @@ class RefusalTests(TransactionCase):
         self.assertEqual(stable(self.client, T1), {T1: 10})
 
     def test_nobody(self) -> None:
-        """Ids, epochs and names that cannot be are refused, as is a producer that nobody knows."""
+        """Invalid ids, epochs and names are refused, as are unknown producers."""
         commits = self.producer.commit
         self.assertEqual(commits({T0: 1}, ""), {T0: ErrorCode.INVALID_GROUP_ID})
         self.assertEqual(commits({T0: 1}, producer_id=-1), {T0: ErrorCode.INVALID_PRODUCER_ID_MAPPING})
@@ -407,7 +407,7 @@ class AskingTests(TransactionCase):
         self.assertEqual(other.commit({T0: 1}, version=4), {T0: code})
 
     def test_the_client_goes_away_meanwhile(self) -> None:
-        """Nobody is answered, and nothing is wrong with that."""
+        """A client that disconnects meanwhile causes no error."""
         place = TopicPartition(TRANSACTIONS_TOPIC, self.server.broker.transactions.partition_of("x"))
         log = self.server.broker.replicas.get(*place).log
         log.configure(evolve(log.config, flush_before_ack=True))
@@ -443,7 +443,7 @@ class AskingTests(TransactionCase):
         self.assertEqual(self.ended_meanwhile(ErrorCode.NONE), (ErrorCode.NONE, 1))
 
     def test_the_partition_moves_meanwhile(self) -> None:
-        """The commit goes to whoever leads it now."""
+        """The commit must go to the new leader."""
         coordinator = self.server.broker.group_coordinator
         answer: Deferred[Any] = Deferred()
         self.asked(answer)
@@ -458,7 +458,7 @@ class AskingTests(TransactionCase):
         self.assertEqual(told.topics[0].partitions[0].error_code, ErrorCode.NOT_COORDINATOR)
 
     def test_the_end_is_not_durable_yet(self) -> None:
-        """As long as nobody knows how the last transaction ended, nothing of the next one is taken."""
+        """Until the last marker is durable commits of the next transaction are refused."""
         self.producer.commit({T0: 1})
         shard = self.server.broker.group_coordinator.shard_of("g")
         marker = Marker(ControlType.COMMIT, 9)
@@ -511,7 +511,7 @@ class MembershipTests(ConsumerGroupCase, TransactionCase):
         self.assertEqual(self.producer.commit({T0: 10}, **told), {T0: 0})
 
     def test_the_consumer_protocol(self) -> None:
-        """Its members say their epoch; a stale one is told so in the old word, the only one that producers know."""
+        """A stale member epoch gets ILLEGAL_GENERATION, which producers know."""
         member = self.consumer()
         member.beat()
         told = {"generation_id": member.epoch, "member_id": "m1"}
@@ -528,7 +528,7 @@ class MembershipTests(ConsumerGroupCase, TransactionCase):
         self.assertEqual(stable(self.client), {T0: 5})
 
     def test_it_becomes_another_kind_of_group(self) -> None:
-        """What is pending stays so when a group of one protocol makes way for one of the other."""
+        """Pending offsets stay when a group changes its protocol."""
         self.producer.commit({T0: 10})
         member = self.consumer()
         member.beat()
@@ -550,7 +550,7 @@ class EndTests(TransactionCase):
         return [group.group_id for group in self.listed()]
 
     def test_deleting_offsets(self) -> None:
-        """What is pending of a partition goes with its offset, for good."""
+        """Deleting an offset drops the pending one, too."""
         commit(self.client, {T0: 5})
         self.producer.commit({T0: 10, T1: 10})
         self.assertEqual(self.delete(T0), [0, 0])
@@ -565,7 +565,7 @@ class EndTests(TransactionCase):
         self.assertEqual(self.listed(), [])
 
     def test_deleting_the_group(self) -> None:
-        """It does not come back with the end of a transaction."""
+        """A deleted group does not reappear when a transaction ends."""
         self.producer.commit({T0: 10})
         (result,) = self.client.ask(DeleteGroupsRequest(groups_names=["g"]), 2).results
         self.assertEqual(result.error_code, 0)

@@ -103,7 +103,7 @@ class ByBrokers(MarkerCase):
         self.assertEqual(found, {("__consumer_offsets", 0): OK})
 
     def test_producers_that_cannot_be(self) -> None:
-        """Ids and epochs are not negative, whoever says so."""
+        """Negative producer ids and epochs are refused from any sender."""
         before = self.end_offsets()
         for by in (self.peer, self.client):
             found = self.mark(ProducerIdAndEpoch(-1, 0), {"t": [0]}, by=by)
@@ -116,7 +116,7 @@ class Forged(MarkerCase):
     """Refused requests of clients."""
 
     def test_of_a_transaction_that_is_under_way(self) -> None:
-        """Its coordinator ends it, and nobody else; however a client says it."""
+        """A client cannot end a transaction that its coordinator knows."""
         producer = self.begin()
         self.add(producer, {"t": [0]})
         self.write(producer)
@@ -182,7 +182,7 @@ class Hanging(MarkerCase):
             self.assertEqual((self.markers(), self.stable), ([ControlType.ABORT], 2))
 
     def test_never_committed(self) -> None:
-        """It was never decided that it is."""
+        """A client cannot commit a hanging transaction."""
         self.hang()
         self.assertEqual(self.mark(NOBODY, {"t": [0]}, committed=True), {T0: REFUSED})
         self.assertEqual(self.stable, 0)
@@ -237,7 +237,7 @@ class Hanging(MarkerCase):
         )
 
     def test_nobody_ever_had_a_transaction(self) -> None:
-        """Without the topic of coordinators, nobody coordinates anything."""
+        """Without the internal topic no transaction has a coordinator."""
         self.hang()
         image = self.server.broker.metadata
         with image.changing():

@@ -148,7 +148,7 @@ def commit_request(offsets: Mapping[tuple[str, int], int], group: str = "g") -> 
 
 
 def fetch_request(*partitions: tuple[str, int], group: str = "g") -> OffsetFetchRequest:
-    """What a group committed, if it is stable: in some partitions, or in all."""
+    """A request for the stable offsets of a group, in some partitions or in all."""
     asked = OffsetFetchRequestGroup(
         group_id=group,
         topics=[OffsetFetchRequestTopics(name=name, partition_indexes=[number]) for name, number in partitions]
@@ -159,7 +159,7 @@ def fetch_request(*partitions: tuple[str, int], group: str = "g") -> OffsetFetch
 
 
 def stable(client: Client, *partitions: tuple[str, int], group: str = "g") -> dict[Any, Any]:
-    """What a group committed: offsets, or :data:`UNSTABLE`."""
+    """The committed offsets of a group, or :data:`UNSTABLE`."""
     (found,) = client.ask(fetch_request(*partitions, group=group), 9).groups
     assert found.error_code == 0, found
     return {

@@ -151,7 +151,7 @@ class Bank:
         globalLogPublisher.addObserver(self._hear)
 
     def _hear(self, event: Any) -> None:
-        """What brokers log, but for what those say that are dead."""
+        """Collects the log events of live brokers."""
         failure = event.get("log_failure")
         if failure is not None and event["log_level"] is LogLevel.critical and not self._garbage.is_running:
             self.failed.append(failure)
@@ -201,7 +201,7 @@ class Bank:
         return KitView(self.cluster, self._clients)
 
     def way(self, *, by_v2: bool = True) -> UnreliableWay:
-        """How another client gets to brokers."""
+        """The connections of another client to the brokers."""
         return UnreliableWay(self.view(), "client", self.held, by_v2)
 
     def producer(self, transactional_id: str = "x", *, by_v2: bool = True, **given: Any) -> TransactionalProducer:

@@ -249,7 +249,7 @@ class Play:
             bank.ledger.offset_reads.append(OffsetRead(transactional_id, found, bank.cluster.clock.seconds()))
 
     def _end(self) -> list[Anomaly]:
-        """Everything that is late arrives, everybody is up, and everything must work again."""
+        """Deliver delayed requests, start all brokers, and check that everything works again."""
         bank = self.bank
         self._boot()
         found = []

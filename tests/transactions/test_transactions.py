@@ -57,7 +57,7 @@ class TransactionCase(SynchronousTestCase):
         self.assertEqual([str(each) for each in found], [])
 
     def seen(self, partition: int = 0, name: str = "final") -> list[int]:
-        """What is committed, in order, after :meth:`assertFine`."""
+        """The committed records in order, after :meth:`assertFine`."""
         name = f"{name} {partition}"
         return [value for poll in self.bank.job.history.polls if poll.consumer == name for _, value in poll.records]
 
@@ -72,7 +72,7 @@ class TransactionTests(TransactionCase):
                 yield by_v2
 
     def test_commit_and_abort(self) -> None:
-        """What was committed is seen, in all partitions and of the offsets; what was aborted is not."""
+        """Committed records and offsets are visible in all partitions; aborted ones are not."""
         for by_v2 in self.both_ways():
             producer = self.begun(by_v2=by_v2)
             kept = self.write(producer, 0, 1, 0)
@@ -90,7 +90,7 @@ class TransactionTests(TransactionCase):
             self.assertEqual([each.outcome for each in self.bank.ledger.transactions], [OK, FAIL, OK])
 
     def test_open_transactions_hide_what_comes_after(self) -> None:
-        """Readers wait for the oldest transaction that is open, whoever wrote behind it; the others do not."""
+        """Readers of committed records wait for the oldest open transaction; others do not."""
         first, second = self.begun("x"), self.begun("y", by_v2=False)
         open_value, (value,) = self.write(first, 0), self.write(second, 0)
         self.now(second.end(commit=True))
@@ -103,7 +103,7 @@ class TransactionTests(TransactionCase):
         self.assertEqual(self.seen(), [*open_value, value])
 
     def test_a_zombie_is_fenced(self) -> None:
-        """Whatever it does after another producer began with its id, in its transaction or in a new one."""
+        """A producer is fenced after another one has started with its id, in any transaction."""
         for by_v2 in self.both_ways():
             for act in ("write", "write elsewhere", "offsets", "commit", "abort"):
                 zombie = self.begun(act, by_v2=by_v2)
@@ -125,7 +125,7 @@ class TransactionTests(TransactionCase):
             self.assertFine("offsets")
 
     def test_left_open(self) -> None:
-        """A transaction that nobody ends is aborted by its timeout, and its producer is fenced."""
+        """An abandoned transaction is aborted by its timeout, and its producer is fenced."""
         for by_v2 in self.both_ways():
             producer = self.begun(by_v2=by_v2)
             self.write(producer, 0, 1)
@@ -164,7 +164,7 @@ class TransactionTests(TransactionCase):
         self.assertEqual([each.outcome for each in self.bank.ledger.transactions], [FAIL, OK])
 
     def test_what_comes_late_opens_nothing(self) -> None:
-        """By V1 a write that comes when its transaction is over is refused: nobody would end what it opened."""
+        """In V1 a write after the end of its transaction is refused, since it would hang."""
         for by_v2 in self.both_ways():
             producer = self.begun(by_v2=by_v2, patience=0.5)
             self.write(producer, 1)
@@ -235,7 +235,7 @@ class StepTests(TransactionCase):
             self.run_all(by_v2)
 
     def test_power_cut(self) -> None:
-        """What was not synced is gone."""
+        """Unsynced writes are lost by a power cut."""
         for by_v2 in (False, True):
             self.run_all(by_v2, "lose")
 
