@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from logbus.broker import Broker as BrokerService
 
-#: What a broker for tests has different from one for use; the test's own settings win over it.
+#: Settings of a broker for tests that differ from the defaults; the test's own settings override them.
 TEST_CONFIG: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "log.flush.before.ack": "false",
@@ -46,7 +46,7 @@ TEST_CONFIG: Mapping[str, str] = {
 }
 
 
-#: Seconds that a broker which did not stop in time is given to end nevertheless, so that nothing of it is left.
+#: Seconds to wait for a broker that did not stop in time, so that nothing of it is left.
 GRACE = 60.0
 
 
@@ -215,7 +215,7 @@ class Broker:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def _at_exit(self) -> None:
-        """Nobody closed it: end it without ceremony, and leave nothing temporary."""
+        """It was not closed: end it at once, and remove temporary data."""
         runner, self._runner = self._runner, None
         if runner is not None and self._temporary:
             runner.abandon()
@@ -223,7 +223,7 @@ class Broker:
             with contextlib.suppress(BrokerFailed):
                 runner.stop(self.timeout)
         for _ in range(3):
-            # What was under way in a thread may make a file while the others are removed.
+            # A thread may still create a file while the others are removed.
             self._remove_data()
 
     @property
@@ -291,7 +291,7 @@ class _InProcess:
             raise BrokerFailed(f"the broker was not ready after {timeout:g} s") from None
         except LogbusError as e:
             self._thread.join(GRACE)
-            # It says what is wrong; where that was found is of no use to a test.
+            # The message is enough; a traceback is of no use to a test.
             raise BrokerFailed(f"the broker did not start: {e}") from None
         except Exception as e:
             self._thread.join(GRACE)
@@ -338,7 +338,7 @@ class _InProcess:
         self._call(self._begin_stop)
         self._thread.join(timeout)
         if self._thread.is_alive():
-            # What is late is still waited for: its files could not be removed while it writes.
+            # Wait for a late stop, too: files cannot be removed while the broker writes.
             self._thread.join(GRACE)
             raise BrokerFailed(f"the broker had not stopped after {timeout:g} s")
         if self._stop_failure is not None:
@@ -377,7 +377,7 @@ class _InProcess:
 
 
 def local_listener(name: str, port: int, protocol: str | None = None) -> str:
-    """What ``--listen`` takes for a port of 127.0.0.1."""
+    """The value of ``--listen`` for a port of 127.0.0.1."""
     return f"{name}={protocol or name}:tcp:{port}:interface=127.0.0.1"
 
 
@@ -405,7 +405,7 @@ def private_reactor() -> PosixReactorBase:
 
 
 def close_reactor(reactor: PosixReactorBase) -> None:
-    """Give back what a stopped private reactor still holds: its waker's sockets and its poller."""
+    """Close the resources of a stopped private reactor: its waker's sockets and its poller."""
     for reader in reactor.removeAll():
         reader.connectionLost(None)  # type: ignore[arg-type]
     waker = getattr(reactor, "waker", None)

@@ -21,7 +21,7 @@ READY = re.compile(r"logbus broker \d+ ready: (?P<listeners>.*)")
 ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?P<address>\S+:\d+)")
 
 PROBLEM = "logbus: "
-"""What the line begins with that tells an operator why a broker cannot start or go on."""
+"""The beginning of the line that tells an operator why a broker cannot start or continue."""
 
 KEPT_LINES = 1000
 SHOWN_LINES = 50
@@ -41,7 +41,7 @@ class BrokerProcess:
     :param listeners: what ``--listen`` takes, each.
     :param advertised: what ``--advertise`` takes, each.
     :param own_group: whether Ctrl-C in a terminal is kept from it.
-    :param log: a file that what it says is added to.
+    :param log: a file to which its output is appended.
 
     :ivar addresses: ``HOST:PORT`` by listener name, once it is ready.
     """
@@ -101,7 +101,7 @@ class BrokerProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has said that it serves."""
+        """Whether it has logged that it is ready."""
         return self._ready.done() and self._ready.exception() is None
 
     @property
@@ -125,7 +125,7 @@ class BrokerProcess:
             self._ready.set_exception(BrokerFailed(self._why_ended()))
 
     def _why_ended(self) -> str:
-        """The line that twistd writes of what is wrong, or what there is of a log without one."""
+        """The line of twistd with the error, or the last lines of the log."""
         for line in reversed(self._lines):
             if line.startswith(PROBLEM):
                 return f"the broker did not start: {line.removeprefix(PROBLEM)}"

@@ -49,7 +49,7 @@ ZOOKEEPER = "zookeeper"
 REPLICATION = "replication"
 """The listener that brokers use among themselves."""
 
-#: A broker that is gone is missed soon.
+#: Short timeouts, so that a lost broker is noticed soon.
 CLUSTER_CONFIG: Mapping[str, str] = {
     "zookeeper.session.timeout.ms": "4000",
     "replica.lag.time.max.ms": "4000",
@@ -71,7 +71,7 @@ class ClusterBroker(Broker):
         self.node = str(number)
         self._cluster = cluster
         self._session: tuple[int, bytes] | None = None
-        # An address that nobody dials from: a port that is free now is so when the broker binds it.
+        # An address without outgoing connections: a port that is free now is so when the broker binds it.
         self._at = (f"127.0.8.{number + 1}", 0)
         self._advertised = ""
 
@@ -85,7 +85,7 @@ class ClusterBroker(Broker):
         self._cluster.network.cut(self._ways(others, way))
 
     def reconnect(self) -> None:
-        """End all cuts that this broker has part in; what was held comes through."""
+        """End all cuts of this broker; held data come through."""
         self._cluster.network.mend(
             [(a, b) for a, b in self._cluster.network.ways() if self.node in (a, b)],
         )
@@ -159,7 +159,7 @@ class Cluster:
 
     :ivar brokers: in the order of their ids.
     :ivar zookeeper: can be stopped, killed and frozen: see :class:`~logbus.testing.zookeeper.ZooKeeper`.
-    :ivar tree: what is in ZooKeeper, below the chroot of the cluster.
+    :ivar tree: the content of ZooKeeper, below the chroot of the cluster.
     """
 
     tree: ZooKeeperView
@@ -256,7 +256,7 @@ class Cluster:
         for thread in threads:
             thread.join()
 
-    # Who does what.
+    # Roles.
 
     def state(self, topic: str, partition: int = 0) -> LeaderAndIsr | None:
         """Leader and in-sync replicas as ZooKeeper has them now; None: there is no such partition."""
@@ -265,10 +265,10 @@ class Cluster:
 
     def leader(self, topic: str, partition: int = 0, *, other_than: ClusterBroker | None = None) -> ClusterBroker:
         """
-        Who leads a partition, as soon as a living broker does.
+        The leader of a partition, as soon as a live broker leads it.
 
         :param other_than: wait until it is not this one.
-        :raise WaitTimedOut: nobody did.
+        :raise WaitTimedOut: there was none in time.
         """
 
         def look() -> ClusterBroker | None:
@@ -288,10 +288,10 @@ class Cluster:
 
     def controller(self, *, other_than: ClusterBroker | None = None) -> ClusterBroker:
         """
-        Who the controller is, as soon as there is one.
+        The controller, as soon as there is one.
 
         :param other_than: wait until it is not this one.
-        :raise WaitTimedOut: nobody was elected.
+        :raise WaitTimedOut: none was elected in time.
         """
 
         def look() -> ClusterBroker | None:
@@ -307,7 +307,7 @@ class Cluster:
         """
         Wait until all replicas of all partitions are in sync, and have a leader.
 
-        :param topics: nobody else's; none named: all topics.
+        :param topics: only these; without any: all topics.
         :raise WaitTimedOut: they are not.
         """
 
@@ -348,7 +348,7 @@ class Cluster:
 
     def wait_until(self, condition: Callable[[], T | None], what: str, timeout: float | None = None) -> T:
         """
-        What ``condition`` returns once it is true, asked every 20 ms: for what nobody tells of by itself.
+        The result of ``condition`` once it is true, polled every 20 ms: for conditions without an event.
 
         :raise WaitTimedOut: it did not become true.
         """
@@ -381,7 +381,7 @@ _METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 1, 0, 0)
 
 
 def known_brokers(address: str) -> int:
-    """How many brokers the one at ``HOST:PORT`` tells its clients of; 0 while it does not answer."""
+    """The number of brokers in the metadata of the one at ``HOST:PORT``; 0 while it does not answer."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=5) as connection:

@@ -1,8 +1,8 @@
 """
 Ports that stay a test's own.
 
-What a test stops comes back at the same address, and whoever asks the system for any free port meanwhile, in this
-process or in another, must not be given it.
+A server that a test stops comes back at the same address. Meanwhile no other process that asks the system for a free
+port may get that one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class HeldPorts:
     _sockets: list[socket.socket] = field(factory=list, init=False)
 
     def free(self, host: str) -> int:
-        """A port of an address that nobody has; nobody else is given it before :meth:`close`."""
+        """A free port of an address; no other process gets it before :meth:`close`."""
         holder = socket.socket()
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind((host, 0))
@@ -36,6 +36,6 @@ class HeldPorts:
         return port
 
     def close(self) -> None:
-        """Give all back."""
+        """Release all."""
         while self._sockets:
             self._sockets.pop().close()

@@ -1,12 +1,12 @@
 """
 The network of a cluster for tests: connections between its nodes pass through here, and can be cut, one way or both.
 
-A node is a name.  What one node sends another while the way between them is cut is held, as a network holds what it
-sends again and again, and comes through when the cut is mended; connections stay open meanwhile, and new ones seem to
-be made and stay silent.  All of it runs on a private reactor in a thread of its own, without privileges.
+A node is a name.  Data sent over a cut link are held, as TCP sends them again, and come through when the cut ends;
+connections stay open meanwhile, and new ones seem to be made and stay silent.  The proxy runs on a private reactor in a
+thread of its own, without privileges.
 
-Who dials is told by the system (``/proc``): which of the nodes' processes has the other end of the connection.  Where
-there is no ``/proc``, everybody who dials is nobody in particular, and only cuts from and to everybody have an effect.
+``/proc`` shows which node's process has the other end of a connection.  Without ``/proc`` the connecting node is
+unknown, and only cuts from and to all nodes have an effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Way = tuple[str, str]
 """From a node to a node."""
 
 SOMEBODY = ""
-"""Who dials and is none of the nodes: a client."""
+"""A connecting process that is not a node: a client."""
 EVERYBODY = "*"
 
 SECONDS = 10.0
@@ -52,7 +52,7 @@ class NetworkProxy:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Begin to carry."""
+        """Start the proxy."""
         started = threading.Event()
         self._reactor.callWhenRunning(started.set)
 
@@ -65,7 +65,7 @@ class NetworkProxy:
         started.wait(SECONDS)
 
     def stop(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._reactor.callFromThread(self._reactor.stop)
@@ -82,7 +82,7 @@ class NetworkProxy:
         Another way to reach a node.
 
         :param target: where the node listens.
-        :param dialer: who uses this way; None: whoever dials is looked up.
+        :param dialer: the node that connects; None: it is looked up.
         :param heard: is given what ``node`` says first on each connection, in the network's thread.
         :return: the address to dial.
         """
@@ -101,11 +101,11 @@ class NetworkProxy:
         self._call(lambda: self._set(self._cut | set(ways)))
 
     def mend(self, ways: Iterable[Way] | None = None) -> None:
-        """End cuts (all of them without ``ways``); what was held comes through."""
+        """End cuts (all of them without ``ways``); held data come through."""
         self._call(lambda: self._set(set() if ways is None else self._cut - set(ways)))
 
     def ways(self) -> set[Way]:
-        """What is cut."""
+        """The present cuts."""
         return set(self._cut)
 
     def is_cut(self, sender: str, receiver: str) -> bool:
@@ -150,7 +150,7 @@ class _End(Protocol):
     """
     One end of a connection; what comes in here goes out at ``other``.
 
-    :ivar node: who is at this end.
+    :ivar node: the node at this end.
     """
 
     def __init__(self, wire: _Wire, node: str, heard: Callable[[bytes], object] | None = None) -> None:
@@ -226,7 +226,7 @@ class _Wire:
 
 
 class _Dialing(_End):
-    """The end of who dials."""
+    """The connecting end."""
 
     def __init__(
         self,

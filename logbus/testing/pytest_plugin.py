@@ -40,7 +40,7 @@ def logbus_cluster() -> Iterator[clusters.Cluster]:
 
 @contextmanager
 def _plainly() -> Iterator[None]:
-    """What goes wrong with a start or a stop is told by its message; a traceback through the test kit would hide it."""
+    """Show only the message of a failed start or stop, without a traceback through the test kit."""
     try:
         yield
     except LogbusError as e:

@@ -25,7 +25,7 @@ CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 @define(eq=False)
 class Registry:
     """
-    What is registered; :attr:`resource` is its HTTP side, for a ``twisted.web.server.Site``.
+    The registered schemas; :attr:`resource` is the HTTP resource, for a ``twisted.web.server.Site``.
 
     :ivar seen: method, path and headers of the requests.
     :ivar schemas: by id, from 1 on; ``subjects``: the ids of each one's versions.
@@ -46,7 +46,7 @@ class Registry:
         return _Root(self)
 
     def release(self) -> None:
-        """Answer what was not answered."""
+        """Answer the held requests."""
         held, self.held = self.held, []
         for resource, request in held:
             request.write(resource.answer(request))

@@ -211,7 +211,7 @@ class ZooKeeper:
 
     def expire(self, session_id: int, password: bytes) -> None:
         """
-        End somebody's session, as if it had not been heard of for too long.
+        Expire a session, as after a timeout.
 
         :raise ZooKeeperFailed: there is no such session.
         """

@@ -1,5 +1,5 @@
 """
-What is in ZooKeeper, for tests: read now, or waited for until it is so.
+Reads ZooKeeper for tests, and waits for changes there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ READ_SECONDS = 5.0
 
 
 class WaitTimedOut(LogbusError):
-    """What was waited for did not come about."""
+    """A condition did not become true in time."""
 
 
 class ZooKeeperView:
@@ -25,7 +25,7 @@ class ZooKeeperView:
     A client of ZooKeeper that only looks.
 
     :param connect: servers and chroot.
-    :param timeout: seconds that :meth:`wait_for` waits, unless it is told otherwise.
+    :param timeout: default timeout of :meth:`wait_for`, in seconds.
     """
 
     def __init__(self, connect: str, timeout: float = 30.0) -> None:
@@ -63,7 +63,7 @@ class ZooKeeperView:
         return data, stat
 
     def children(self, path: str) -> list[str]:
-        """Names of what is below a node; nothing if it is not there."""
+        """Names of a node's children; none if it does not exist."""
         from kazoo.exceptions import NoNodeError
 
         try:
@@ -75,7 +75,7 @@ class ZooKeeperView:
 
     def wait_for(self, condition: Callable[[], T | None], what: str, timeout: float | None = None) -> T:
         """
-        What ``condition`` returns as soon as that is true; it is asked again whenever what it read here changes.
+        The result of ``condition`` as soon as it is true; it is called again when the nodes that it read change.
 
         :raise WaitTimedOut: it did not become true; ``what`` is what the message says.
         """
@@ -96,7 +96,7 @@ class ZooKeeperView:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimedOut(f"{what} did not come about within {seconds:g} s")
-            # What was not read because ZooKeeper was slow is not watched, either.
+            # A node that was not read because ZooKeeper was slow is not watched, either.
             self._changed.wait(min(left, 1.0))
 
     def _moved(self, event: object) -> None:

@@ -363,7 +363,7 @@ class ActiveController:
         """
         Grant a leader's wishes to change in-sync replicas, those that can be: see :func:`.altered_state`.
 
-        :raise ApiError: STALE_BROKER_EPOCH: the one who asks is not registered, or was in a former life.
+        :raise ApiError: STALE_BROKER_EPOCH: the sender is not registered, or has an earlier epoch.
         """
         await self.check_broker(broker_id, broker_epoch)
         answers: dict[TopicPartition, LeaderAndIsr | ApiError] = {}
@@ -394,7 +394,7 @@ class ActiveController:
         return answers
 
     async def _replace_incomplete(self, names: Iterable[TopicPartition]) -> None:
-        """Elect others where a leader is incomplete, as somebody has come into sync who can take its place."""
+        """Elect other leaders where the leader is incomplete, now that another replica has joined the ISR."""
         leaders = ((name, self._leader(name)) for name in names)
         led = [name for name, leader in leaders if leader is not None and name in self.state.incomplete.get(leader, ())]
         if led:
@@ -406,8 +406,8 @@ class ActiveController:
         """
         Write the new replicas of partitions, and send them to the brokers.
 
-        Their states come first: cut short there, they name nobody who is no replica any more, and the move is as far
-        as it was.
+        The states are written first: after an interruption they name no removed replica, and the move is as far as it
+        was.
         """
         elections = {name: one.election for name, one in moves.items() if one.election is not None}
         records = {name: moved(self.state.partition(name), one) for name, one in moves.items()}
@@ -441,7 +441,7 @@ class ActiveController:
                 self._log.info("{partition} has moved to brokers {replicas}", partition=name, replicas=move.replicas)
 
     def situation(self, name: TopicPartition, topic: TopicRecord, record: PartitionRecord) -> Situation:
-        """A partition that had its first election, as those who decide see it."""
+        """The input of decisions about a partition that had its first election."""
         return situation(self.state, name, record, self.rules_for(topic.overrides), self.epoch)
 
     def existing(self, name: TopicPartition) -> tuple[TopicRecord, PartitionRecord]:

@@ -33,9 +33,9 @@ def altered_state(
     """
     The state after a change; the present one, if the change was applied before.
 
-    :param broker_id: who wishes it.
-    :param joins: whether a broker, of that epoch, could become in sync: it lives, and in that very life, its log
-        directory works, it is not shutting down.
+    :param broker_id: of the sender.
+    :param joins: whether a broker of that epoch could join the ISR: it still has that epoch, its log directory works,
+        and it is not shutting down.
     :raise ApiError: FENCED_LEADER_EPOCH, NOT_CONTROLLER (the epoch is one that we never gave), INVALID_REQUEST,
         INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA.
     """
@@ -75,6 +75,6 @@ def altered_state(
         eligible=still_eligible(current.eligible, left, change.isr, record.replicas, rules),
         controller_epoch=controller_epoch,
         version=current.version + 1,
-        # The leader lives, and has all that they had.
+        # The leader is alive, and has all their records.
         unproven=(),
     )

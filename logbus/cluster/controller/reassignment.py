@@ -4,7 +4,7 @@ Reassignments of partitions to other replicas (KIP-455): pure.
 ::
 
     at rest ──wanted: others──▶ moving: replicas = wanted ∪ those before; the new ones fetch
-    moving ──wanted: others again──▶ moving, to the new aim; who is in neither goes at once
+    moving ──wanted: others again──▶ moving, to the new target; replicas in neither go at once
     moving ──cancelled──▶ at rest, where it was
     moving ──the new ones are in sync──▶ at rest, where it was to be; the old ones delete their logs
 
@@ -28,7 +28,7 @@ class Move:
     """
     The next state of a reassignment.
 
-    :ivar election: who leads and who is in sync then, if that changes.
+    :ivar election: the new leader and ISR, if they change.
     """
 
     replicas: tuple[int, ...]
@@ -49,7 +49,7 @@ def move_to(
     """
     Begin a reassignment, or change the target of one under way.
 
-    :param alive: the brokers of the cluster that live: others cannot be added.
+    :param alive: the live brokers: others cannot be added.
     :raise ApiError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
     target, origin = tuple(wanted), record.origin
@@ -67,7 +67,7 @@ def cancelled_move(name: TopicPartition, record: PartitionRecord, now: Situation
     """
     Cancel a move.
 
-    :raise ApiError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT: of those before nobody is in sync.
+    :raise ApiError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT: no former replica is in sync.
     """
     if not record.reassigning:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned")

@@ -31,7 +31,7 @@ class Flip:
     """
     A bit that flipped.
 
-    :ivar path: of the segment's file; ``position``: of the byte in it; ``byte``: what stands there now.
+    :ivar path: of the segment's file; ``position``: of the byte in it; ``byte``: its value now.
     :ivar offset: of the first record of the batch.
     """
 
@@ -44,19 +44,19 @@ class Flip:
     bit: int
 
     def found(self) -> int | None:
-        """The byte that stands there now; None: the file does not reach there any more."""
+        """The byte's value now; None: the file is shorter now."""
         inode = self._inode()
         content = b"" if inode is None else inode.content()
         return content[self.position] if self.position < len(content) else None
 
     def take_back(self) -> None:
-        """Turn the bit over once more."""
+        """Flip the bit back."""
         inode = self._inode()
         assert inode is not None
         inode.flip(self.position, self.bit)
 
     def _inode(self) -> Inode | None:
-        # Not by way of the disk: after a power cut the machine's files are others until it starts.
+        # Not through the disk: after a power cut the machine has other files until it starts.
         entry: Inode | Directory | None = self.node.tree
         for name in self.path.split("/"):
             entry = entry.entries.get(name) if isinstance(entry, Directory) else None
@@ -66,10 +66,10 @@ class Flip:
 @define(eq=False)
 class BitFlips:
     """
-    Flips bits, in one replica of a partition at a time, and sees what becomes of them.
+    Flips bits, in one replica of a partition at a time, and checks which are repaired.
 
-    :ivar losses: by topic: who is whole.
-    :ivar open: those that are still there; ``count``: how many there were.
+    :ivar losses: by topic: the intact members.
+    :ivar open: the flips not repaired yet; ``count``: the number of all.
     """
 
     losses: Sequence[DurabilityOracle]
@@ -80,8 +80,8 @@ class BitFlips:
         """
         Flip a bit on a broker's disk.
 
-        :param share: of the bytes that may be hit, those that lie before it.
-        :returns: what was hit; None: there is nothing that may be.
+        :param share: the position, as a share of the bytes that may be hit.
+        :returns: the flip; None: there is no byte that may be hit.
         """
         self.look()
         topics = {each.topic: each for each in self.losses}
@@ -115,7 +115,7 @@ class BitFlips:
         self.look()
 
     def look(self) -> None:
-        """See which are repaired, or gone with the end of their log."""
+        """Find the flips that are repaired, or truncated."""
         topics = {each.topic: each for each in self.losses}
         for flip in list(self.open):
             found = flip.found()
@@ -129,7 +129,7 @@ class BitFlips:
 
 def stored_batches(node: BrokerNode, replica: Replica) -> Iterator[tuple[str, int, int, int]]:
     """
-    What is committed and below the recovery point of a replica's log.
+    The committed batches below the recovery point of a replica's log.
 
     :returns: of each batch: path, base offset, position in the file, bytes.
     """
@@ -147,5 +147,5 @@ def stored_batches(node: BrokerNode, replica: Replica) -> Iterator[tuple[str, in
 
 
 def _size(size: int) -> int:
-    """How many bytes of a batch may flip."""
+    """The number of bytes of a batch that may flip."""
     return size - _COVERED_FROM + len(_COVERED)

@@ -283,7 +283,7 @@ class Run:
     def _not_ready(self) -> list[int]:
         return [node.broker_id for node in self.nodes.values() if not node.ready]
 
-    # What is seen.
+    # Observations.
 
     def _note(self, line: str) -> None:
         self._trace = zlib.crc32(f"{self.clock.now:.9f} {line}".encode(), self._trace)
@@ -305,7 +305,7 @@ class Run:
             return
         error = failure.value
         if isinstance(error, StorageError) or (isinstance(error, ApiError) and error.code in _DISK_ERRORS):
-            # What an injected error is told as.
+            # The messages of injected errors.
             return
         self._found("error-logged", failure.getTraceback())
 
@@ -324,7 +324,7 @@ class Run:
         work = self._transactions
         if work is not None:
             lost = self._may_lose and any(each.at for each in self._losses)
-            # What was decided may be lost where everything may: that tears what it decided about.
+            # A decision may be lost where everything may: its transaction is torn then.
             if self.settings.flush or not lost:
                 anomalies += work.anomalies(lost=lost)
             for line in work.outcomes:

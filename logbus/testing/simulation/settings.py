@@ -1,4 +1,4 @@
-"""What is simulated."""
+"""Settings of a simulated run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORKLOADS = (RECORDS, TRANSACTIONS)
 @frozen
 class Settings:
     """
-    What is simulated.
+    The settings of a simulated run.
 
     :ivar rate: batches a second, over all producers of a workload.
     :ivar seconds: for how long clients work while things go wrong.

@@ -43,7 +43,7 @@ class ReplicaInspector:
 
     found: list[Anomaly] = field(factory=list)
     leaders: dict[tuple[TopicPartition, int], int] = field(factory=dict)
-    # By broker, life and partition: epoch, high watermark, log start, and the epoch of the last committed record.
+    # By broker, process and partition: epoch, high watermark, log start, and the epoch of the last committed record.
     _seen: dict[tuple[int, int, TopicPartition], tuple[int, int, int, int]] = field(factory=dict)
 
     def watch(self, node: BrokerNode) -> None:

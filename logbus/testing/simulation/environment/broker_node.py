@@ -60,7 +60,7 @@ class BrokerNode:
     :ivar broker: the running one, or the last one.
     :ivar up: whether it runs, frozen or not.
     :ivar lives: the number of its processes so far.
-    :ivar started: told of each broker before it starts; ``power_lost``: told, by its id, when its machine goes off.
+    :ivar started: called with each broker before it starts; ``power_lost``: called with its id when it loses power.
     :ivar trouble: errors that no fault explains.
     """
 

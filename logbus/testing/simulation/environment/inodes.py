@@ -72,7 +72,7 @@ class Inode:
 
     def flip(self, position: int, bit: int) -> None:
         """
-        Turn one bit over, in the page cache and on the device: nobody wrote it, and nobody is told.
+        Flip one bit, in the page cache and on the device, as silent corruption does.
 
         :param bit: 0 to 7, the least significant first.
         """

@@ -28,7 +28,7 @@ class TimedDisk(MemoryDisk):
 
     def __init__(self, root: str, tree: Directory, clock: VirtualClock, reactor: Any, random: Random) -> None:
         super().__init__(root, tree)
-        # What it did is of interest to nobody for long.
+        # The history of its operations is not needed for long.
         self.done = deque(maxlen=100)
         self.loads = deque(maxlen=100)
         self.sync_seconds = SYNC_SECONDS

@@ -27,8 +27,8 @@ class RecordsWorkload:
 
     :ivar view: the cluster client of all producers; ``another_view``: creates one for each consumer.
     :ivar generator: creates a random generator for each client.
-    :ivar found: told of anomalies that no history shows: a kind and what it is.
-    :ivar failed: told of what goes wrong in a client.
+    :ivar found: called with anomalies that are not in the history: kind and description.
+    :ivar failed: called with errors in a client.
     """
 
     settings: Settings

@@ -84,8 +84,8 @@ class TransactionsWorkload:
     """
     The workload.
 
-    :ivar found: told of anomalies that no history shows: a kind and what it is.
-    :ivar failed: told of what goes wrong in a client.
+    :ivar found: called with anomalies that are not in a history: kind and description.
+    :ivar failed: called with errors in a client.
     :ivar processes: clients that may be killed.
     """
 
