@@ -25,7 +25,7 @@ Fetching:
 * ``position_lookup``: looks up leaders, and offsets of positions such as "latest"
 * ``offset_for_leader_epoch``: detects truncated logs (KIP-320)
 * ``fetch_buffer``: FetchBuffer: fetched data not delivered yet; pure
-* ``completed_fetch``: CompletedFetch: fetched batches, still encoded; pure
+* ``completed_fetch``: CompletedFetch: fetched batches, still encoded
 
 A record's path: ``broker_fetches`` sends a Fetch and makes a CompletedFetch of each partition in the response;
 ``fetcher`` puts it into the ``fetch_buffer``; ``record_poller`` takes and deserializes it, and the application's loop

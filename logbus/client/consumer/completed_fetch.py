@@ -1,4 +1,9 @@
-"""Fetched batches of a partition, still encoded (Kafka: CompletedFetch)."""
+"""
+Fetched batches of a partition, still encoded (Kafka: CompletedFetch).
+
+Batches are kept as they came, and decoded when records are taken. So data that is read ahead needs as much memory as it
+took on the wire, however well it is compressed.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""
-Records as a consumer delivers them, and the fetched data of a partition (Kafka: CompletedFetch).
-
-Batches are kept as they came, and decoded when records are taken. So data that is read ahead needs as much memory as it
-took on the wire, however well it is compressed.
-"""
+"""Records as a consumer delivers them (Kafka: ConsumerRecord, ConsumerRecords)."""
 
 from __future__ import annotations
 
