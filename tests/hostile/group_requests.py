@@ -40,7 +40,7 @@ from tests.handlers.kit import MemoryBroker
 
 SUBSCRIPTION = encode_versioned(ConsumerProtocolSubscription(topics=["t"]), 1)
 
-#: Of groups: classic, of the consumer protocol, of both, and one that nobody is in.
+#: Groups: classic, of the consumer protocol, of both, and one without members.
 GROUPS = ("classic", "consumer", "mixed", "new")
 #: Ids of members. The broker gives ids of its own to some: its chance is the same in each test.
 MEMBERS = ("m1", "m2", "")

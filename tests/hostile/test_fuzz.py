@@ -316,7 +316,7 @@ class Survives(SynchronousTestCase):
         self.assertEqual(server.lost, [])
 
     def check_transactions(self, server: MemoryBroker) -> None:
-        """All transactions have ended in time, and hold nobody up that reads what is committed."""
+        """All transactions have ended in time, and do not block read_committed consumers."""
         under_way = [each for each in server.broker.transactions.transactions() if each.state not in IDLE]
         self.assertEqual(under_way, [])
         for replica in server.broker.replicas:
@@ -372,7 +372,7 @@ class Survives(SynchronousTestCase):
     @settings(max_examples=max(20, settings.default.max_examples // 10))
     @given(st.data())
     def test_strange_requests(self, data: st.DataObject) -> None:
-        """Requests that are spelled as they should be, and say anything at all."""
+        """Well-formed requests with arbitrary content."""
         server = a_broker_in_use()
         served = sorted(server.broker.router.served.items())
 

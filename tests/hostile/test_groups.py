@@ -38,7 +38,7 @@ class ConsumerProtocolTests(GroupCase):
             self.server.reactor.advance(1)
 
     def test_long_names(self) -> None:
-        """Names as long as the protocol can spell them are taken or refused; an answer that quotes them has room."""
+        """Names of the protocol's maximum length are accepted or refused; a response that quotes them has room."""
         for what in ("member_id", "instance_id", "rack_id", "server_assignor", "subscribed_topic_regex"):
             answer = self.beat(f"g-{what}", **{what: "\U0010fffe" * 8191})
             refused = {
@@ -63,7 +63,7 @@ class ConsumerProtocolTests(GroupCase):
         self.assertEqual(self.beat(epoch=1).error_code, 0)
 
     def test_partitions_of_others(self) -> None:
-        """What a member says it owns moves nobody's partitions: those of others, none there are, negative ones."""
+        """Partitions that a member claims to own move none: those of others, unknown ones, negative ones."""
         first = self.beat(member_id="a")
         other = self.beat(member_id="b")
         topic_id = first.assignment.topic_partitions[0].topic_id
@@ -105,7 +105,7 @@ class ConsumerProtocolTests(GroupCase):
         self.assertEqual(len(self.server.broker.group_coordinator._timers), 0)
 
     def test_huge_subscriptions(self) -> None:
-        """What one record cannot hold is refused, and leaves no group; more than a request may name hangs up."""
+        """Data too large for one record is refused, and leaves no group; too many elements close the connection."""
         answer = self.beat(subscribed_topic_names=[f"{'a' * 200}-{n}" for n in range(9_000)])
         self.assertEqual(answer.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
         self.assertEqual(self.listed(), [])
@@ -137,7 +137,7 @@ class ConsumerProtocolTests(GroupCase):
         self.assertEqual(self.beat(member_id="more", subscribed_topic_regex="x.*").error_code, 0)
 
     def test_many_vanish_at_once(self) -> None:
-        """Members whose end takes more than one batch to write go all the same."""
+        """Members whose removal takes more than one batch to write are removed all the same."""
         for n in range(40):
             self.assertEqual(self.beat(member_id=f"{n}-" + "x" * 30_000).error_code, 0)
         self.pass_time(50)
@@ -200,7 +200,7 @@ class ManyGroupsTests(GroupCase):
     config = {**GroupCase.config, "group.max.count": "20"}
 
     def test_room(self) -> None:
-        """There are so many groups, whoever makes them; those that are there go on, and others when there is room."""
+        """The number of groups is limited over all clients; existing ones go on, others when there is room."""
         self.assertEqual(commit(self.client, {T0: 1}, "honest"), {T0: 0})
         with logged() as lines:
             for n in range(40):
@@ -246,7 +246,7 @@ class ManyTopicsTests(GroupCase):
 
 
 class MuchMetadataTests(GroupCase):
-    """Clients whose members tell much, in ever more groups."""
+    """Clients whose members send much metadata, in ever more groups."""
 
     config = {**GroupCase.config, "group.members.max.bytes": str(5_000_000)}
 
@@ -263,7 +263,7 @@ class MuchMetadataTests(GroupCase):
 
     def test_all_groups_share_the_room(self) -> None:
         """
-        What members tell is bounded over all groups: those that find no room are told to try again, and the log says
+        What members tell is bounded over all groups: those that find no room get a retriable error, and the log says
         it once; when members go, there is room for others.
         """
         members = []

@@ -142,7 +142,7 @@ class Slow(SynchronousTestCase):
             self.server.reactor.advance(1)
 
     def test_slow_loris(self) -> None:
-        """A byte a second keeps nobody's frame open for longer than 40 s; honest clients stay."""
+        """A byte a second keeps no frame open for longer than 40 s; other clients stay."""
         loris, honest = self.server.connect("10.6.6.6"), self.server.connect()
         frame = framed(head(3, 1) + bytes(200))
         for byte in frame[:45]:

@@ -69,7 +69,7 @@ class Peer:
         self.socket.close()
 
     def reset(self) -> None:
-        """Hang up as a process does that is killed with data unread."""
+        """Close as a process does that is killed with data unread."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -133,7 +133,7 @@ class InProcess(unittest.TestCase):
             peer.reset()
 
     def test_a_last_request(self) -> None:
-        """Who asks and says that it will say no more is answered all the same."""
+        """A client that closes its sending side after a request is answered all the same."""
         with Peer(self.broker.bootstrap) as peer:
             peer.send(MetadataRequest(topics=None), 9)
             peer.socket.shutdown(socket.SHUT_WR)

@@ -47,7 +47,7 @@ class Joining(GroupCase):
             self.assertTrue(answer.member_id)
 
     def test_all_are_answered_together(self) -> None:
-        """Trap 21: everybody has the same generation and protocol; only the leader is told who the members are."""
+        """Trap 21: all have the same generation and protocol; only the leader gets the members."""
         first, second = self.member(), self.member()
         self.group_of(first)
         second.get_id()
@@ -98,7 +98,7 @@ class Joining(GroupCase):
         self.assertEqual(first.heartbeat(member_id="nobody"), ErrorCode.UNKNOWN_MEMBER_ID)
 
     def test_static_members(self) -> None:
-        """Trap 23: who returns with its instance id gets a new member id and no rebalance; the old one is fenced."""
+        """Trap 23: a returning static member gets a new member id and no rebalance; the old one is fenced."""
         fixed, other = self.member(instance_id="fixed"), self.member()
         self.group_of(fixed)
         self.group_of(fixed, other)
@@ -154,7 +154,7 @@ class Offsets(GroupCase):
         self.assertEqual((answer.error_code, answer.node_id, answer.port), (0, 0, 9092))
 
     def test_what_is_in_use_cannot_be_deleted(self) -> None:
-        """Trap 41: GROUP_SUBSCRIBED_TO_TOPIC, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; what is not there is Dead."""
+        """Trap 41: GROUP_SUBSCRIBED_TO_TOPIC, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; a missing group is Dead."""
         subscription = encode_versioned(ConsumerProtocolSubscription(topics=["t"]), 1)
         member = Member(self.server.connect())
         member.get_id()

@@ -95,7 +95,7 @@ class Versions(TrapCase):
         self.assertEqual(self.client.metadata().topics[0].name, "t")
 
     def test_unknown_apis_and_versions_hang_up(self) -> None:
-        """Trap 3: anything else that is not served ends the connection, unanswered, and nobody else's."""
+        """Trap 3: any other unsupported request closes its connection, unanswered, and no other."""
         for key, version in ((99, 0), (-1, 0), (3, 14), (3, -1), (0, 2), (55, 0), (4, 0)):
             client = self.server.connect()
             client.feed(framed(head(key, version) + bytes(20)))
@@ -105,7 +105,7 @@ class Versions(TrapCase):
         self.assertEqual(self.server.broker.net_metrics.broken_frames, 7)
 
     def test_nothing_is_advertised_that_is_not_served(self) -> None:
-        """Traps 3 and 7: whatever release is named, only Produce 0 to 2 is told and not served."""
+        """Traps 3 and 7: for any release, only Produce 0 to 2 is advertised and not served."""
         served = self.server.broker.router.served
         for release in (None, *RELEASES):
             for key, (low, high) in advertised_table(release, served).items():
@@ -114,7 +114,7 @@ class Versions(TrapCase):
                 self.assertTrue(low >= first or (key == 0 and low == 0), (release, key))
 
     def test_the_newest_release_whole(self) -> None:
-        """Traps 3 and 40: of each API told, all versions of the newest release are, with the features they need."""
+        """Traps 3 and 40: all versions of the newest release are advertised, with the features they need."""
         response = self.client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="b"), 4)
         newest = release_table(RELEASES[-1])
         told = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
@@ -123,7 +123,7 @@ class Versions(TrapCase):
         self.assertEqual(levels, {"group.version": 1, "transaction.version": 2})
 
     def test_produce_from_zero(self) -> None:
-        """Trap 7: Produce is told from version 0 on, or old librdkafka takes us for unable to decompress."""
+        """Trap 7: Produce is advertised from version 0 on, or old librdkafka takes us for unable to decompress."""
         response = self.client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="b"), 3)
         ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         self.assertEqual(ranges[0][0], 0)
@@ -137,14 +137,14 @@ class Versions(TrapCase):
         self.assertEqual(self.client.protocol.context.client_id, "caller")
 
     def test_unknown_tagged_fields(self) -> None:
-        """Trap 5: tagged fields nobody knows, in the header and in the body, are passed over."""
+        """Trap 5: unknown tagged fields, in the header and in the body, are skipped."""
         tags = b"\x02\x05\x03abc\x99\x01\x00"
         self.client.feed(framed(head(3, 9) + tags + b"\x00" + b"\x00\x00\x00" + tags))
         (frame,) = self.client.frames()
         self.assertEqual(frame[:5], b"\x00\x00\x00\x01\x00")
 
     def test_software_names(self) -> None:
-        """Trap 42: a client's name and version are noted; what is no name is refused, and never reaches a log."""
+        """Trap 42: a client's name and version are kept; an invalid name is refused, and never reaches a log."""
         for name, version in (("", "1"), ("a b", "1"), ("x", "1\n"), ("-x", "1"), ("x", "\x1b[31m"), ("x" * 129, "1")):
             request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
             self.assertEqual(self.client.ask(request, 3).error_code, ErrorCode.INVALID_REQUEST, (name, version))
@@ -223,7 +223,7 @@ class Producing(TrapCase):
         self.assertEqual(offsets, [0, 2])
 
     def test_acks_0_that_fails_hangs_up(self) -> None:
-        """Trap 8: closing is all that a client that wants no answers can be told; what came before is answered."""
+        """Trap 8: errors of a request without a response close the connection; earlier requests are answered."""
         self.client.send(produce_request(a_batch()), 9)
         self.client.send(produce_request(a_batch(), "nosuch", acks=0), 9, expects_response=False)
         self.assertEqual(len(self.client.answers()), 1)
@@ -260,7 +260,7 @@ class Producing(TrapCase):
             self.assertEqual(answer.error_code, ErrorCode.INVALID_PRODUCER_EPOCH)
 
     def test_control_batches_are_the_brokers(self) -> None:
-        """Trap 31: nobody else may write a transaction's end, whether it says that it belongs to one or not."""
+        """Trap 31: clients cannot write markers, transactional or not."""
         for transactional, code in (
             (False, ErrorCode.INVALID_RECORD),
             (True, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
@@ -304,7 +304,7 @@ class Producing(TrapCase):
         self.assertEqual(self.client.produce(a_batch(key=b""), "compacted").base_offset, 0)
 
     def test_timestamps(self) -> None:
-        """Trap 33: CreateTime answers -1; LogAppendTime answers the broker's; what is out of bounds is refused."""
+        """Trap 33: CreateTime returns -1; LogAppendTime returns the broker's; times out of bounds are refused."""
         self.assertEqual(self.client.produce(a_batch(timestamp=5)).log_append_time_ms, -1)
         self.server.create("stamped", message_timestamp_type="LogAppendTime")
         answer = self.client.produce(a_batch(timestamp=5), "stamped")
@@ -411,7 +411,7 @@ class Fetching(TrapCase):
         self.assertEqual(self.end_of_epoch(9), (0, -1, -1))
 
     def test_diverging_epochs(self) -> None:
-        """Trap 15: a consumer whose last record is of an epoch that ended earlier here is told where (Fetch 12)."""
+        """Trap 15: a consumer whose last record is of an epoch that ended earlier gets that epoch's end (Fetch 12)."""
         self.client.produce(a_batch(b"a", b"b"))
         replica = self.server.broker.replicas.get("t", 0)
         replica.partition.leader_epoch = 4
@@ -481,7 +481,7 @@ class Topics(TrapCase):
             self.assertEqual([topic.name for topic in response.topics], ["t"])
 
     def test_each_listener_has_its_address(self) -> None:
-        """Trap 16: clients are told the address of the listener they came in on."""
+        """Trap 16: clients get the address of the listener they are connected to."""
         inside = Listener("inside", "kafka", "tcp:9092", ("10.0.0.5", 9092))
         outside = Listener("outside", "kafka", "tcp:9093", ("logs.example.org", 443))
         server = MemoryBroker(listeners=[inside, outside]).start()

@@ -77,13 +77,13 @@ def row_of(record: Record, with_headers: bool) -> Row:
 
 
 class PlainTwin(SynchronousTestCase):
-    """Mix-in: tests of what is written in Python."""
+    """Mix-in: tests of the Python implementation."""
 
     Columns = columnar.Columns
 
 
 class CompiledTwin(SynchronousTestCase):
-    """Mix-in: tests of what is compiled."""
+    """Mix-in: tests of the compiled implementation."""
 
     Columns = implementations.Columns
 

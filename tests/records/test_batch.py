@@ -111,7 +111,7 @@ class EncodeTests(SynchronousTestCase):
         self.assertEqual(validate_produced(built).last_sequence, 3 + len(records) - 1)
 
     def test_build_again(self) -> None:
-        """A batch may be built anew for another epoch of the producer, and grow after it was built."""
+        """A batch may be built again for another epoch of the producer, and grow after it was built."""
         builder = BatchBuilder(Codec.GZIP)
         builder.append(NOW, None, b"a")
         first, second = (builder.build(producer_id=1, producer_epoch=e, base_sequence=0) for e in (0, 1))
@@ -163,7 +163,7 @@ class DecodeTests(SynchronousTestCase):
         self.assertEqual(error.code, ErrorCode.MESSAGE_TOO_LARGE)
 
     def test_not_whole(self) -> None:
-        """What is no whole batch of magic 2 is not decoded."""
+        """Data other than a whole batch of magic 2 is not decoded."""
         for size in range(len(TWO_RECORDS)):
             self.assertRaises(DecodeError, decode_batch, TWO_RECORDS[:size])
         header = read_header(TWO_RECORDS)

@@ -55,7 +55,7 @@ THIRD = SECOND + read_header(THREE, SECOND).size
 
 
 class ExtendFromBatchesTests(SynchronousTestCase):
-    """What is taken, and where the walk ends."""
+    """The records read, and the position reached."""
 
     def test_all(self) -> None:
         """Batch after batch becomes rows; the walk ends with the bytes."""
@@ -73,7 +73,7 @@ class ExtendFromBatchesTests(SynchronousTestCase):
             self.assertEqual(rows_of(columns.take()), expected)
 
     def test_half_a_batch(self) -> None:
-        """Answers may end inside a batch: what is there in whole is taken, and reading goes on at the half one."""
+        """Responses may end inside a batch: whole batches are read, and reading goes on at the incomplete one."""
         for size in (THIRD, THIRD + 1, THIRD + 30, len(THREE) - 1):
             columns = Columns()
             self.assertEqual(walk(columns, THREE[:size], 10), (THIRD, 15))
@@ -119,7 +119,7 @@ class ExtendFromBatchesTests(SynchronousTestCase):
         self.assertEqual([row.timestamp_us for row in rows_of(columns.take())], [5000, 5000, 1_000_000])
 
     def test_transactions(self) -> None:
-        """Markers are never rows, and what an aborted transaction wrote is none to a reader of what is committed."""
+        """Markers are never rows, and neither are aborted records to a read_committed consumer."""
         buf = b"".join(
             (
                 encode_batch(records(b"a"), base_offset=0, producer_id=1, transactional=True),
@@ -213,7 +213,7 @@ class DamageTests(SynchronousTestCase):
         return bytes(damaged)
 
     def test_crc(self) -> None:
-        """A batch whose CRC does not match is told by its offset."""
+        """The error about a wrong CRC has the batch's offset."""
         error = self.assertRaises(DecodeError, walk, Columns(), self.damaged(SECOND - 1), 10)
         self.assertIn("the batch at offset 10", str(error))
 
@@ -227,11 +227,11 @@ class DamageTests(SynchronousTestCase):
             self.assertEqual(columns.rows, 3)
 
     def test_records(self) -> None:
-        """Records that are malformed although the CRC is right are refused, by both twins."""
+        """Malformed records with a right CRC are refused by both implementations."""
         header = read_header(encode_batch(records(b"a", b"b")))
         lying = rewrite_batch(header, [Record(0, 0, None, b"v"), Record(0, 0, None, b"v")])
-        for twin in {columnar.Columns, Columns}:
-            columns = twin()
+        for implementation in {columnar.Columns, Columns}:
+            columns = implementation()
             self.assertRaises(DecodeError, walk, columns, lying)
             self.assertEqual(columns.rows, 0)
 

@@ -1,5 +1,5 @@
 """
-Tests of :mod:`logbus.records.columnar` and its compiled twin: records to columns.
+Tests of :mod:`logbus.records.columnar` and its compiled implementation: records to columns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RECORDS = st.lists(st.tuples(INT64, st.integers(1, 3), MAYBE_BYTES, MAYBE_BYTES,
 BOUNDS = st.integers(-1, 30) | INT64
 ALL = -(2**63), 2**63 - 1
 SECTION = TWO_RECORDS[61:]
-TWINS: tuple[Any, ...] = (columnar.Columns, Columns) if COLUMNS_ARE_COMPILED else (columnar.Columns,)
+IMPLEMENTATIONS: tuple[Any, ...] = (columnar.Columns, Columns) if COLUMNS_ARE_COMPILED else (columnar.Columns,)
 
 
 @st.composite
@@ -63,7 +63,7 @@ def fields(*parts: int | bytes) -> bytes:
 
 
 class ColumnsTests:
-    """What both twins do."""
+    """Tests of both implementations."""
 
     def test_golden(self: Any) -> None:
         """The golden records become these bytes."""
@@ -122,7 +122,7 @@ class ColumnsTests:
         self.assertEqual(columns.extend(data, 10, 50, 9, 0, None, 0, 50), 0)
 
     def test_what_is_left_out_is_checked(self: Any) -> None:
-        """A damaged record is told even where its row is not wanted."""
+        """A damaged record is reported even where its row is not wanted."""
         data = encode_record(0, 0, None, b"v") + b"\x0c\x00\x00\x02\x01\x01\x02"
         self.assertRaises(DecodeError, self.Columns().extend, data, 2, 0, 1, 0, None, 0, 1)
 
@@ -241,17 +241,17 @@ class ColumnsTests:
 
 
 class PlainColumnsTests(ColumnsTests, PlainTwin):
-    """The twin in Python."""
+    """The Python implementation."""
 
 
 class PropertiesTests(SynchronousTestCase):
-    """What holds of any bytes, for both twins."""
+    """Properties for any bytes, of both implementations."""
 
     @given(st.lists(st.tuples(sections(damaged=True), BOUNDS, BOUNDS), max_size=4), st.booleans())
     def test_the_rows_are_the_records(self, batches: Any, headers: bool) -> None:
         """The rows are what decoding to records gives, in the range; where that raises nothing is kept."""
-        for twin in TWINS:
-            columns = twin(headers)
+        for implementation in IMPLEMENTATIONS:
+            columns = implementation(headers)
             expected: list[Row] = []
             for section, first, end in batches:
                 held = columns.rows, columns.nbytes
@@ -270,8 +270,8 @@ class PropertiesTests(SynchronousTestCase):
     @given(st.binary(max_size=60), st.integers(-1, 8))
     def test_noise(self, noise: bytes, count: int) -> None:
         """Bytes that are no records are refused, as decoding to records does."""
-        for twin in TWINS:
-            columns = twin(True)
+        for implementation in IMPLEMENTATIONS:
+            columns = implementation(True)
             try:
                 records = decode_records(noise, count, 0, 100, 0)
             except DecodeError:
@@ -281,10 +281,10 @@ class PropertiesTests(SynchronousTestCase):
 
     @given(st.lists(sections(damaged=True), max_size=4), st.booleans())
     def test_the_same_buffers(self, batches: Any, headers: bool) -> None:
-        """The twins' buffers are the same to the byte, and they hold the same after each batch."""
+        """The buffers of both implementations are identical after each batch."""
         taken = []
-        for twin in TWINS:
-            columns = twin(headers)
+        for implementation in IMPLEMENTATIONS:
+            columns = implementation(headers)
             held = []
             for section in batches:
                 try:
@@ -297,10 +297,10 @@ class PropertiesTests(SynchronousTestCase):
 
 
 class CompiledColumnsTests(ColumnsTests, CompiledTwin):
-    """The compiled twin."""
+    """The compiled implementation."""
 
     def test_used_again(self) -> None:
-        """Memory of values is used again once they are let go, and not before: what is held stays as it is."""
+        """Memory of values is reused once they are released, and not before."""
         spares: list[bytearray] = []
         columns = self.Columns(spares=spares)
         held: list[tuple[ColumnData, list[Row]]] = []
@@ -319,7 +319,7 @@ class CompiledColumnsTests(ColumnsTests, CompiledTwin):
         self.assertLessEqual(len(set(pieces[-20:])), 4)
 
     def test_used_while_extended(self) -> None:
-        """Whoever comes in between is refused, and the rows stay what they are."""
+        """Reentrant calls are refused, and the rows do not change."""
         if sys.version_info < (3, 12):
             raise SkipTest("Python code cannot come in between before Python 3.12, but for finalizers")
         columns = self.Columns()
@@ -430,8 +430,8 @@ class ArrowTests(SynchronousTestCase):
 
         @given(st.lists(sections(), max_size=3))
         def valid(batches: Any) -> None:
-            for twin in TWINS:
-                columns = twin(True)
+            for implementation in IMPLEMENTATIONS:
+                columns = implementation(True)
                 for section in batches:
                     try:
                         columns.extend(*section, *ALL)

@@ -46,7 +46,7 @@ class FileSliceTests(SynchronousTestCase):
             self.assertRaises(ValueError, piece.narrow, start, length)
 
     def test_truncated_file(self) -> None:
-        """Where the file became shorter than the slice, reading says so instead of giving less."""
+        """If the file became shorter than the slice, reading fails instead of returning less."""
         piece = FileSlice(self.a_file(b"0123456789"), 8, 5)
         self.assertIn("ends at 10", str(self.assertRaises(EOFError, piece.read)))
 

@@ -101,15 +101,15 @@ class CompiledTests(SynchronousTestCase):
         """
         Each record has the same outcome, or an error, and leaves the same behind.
         """
-        twins = implementations.RecordBuffer(), gathering.RecordBuffer()
+        buffers = implementations.RecordBuffer(), gathering.RecordBuffer()
         for each in records:
-            mine, others = (outcome_of(twin, limit, each) for twin in twins)
+            mine, others = (outcome_of(buffer, limit, each) for buffer in buffers)
             self.assertEqual(mine, others)
-            self.assertEqual(seen(twins[0]), seen(twins[1]))
+            self.assertEqual(seen(buffers[0]), seen(buffers[1]))
 
 
 def outcome_of(buffer: gathering.RecordBuffer, limit: int, record: Any) -> int | None:
-    """What a call gives; None if it fails: of several things that are wrong any may be told."""
+    """The result of a call; None if it fails: of several errors any may be reported."""
     try:
         return buffer.append_within(limit, *record)
     except (TypeError, ValueError):

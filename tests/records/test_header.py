@@ -105,7 +105,7 @@ class IterBatchesTests(SynchronousTestCase):
         self.assertEqual(list(iter_batches(b"")), [])
 
     def test_partial_tail(self) -> None:
-        """Wherever the last batch is cut off, the whole ones before it are found."""
+        """Wherever the last batch is truncated, the whole ones before it are found."""
         for cut in range(len(COMMIT_MARKER)):
             found = list(iter_batches(memoryview(TWO_RECORDS + COMMIT_MARKER[:cut])))
             self.assertEqual(found, [(0, read_header(TWO_RECORDS))])

@@ -14,7 +14,7 @@ from logbus.records import columnar, implementations, kernel
 
 
 class ChoiceTests(SynchronousTestCase):
-    """Which twin is used."""
+    """The choice of the implementation."""
 
     def chosen(self, revision: int | None, pure: str = "") -> bool:
         """Whether a compiled module of that revision is taken; None for one that cannot be imported."""
@@ -33,6 +33,6 @@ class ChoiceTests(SynchronousTestCase):
         self.assertFalse(self.chosen(columnar.REVISION, pure="1"))
 
     def test_both_are_told(self) -> None:
-        """What is used is said."""
+        """The choice is reported."""
         self.assertEqual(implementations.IS_COMPILED, implementations.decode_records is not kernel.decode_records)
         self.assertEqual(implementations.COLUMNS_ARE_COMPILED, implementations.Columns is not columnar.Columns)

@@ -1,5 +1,5 @@
 """
-Tests of :mod:`logbus.records.packing` and its compiled twin: columns to records.
+Tests of :mod:`logbus.records.packing` and its compiled implementation: columns to records.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def outcome(fn: Any, *args: Any) -> Any:
 
 
 class PlainTests(SynchronousTestCase):
-    """What both twins do: here the plain one."""
+    """Tests of both implementations: here of the Python one."""
 
     encode_columns = staticmethod(packing.encode_columns)
     partitions_of_keys = staticmethod(packing.partitions_of_keys)
@@ -125,7 +125,7 @@ class PlainTests(SynchronousTestCase):
         self.assertEqual(bytes(self.partitions_of_keys(data, 0, 2, 8)), struct.pack("=2i", -1, -1))
 
     def test_partitions(self) -> None:
-        """Keys go where Kafka's clients send them, whatever their length; rows without a key are told."""
+        """Keys go where Kafka's clients send them, whatever their length; rows without a key are marked."""
         keys = [None, *(bytes(range(250, 250 - n, -1)) for n in range(20)), "\u0107 key".encode(), None]
         data = columns_of([(0, key, None, ()) for key in keys], headers=False)
         for count in (1, 7, 2**31 - 1):
@@ -135,7 +135,7 @@ class PlainTests(SynchronousTestCase):
 
 
 class CompiledTests(PlainTests):
-    """The same of the compiled twin."""
+    """The same of the compiled implementation."""
 
     encode_columns = staticmethod(encode_columns)
     partitions_of_keys = staticmethod(partitions_of_keys)
@@ -150,7 +150,7 @@ class PropertiesTests(SynchronousTestCase):
 
     @given(ROWS, st.integers(0, 8), st.integers(0, 8), st.integers(0, 400), st.none() | INT64, st.none() | INT64)
     def test_twins(self, rows: Any, start: int, stop: int, room: int, base: Any, now: Any) -> None:
-        """The twins make the same bytes, or fail both."""
+        """Both implementations make the same bytes, or both fail."""
         args = columns_of(rows), start, stop, room, start, base, now
         self.assertEqual(outcome(encode_columns, *args), outcome(packing.encode_columns, *args))
         if 0 <= start <= stop <= len(rows):
@@ -159,7 +159,7 @@ class PropertiesTests(SynchronousTestCase):
 
     @given(ROWS, st.data())
     def test_twins_of_wrong_buffers(self, rows: Any, data: st.DataObject) -> None:
-        """Offsets that are anything, and buffers of any length: both twins refuse them or make the same of them."""
+        """Arbitrary offsets, and buffers of any length: both implementations refuse them or give the same result."""
         columns = columns_of(rows)
         assert columns.headers is not None
 

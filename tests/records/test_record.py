@@ -213,7 +213,7 @@ class HostileTests(SynchronousTestCase):
         data: st.DataObject,
         drawn: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]],
     ) -> None:
-        """Whatever bytes change, nothing but DecodeError is raised, and what is read could be written."""
+        """Whatever bytes change, only DecodeError is raised, and the records read could be written."""
         encoded = bytearray(b"".join(encode_record(n * 1000, n, *record) for n, record in enumerate(drawn)))
         for _ in range(data.draw(st.integers(1, 3))):
             encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))

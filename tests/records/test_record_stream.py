@@ -37,7 +37,7 @@ class RecordTimesTests(SynchronousTestCase):
 
     def test_no_more_is_decompressed_than_is_looked_at(self) -> None:
         """
-        Who stops at the first record has had one piece decompressed; the rest is damaged and nobody notices.
+        A search that stops at the first record has decompressed one piece; damage in the rest is not noticed.
         """
         for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
             data = bytearray(encode_batch([Record(0, 7, None, bytes(1000))] * 2000, codec=codec))

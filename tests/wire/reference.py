@@ -1,7 +1,7 @@
 """
 A second codec, slow and plain, to hold the generated ones against: it walks the layout, field by field.
 
-It can also do what ours never does: put tags nobody knows into every tag section.
+It can also put unknown tags into every tag section, which ours never does.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ class ClientTests(SynchronousTestCase):
 
     def test_an_answer_to_nothing(self) -> None:
         """
-        A response nobody asked for breaks the connection; so does one without a header.
+        A response without a request closes the connection; so does one without a header.
         """
         self.assertRaises(ProtocolError, ClientConnection().receive, bytes(8))
         self.assertRaises(DecodeError, ClientConnection().receive, b"\0\0\0")
@@ -306,7 +306,7 @@ class ClientTests(SynchronousTestCase):
 
     def test_a_refused_version_of_api_versions(self) -> None:
         """
-        Error 35 is understood at whatever version was asked: its answer is always spelled at version 0 (KIP-511).
+        Error 35 is understood in any version: its response is always encoded in version 0 (KIP-511).
         """
         client = ClientConnection()
         client.request(ApiVersionsRequest(), 4)

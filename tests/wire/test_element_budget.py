@@ -41,7 +41,7 @@ class HostileTests(SynchronousTestCase):
     FETCH_HEAD = "00 00 00 00  00 00 00 00  7f ff ff ff  00  00 00 00 00  ff ff ff ff"
 
     def test_cheap_to_refuse(self) -> None:
-        """Refusing a huge count takes little memory, however it is spelt."""
+        """Refusing a huge count takes little memory, however it is encoded."""
         for version, text in (
             (12, f"ff ff ff ff {self.FETCH_HEAD} ff ff ff ff 0f"),
             (12, f"ff ff ff ff {self.FETCH_HEAD} 02 02 61 ff ff ff ff 0f"),

@@ -39,7 +39,7 @@ class PartsTests(SynchronousTestCase):
         return FileSlice(self.file, position, length)
 
     def test_one_part_without_files(self) -> None:
-        """What is in memory is joined to one bytes object, views and lists included."""
+        """Bytes in memory are joined to one bytes object, views and lists included."""
         forms: list[Any] = [None, b"", b"abc", memoryview(b"abc"), [b"a", memoryview(b"bc")], [], bytearray(b"abc")]
         for records in forms:
             for version in (4, 12):
@@ -85,7 +85,7 @@ class PartsTests(SynchronousTestCase):
 
 
 class JoinTests(SynchronousTestCase):
-    """Joining what is in memory."""
+    """Joining bytes in memory."""
 
     def test_order_is_kept(self) -> None:
         """Runs of bytes become one part each; slices keep their places."""

@@ -68,7 +68,7 @@ class FeedTests(SynchronousTestCase):
 
     def test_half_a_frame_keeps_its_memory(self) -> None:
         """
-        What is held in a large buffer stays where it is.
+        The content of a large buffer is not moved.
         """
         buffer = FrameBuffer(1 << 20)
         list(buffer.feed(framed(bytes(150_000))[:-1]))

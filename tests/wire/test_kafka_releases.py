@@ -62,19 +62,19 @@ class TablesTests(SynchronousTestCase):
 
 
 class AdvertisedTests(SynchronousTestCase):
-    """What clients are told."""
+    """The advertised versions and features."""
 
     def test_produce_is_told_from_zero(self) -> None:
-        """Old librdkafka compresses only for a broker that names Produce 0; nothing else is told but what is served."""
+        """Old librdkafka compresses only for a broker that advertises Produce 0; all others are served."""
         self.assertEqual(advertised_table(None, {0: (3, 11), 1: (4, 17)}), {0: (0, 11), 1: (4, 17)})
         self.assertEqual(advertised_table("2.1", {0: (3, 13)}), {0: (0, 7)})
 
     def test_no_common_version_is_no_api(self) -> None:
-        """An API of which release and broker share no version is not told, Produce neither."""
+        """An API without a version common to release and broker is not advertised, not even Produce."""
         self.assertEqual(advertised_table("2.1", {0: (8, 13), 1: (12, 18), 18: (0, 4)}), {18: (0, 2)})
 
     def test_features(self) -> None:
-        """Who is offered what a feature stands for is told that it is on; a table of Kafka 3.9 has none."""
+        """Clients that get a feature's versions are told that it is on; a table of Kafka 3.9 has none."""
         both = {"group.version": 1, "transaction.version": 2}
         for release, expected in ((None, both), ("3.9", {}), ("4.0", both), ("4.3", both)):
             self.assertEqual(finalized_features(advertised_table(release, ALL)), expected, release)
@@ -95,7 +95,7 @@ class AdvertisedTests(SynchronousTestCase):
             self.assertEqual(highest_told, {key: most for key, most in {0: 11, 26: 4, 28: 4}.items() if key != missing})
 
     def test_a_version_that_cannot_be_told(self) -> None:
-        """What is served from the version on that may not be told is not told at all."""
+        """An API served only in versions that may not be advertised is not advertised at all."""
         self.assertEqual(advertised_table(None, {26: (5, 5)}), {})
 
     def test_private_apis_are_not_told(self) -> None:
@@ -103,7 +103,7 @@ class AdvertisedTests(SynchronousTestCase):
         self.assertEqual(advertised_table("4.3", {18: (0, 4), 10_000: (0, 1)}), {18: (0, 4)})
 
     def test_a_client_infers_the_release(self) -> None:
-        """A client that guesses the release from what is told finds the one that was asked for."""
+        """A client that infers the release from the versions finds the advertised one."""
         if BROKER_API_VERSIONS is None:
             self.skipTest("kafka-python is not installed")
         for release in (None, *RELEASES):
@@ -125,7 +125,7 @@ class AdvertisedTests(SynchronousTestCase):
         ),
     )
     def test_never_more_than_both_have(self, release: str | None, served: dict[int, tuple[int, int]]) -> None:
-        """Whatever is served: each version told is both the release's and served, but for Produce below its first."""
+        """Each advertised version is both the release's and served, except Produce below its first."""
         table = release_table(release or DEFAULT_RELEASE)
         told = advertised_table(release, served)
         self.assertEqual(0 in told and told[0].max >= 12, "transaction.version" in finalized_features(told))

@@ -131,7 +131,7 @@ class MessageTests(SynchronousTestCase):
         agree()
 
     def check_reference(self, spec: MessageSpec, version: int) -> None:
-        """The second codec spells the same; unknown tags anywhere are passed over; every kind of buffer is read."""
+        """The second codec gives the same bytes; unknown tags anywhere are skipped; every kind of buffer is read."""
         layout = message_layout(spec, version)
 
         @FEW

@@ -62,7 +62,7 @@ class RequestTemplateTests(SynchronousTestCase):
     def take(
         self, data: bytes, most: int = 100, most_bytes: int = 1 << 30, last: RequestTemplate | None = None
     ) -> CoalescedProduce | None:
-        """What is taken out of the buffer, to be served; until that is said it stays there."""
+        """The requests taken out of the buffer; they stay there until they are consumed."""
         self.frames.append(data)
         held = self.frames.held
         run = self.repeats.take(self.frames, last, most, most_bytes)
@@ -82,7 +82,7 @@ class RequestTemplateTests(SynchronousTestCase):
         self, version: int, client_id: str, topic: str, transactional_id: str | None, lengths: list[int]
     ) -> None:
         """
-        What is taken as a run is what decoding each request gives, whatever the lengths.
+        Coalesced requests equal decoded ones, whatever the lengths.
         """
         self.setUp()
         client = ClientConnection(client_id)
@@ -135,7 +135,7 @@ class RequestTemplateTests(SynchronousTestCase):
 
     def test_where_a_run_ends(self) -> None:
         """
-        A run ends before other prefix, before what is not whole, and at its bounds.
+        It ends before another template, before an incomplete request, and at its bounds.
         """
         client = ClientConnection("me")
         usual = [asked(client, b"records") for _ in range(5)]
@@ -178,7 +178,7 @@ class RequestTemplateTests(SynchronousTestCase):
 
     def test_what_is_not_learned(self) -> None:
         """
-        Only usual requests are learned from, and only if they are spelt as we would.
+        Only usual requests are learned from, and only if our encoding of them is the same.
         """
         client = ClientConnection("me")
         usual = ProduceRequest(
@@ -209,7 +209,7 @@ class RequestTemplateTests(SynchronousTestCase):
 
     def test_other_acks(self) -> None:
         """
-        Who asks for all replicas says other prefix than who asks for one, and so does who has more patience.
+        Other acks or another timeout make another template.
         """
         client = ClientConnection("me")
         for acks, timeout_ms in ((1, 1000), (-1, 1000), (-1, 2000)):

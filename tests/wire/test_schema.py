@@ -109,7 +109,7 @@ class EncodingTests(SynchronousTestCase):
     """Encoders and decoders beside bytes written by hand."""
 
     def check(self, message: Any, version: int, text: str) -> None:
-        """``message`` is spelt as ``text``, and read from it."""
+        """``message`` is encoded as ``text``, and decoded from it."""
         data = octets(text)
         self.assertEqual(encode(message, version), [data])
         self.assertEqual(decode(type(message), version, data), (message, len(data)))
@@ -427,7 +427,7 @@ class LimitTests(SynchronousTestCase):
                 decode(TreeRequest, 2, octets(f"00 00 00 01  {length}"))
 
     def test_null_the_long_way(self) -> None:
-        """Zero, and so null, can be spelt in several bytes; it must not lead us backwards."""
+        """Zero, and so null, can be encoded in several bytes; it must not lead us backwards."""
         with self.assertRaisesRegex(DecodeError, "Twig.name is null"):
             decode(TreeRequest, 2, octets("00 00 00 01  02  80 00  00  00  01  00"))
         with self.assertRaisesRegex(DecodeError, "twigs is null"):
@@ -453,7 +453,7 @@ class LimitTests(SynchronousTestCase):
             decode(TreeRequest, 2, octets("00 00 00 01  01  00  03 c3 28  00"))
 
     def test_string_at_the_end(self) -> None:
-        """A string or records whose end lies beyond the buffer are refused, even as the last field."""
+        """Strings or records that end beyond the buffer are refused, even as the last field."""
         with self.assertRaisesRegex(DecodeError, "TreeRequest v1 does not end within the 19 bytes"):
             decode(TreeRequest, 1, octets("00 00 00 01 00 07  00 00 00 00  ff ff ff ff  00 09 61 62 63"))
 
@@ -462,7 +462,7 @@ class EncodeErrorTests(SynchronousTestCase):
     """Messages that cannot be sent: the error names the field."""
 
     def test_names_the_field(self) -> None:
-        """Wherever the wrong value is, its path is told."""
+        """The error has the path of the wrong value."""
         for version, wrong, words in (
             (1, tree(count="x"), r"TreeRequest v1: count is 'x', not of type int32"),
             (1, tree(count=2**31), r"count is 2147483648, not of type int32"),

@@ -102,7 +102,7 @@ class MetadataTests(SynchronousTestCase):
         self.assertFalse(decode(MetadataRequest, 4, octets("ff ff ff ff 00"))[0].allow_auto_topic_creation)
 
     def test_one_message_for_all_versions(self) -> None:
-        """A full answer can be spelt in every version; what a version lacks is dropped."""
+        """A full response can be encoded in every version; fields that a version lacks are dropped."""
         response = MetadataResponse(
             throttle_time_ms=1,
             brokers=[MetadataResponseBroker(node_id=1, host="h", port=9092, rack="r")],
@@ -168,7 +168,7 @@ class FetchTests(SynchronousTestCase):
     """Batches out."""
 
     def test_null_and_empty(self) -> None:
-        """Aborted transactions may be null (nobody asked); empty records are not null records."""
+        """Aborted transactions may be null (not requested); empty records are not null records."""
         for records, aborted, spelt in ((b"", None, "00  ff ff ff ff  01"), (None, [], "01  ff ff ff ff  00")):
             partition = PartitionData(
                 partition_index=0, high_watermark=0, records=records, aborted_transactions=aborted

@@ -59,7 +59,7 @@ class OldVersionTests(SynchronousTestCase):
     """Each message as its bytes, both ways."""
 
     def check(self, message: Any, version: int, text: str) -> None:
-        """``message`` is spelt as ``text``, and read from it."""
+        """``message`` is encoded as ``text``, and decoded from it."""
         data = octets(text)
         self.assertEqual(encode(message, version), [data])
         self.assertEqual(decode(type(message), version, data), (message, len(data)))
@@ -166,7 +166,7 @@ class OldVersionTests(SynchronousTestCase):
         )
 
     def test_offset_for_leader_epoch(self) -> None:
-        """Version 0 does not tell the epoch it found; neither knows whose epoch is asked with."""
+        """Version 0 does not return the epoch found; neither has the current epoch of the client."""
         request = OffsetForLeaderEpochRequest(
             topics=[OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=1, leader_epoch=7)])]
         )
@@ -212,7 +212,7 @@ class OldVersionTests(SynchronousTestCase):
             )
 
     def test_offset_fetch_0(self) -> None:
-        """Version 0, of offsets kept in ZooKeeper, is spelt like version 1; all topics cannot be asked for."""
+        """Version 0, of offsets kept in ZooKeeper, is encoded like version 1; it cannot request all topics."""
         request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[1])])
         self.check(request, 0, "00 01 67  00 00 00 01  00 01 74  00 00 00 01  00 00 00 01")
         request.topics = None
