@@ -239,22 +239,26 @@ class Connection:
         response: ApiVersionsResponse = self.request(request, _left(deadline), version=version)
         return response
 
-    def _authenticate(self, who: SaslSettings, deadline: float) -> None:
-        answer = self.request(SaslHandshakeRequest(mechanism=who.mechanism), _left(deadline), version=1)
+    def _authenticate(self, credentials: SaslSettings, deadline: float) -> None:
+        answer = self.request(SaslHandshakeRequest(mechanism=credentials.mechanism), _left(deadline), version=1)
         if answer.error_code:
             enabled = ", ".join(answer.mechanisms) or "none"
-            raise AuthenticationFailed(f"{self.peer} does not speak {who.mechanism}; its mechanisms are: {enabled}")
-        words = sasl.conversation(who.mechanism, who.username, who.password, os.urandom(18).hex())
-        token = next(words)
+            raise AuthenticationFailed(
+                f"{self.peer} does not speak {credentials.mechanism}; its mechanisms are: {enabled}"
+            )
+        exchange = sasl.client_exchange(
+            credentials.mechanism, credentials.username, credentials.password, os.urandom(18).hex()
+        )
+        token = next(exchange)
         lifetime = 0
         while True:
             reply = self.request(SaslAuthenticateRequest(auth_bytes=token), _left(deadline))
             if reply.error_code:
                 why = reply.error_message or f"error {reply.error_code}"
-                raise AuthenticationFailed(f"{self.peer} refuses the user {who.username!r}: {why}")
+                raise AuthenticationFailed(f"{self.peer} refuses the user {credentials.username!r}: {why}")
             lifetime = reply.session_lifetime_ms
             try:
-                token = words.send(bytes(reply.auth_bytes))
+                token = exchange.send(bytes(reply.auth_bytes))
             except StopIteration:
                 break
         if lifetime > 0:

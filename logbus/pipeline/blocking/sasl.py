@@ -15,14 +15,14 @@ from collections.abc import Generator
 
 from logbus.pipeline.errors import AuthenticationFailed
 
-Conversation = Generator[bytes, bytes, None]
+Exchange = Generator[bytes, bytes, None]
 
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MAX_ITERATIONS = 1_000_000
 """More iterations would take seconds of processor time."""
 
 
-def conversation(mechanism: str, username: str, password: str, nonce: str) -> Conversation:
+def client_exchange(mechanism: str, username: str, password: str, nonce: str) -> Exchange:
     """
     Begin an exchange.
 
@@ -34,11 +34,11 @@ def conversation(mechanism: str, username: str, password: str, nonce: str) -> Co
     return _scram(_HASHES[mechanism], username, password, nonce)
 
 
-def _plain(username: str, password: str) -> Conversation:
+def _plain(username: str, password: str) -> Exchange:
     yield f"\0{username}\0{password}".encode()
 
 
-def _scram(digest: str, username: str, password: str, nonce: str) -> Conversation:
+def _scram(digest: str, username: str, password: str, nonce: str) -> Exchange:
     name = username.replace("=", "=3D").replace(",", "=2C")
     first_bare = f"n={name},r={nonce}"
     server_first = _text((yield f"n,,{first_bare}".encode()))

@@ -198,8 +198,8 @@ class _Audit:
         else:
             # Without this, nothing would be missing of a mistyped topic.
             named = {*self.options.topics, *(topic for _, topic in self.options.expected if self.is_wanted(topic))}
-            told = self.lengths.keys()
-            report.unknown += [f"no monitoring event is about topic {topic!r}" for topic in sorted(named - told)]
+            reported = self.lengths.keys()
+            report.unknown += [f"no monitoring event is about topic {topic!r}" for topic in sorted(named - reported)]
         self.watch.tell(f"{report.events} monitoring events")
 
     def add_table(self, name: str, url: str, table: TableCount, longest: int) -> None:

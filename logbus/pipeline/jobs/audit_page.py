@@ -72,14 +72,14 @@ def page(report: AuditReport, *, made_ms: int) -> str:
 
 def _verdict(report: AuditReport) -> str:
     if any(each.verdict is AuditVerdict.MISSING for each in report.comparisons):
-        told = "records are missing"
+        message = "records are missing"
     elif report.has_loss:
-        told = "it is unknown whether records are missing"
+        message = "it is unknown whether records are missing"
     elif all(each.verdict is AuditVerdict.OPEN for each in report.comparisons):
-        told = "there is nothing to judge yet"
+        message = "there is nothing to judge yet"
     else:
-        told = "nothing is missing"
-    return f"{told}, and some are there more than once" if report.has_duplicates else told
+        message = "nothing is missing"
+    return f"{message}, and some are there more than once" if report.has_duplicates else message
 
 
 def _table(found: Sequence[AuditComparison]) -> str:

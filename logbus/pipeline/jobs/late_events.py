@@ -104,19 +104,19 @@ def late_events_message(found: LateEvents, most: float, watermark: int, is_limit
     :param is_limited: whether ``maxOffsetsPerTrigger`` divides a backlog into batches.
     :param earlier: whether an earlier run of the query failed.
     """
-    told = (
+    message = (
         f"{found.late} of the {found.events} events{' that an earlier run has read' if earlier else ''} were late "
         f"({found.share:.1%}), more than max_late_share {most:g} (--max-late-share): they are left out, and what is "
         "written lacks them."
     )
     if found.behind:
         needed = readable_duration(rounded_up(watermark + found.behind + _MILLISECOND))
-        told += (
+        message += (
             f" With a watermark of {needed} (--watermark; it is {readable_duration(watermark)}) none of them would be."
         )
     if is_limited:
-        told += " Without maxOffsetsPerTrigger what is there is one batch, in which no event is late."
-    return told + (
+        message += " Without maxOffsetsPerTrigger what is there is one batch, in which no event is late."
+    return message + (
         " Start over with that, with another checkpoint and other outputs; or, to continue without these events, allow "
         "a greater share"
     )

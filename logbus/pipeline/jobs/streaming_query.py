@@ -353,11 +353,11 @@ def _count(report: QueryReport, progress: Sequence[Mapping[str, Any]], watch: Jo
         )
         report.late, report.late_share = report.late_events.late, round(report.late_events.share, 6)
         report.left = sum(offsets_left(of.get("endOffset"), of.get("latestOffset")) for of in each.get("sources", ()))
-        told = f"batch {number}: {each['numInputRows']} rows read"
-        told += f", {unreadable} unreadable" if unreadable else ""
-        told += f", {late} late" if late else ""
-        told += f"; {report.left} offsets are left" if report.left else ""
-        watch.tell(told)
+        message = f"batch {number}: {each['numInputRows']} rows read"
+        message += f", {unreadable} unreadable" if unreadable else ""
+        message += f", {late} late" if late else ""
+        message += f"; {report.left} offsets are left" if report.left else ""
+        watch.tell(message)
 
 
 def offsets_left(end: Any, latest: Any) -> int:

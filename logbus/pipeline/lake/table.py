@@ -169,14 +169,14 @@ class Table:
                 left += [f"{directory}/{name}" for name in self.files.names(directory) if is_draft(name)]
             self.refresh()
             if self.state.last_change is not None:
-                self._settle(self.state.last_change)
+                self._apply_commit(self.state.last_change)
             try:
                 self._append(CommitKind.CLAIM)
             except (ClaimLost, FileExistsError):
                 continue  # Another job has committed or claimed since the refresh.
             for path in left:
                 self.files.delete(path)
-            self._tidy()
+            self._clean_up()
             return
 
     def commit(self, kind: CommitKind, added: Iterable[DataFile] = (), **content: Any) -> Commit:
@@ -192,16 +192,16 @@ class Table:
         try:
             self.files.sync(f"{self.staging}/{each.path}" for each in files)
         except FileNotFoundError:
-            self._check_still_ours()
+            self._check_claim()
             raise
         commit = self._append(kind, added=files, staging=self.staging if files else "", **content)
         try:
-            self._settle(commit)
+            self._apply_commit(commit)
         except LakeError:
             # The commit is made. A later job may have moved its files, and have replaced them since.
-            self._check_still_ours()
+            self._check_claim()
             raise
-        self._tidy()
+        self._clean_up()
         return commit
 
     def _append(self, kind: CommitKind, **content: Any) -> Commit:
@@ -210,12 +210,12 @@ class Table:
         try:
             self.files.create(_name(COMMITS, commit.number), commit.as_json())
         except FileExistsError:
-            self._check_still_ours()
+            self._check_claim()
             raise
         self.state = after
         return commit
 
-    def _check_still_ours(self) -> None:
+    def _check_claim(self) -> None:
         mine = self.state
         other = self.refresh()
         if other.number > mine.number:
@@ -224,7 +224,7 @@ class Table:
                 f"last that job {self.writer} knows: two jobs write to one table, and the later one goes on"
             )
 
-    def _settle(self, commit: Commit) -> None:
+    def _apply_commit(self, commit: Commit) -> None:
         """Delete and move files as a commit says; it can be repeated."""
         for path in commit.removed:
             self.files.delete(path)
@@ -237,7 +237,7 @@ class Table:
         if commit.staging:
             self.files.delete(commit.staging)
 
-    def _tidy(self) -> None:
+    def _clean_up(self) -> None:
         """Write a snapshot and delete old commits, every :data:`SNAPSHOT_EVERY` commits."""
         number = self.state.number
         if number - self._snapshot < SNAPSHOT_EVERY:

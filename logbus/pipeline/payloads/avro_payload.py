@@ -133,11 +133,11 @@ def _fitting(read: dict[str, Any], kind: pa.DataType) -> dict[str, Any]:
     try:
         pa.array([read], kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as e:
-        return _odd(f"the value does not fit its column: {e}")
+        return _unreadable_event(f"the value does not fit its column: {e}")
     return read
 
 
-def _odd(reason: str) -> dict[str, Any]:
+def _unreadable_event(reason: str) -> dict[str, Any]:
     return {"event": None, "reason": reason[:_LONGEST_REASON]}
 
 
@@ -187,21 +187,21 @@ class AvroValueReader:
         import fastavro
 
         if value is None:
-            return _odd("there is no value")
+            return _unreadable_event("there is no value")
         try:
             schema_id, payload = unframe(topic, value)
             writer = self._writer(schema_id)
             source = BytesIO(payload)
             event = fastavro.schemaless_reader(source, writer, self._columns)
             if left := len(payload) - source.tell():
-                return _odd(f"{left} bytes follow a value of schema {schema_id}")
+                return _unreadable_event(f"{left} bytes follow a value of schema {schema_id}")
             return {"event": event, "reason": None}
         except NoSuchSchema as e:
-            return _odd(str(e))
+            return _unreadable_event(str(e))
         except (OSError, RegistryFailed):
             raise
         except Exception as e:
-            return _odd(f"{type(e).__name__}: {e}")
+            return _unreadable_event(f"{type(e).__name__}: {e}")
 
     def _writer(self, schema_id: int) -> Any:
         """

@@ -72,7 +72,7 @@ def report_data_loss(options: SourceOptions, sentences: list[str]) -> None:
     if not sentences:
         return
     more = f"; and {len(sentences) - 10} more" if len(sentences) > 10 else ""
-    told = "; ".join(sentences[:10]) + more
+    message = "; ".join(sentences[:10]) + more
     if options.fail_on_data_loss:
-        raise DataLossFound(f"data are lost: {told}; {HINT}")
-    _log.warning("data are lost: %s", told)
+        raise DataLossFound(f"data are lost: {message}; {HINT}")
+    _log.warning("data are lost: %s", message)

@@ -40,24 +40,24 @@ class StreamOffset:
 
     def as_json(self) -> dict[str, Any]:
         """The JSON that :meth:`read` reads; equal positions have equal JSON."""
-        told: dict[str, Any] = offsets_to_json(self.offsets)
+        document: dict[str, Any] = offsets_to_json(self.offsets)
         if self.ids:
-            told[_IDS] = {topic: str(topic_id) for topic, topic_id in sorted(self.ids.items())}
+            document[_IDS] = {topic: str(topic_id) for topic, topic_id in sorted(self.ids.items())}
         if self.begun is not None:
-            told[_FROM] = offsets_to_json(self.begun)
-        return told
+            document[_FROM] = offsets_to_json(self.begun)
+        return document
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> StreamOffset:
+    def read(cls, document: Mapping[str, Any]) -> StreamOffset:
         """
         Parse JSON of a checkpoint.
 
         :raises PipelineError: it is not a position of this source.
         """
         try:
-            offsets = offsets_from_json({topic: told[topic] for topic in told if topic not in (_IDS, _FROM)})
-            ids = {str(topic): uuid.UUID(text) for topic, text in told.get(_IDS, {}).items()}
-            begun = offsets_from_json(told[_FROM]) if _FROM in told else None
+            offsets = offsets_from_json({topic: document[topic] for topic in document if topic not in (_IDS, _FROM)})
+            ids = {str(topic): uuid.UUID(text) for topic, text in document.get(_IDS, {}).items()}
+            begun = offsets_from_json(document[_FROM]) if _FROM in document else None
         except (ValueError, AttributeError, TypeError) as e:
             raise PipelineError(f"the stream's checkpoint cannot be read: {e}") from e
         return cls(offsets, ids, begun)

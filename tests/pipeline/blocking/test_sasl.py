@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.pipeline.blocking.sasl import conversation
+from logbus.pipeline.blocking.sasl import client_exchange
 from logbus.pipeline.errors import AuthenticationFailed
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -20,14 +20,14 @@ class SaslTests(SynchronousTestCase):
 
     def test_plain(self) -> None:
         """User and password, in UTF-8 (RFC 4616)."""
-        words = conversation("PLAIN", "tim", "tanstaafträ", "")
+        words = client_exchange("PLAIN", "tim", "tanstaafträ", "")
         self.assertEqual(next(words), "\0tim\0tanstaafträ".encode())
         with self.assertRaises(StopIteration):
             words.send(b"")
 
     def test_scram(self) -> None:
         """The conversation of RFC 7677, section 3."""
-        words = conversation("SCRAM-SHA-256", "user", "pencil", NONCE)
+        words = client_exchange("SCRAM-SHA-256", "user", "pencil", NONCE)
         self.assertEqual(next(words), b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
         self.assertEqual(
             words.send(SERVER_FIRST),
@@ -39,12 +39,12 @@ class SaslTests(SynchronousTestCase):
 
     def test_names_are_escaped(self) -> None:
         """Commas and equal signs mean something else between the words."""
-        self.assertEqual(next(conversation("SCRAM-SHA-512", "a=b,c", "p", "n")), b"n,,n=a=3Db=2Cc,r=n")
+        self.assertEqual(next(client_exchange("SCRAM-SHA-512", "a=b,c", "p", "n")), b"n,,n=a=3Db=2Cc,r=n")
 
     def test_a_server_that_does_not_know_the_password(self) -> None:
         """It is not the one it seems to be: nothing more is told to it."""
         for final in (b"v=" + base64.b64encode(b"x" * 32), b"v=", b"", b"v=?", b"\xff", b"e=invalid-proof"):
-            words = conversation("SCRAM-SHA-256", "user", "pencil", NONCE)
+            words = client_exchange("SCRAM-SHA-256", "user", "pencil", NONCE)
             next(words)
             words.send(SERVER_FIRST)
             with self.assertRaises(AuthenticationFailed):
@@ -62,7 +62,7 @@ class SaslTests(SynchronousTestCase):
             b"\xff\xfe",
             b"",
         ):
-            words = conversation("SCRAM-SHA-256", "user", "pencil", NONCE)
+            words = client_exchange("SCRAM-SHA-256", "user", "pencil", NONCE)
             next(words)
             with self.assertRaises(AuthenticationFailed):
                 words.send(first)
@@ -70,7 +70,7 @@ class SaslTests(SynchronousTestCase):
     @given(st.binary(max_size=60), st.binary(max_size=60))
     def test_anything(self, first: bytes, final: bytes) -> None:
         """No words of a server are enough without the password, and none raise anything else."""
-        words = conversation("SCRAM-SHA-512", "user", "pencil", NONCE)
+        words = client_exchange("SCRAM-SHA-512", "user", "pencil", NONCE)
         next(words)
         with self.assertRaises(AuthenticationFailed):
             words.send(first)

@@ -36,7 +36,7 @@ def _have_points() -> None:
     commit under another name; ``load-made``, and the commit; ``load-file-gone``, an old file is deleted;
     ``load-file-moved``, a new one is where it belongs; ``load-done``, all are.
     """
-    commit, settle = tables.Table.commit, tables.Table._settle
+    commit, settle = tables.Table.commit, tables.Table._apply_commit
     link, move, delete = os.link, LocalFileSystem.move, LocalFileSystem.delete
     settling = ""
 
@@ -67,7 +67,7 @@ def _have_points() -> None:
 
     for owner, name, function in (
         (tables.Table, "commit", committing),
-        (tables.Table, "_settle", settled),
+        (tables.Table, "_apply_commit", settled),
         (os, "link", linking),
         (LocalFileSystem, "move", moving),
         (LocalFileSystem, "delete", deleting),
