@@ -58,33 +58,33 @@ def decoded(record: Record) -> Item:
         return item | _offset(value)
     if isinstance(value, GroupMetadataValue):
         return item | _group(value)
-    told = _fields(value)
+    fields = _fields(value)
     if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
-        told["state"] = _MEMBER_STATES.get(value.state, value.state)
-    return item | told
+        fields["state"] = _MEMBER_STATES.get(value.state, value.state)
+    return item | fields
 
 
 def _offset(value: OffsetCommitValue) -> Item:
     # The record has an offset of its own.
-    told = _fields(value)
-    return {"committed_offset": told.pop("offset"), **told}
+    fields = _fields(value)
+    return {"committed_offset": fields.pop("offset"), **fields}
 
 
 def _group(value: GroupMetadataValue) -> Item:
-    told = {name: told for name, told in _fields(value).items() if name != "members"}
-    return told | {"members": [_member(each, value.protocol_type == PROTOCOL_TYPE) for each in value.members]}
+    fields = {name: each for name, each in _fields(value).items() if name != "members"}
+    return fields | {"members": [_member(each, value.protocol_type == PROTOCOL_TYPE) for each in value.members]}
 
 
 def _member(member: Any, is_consumer: bool) -> Item:
-    told = _fields(member)
+    fields = _fields(member)
     if is_consumer:
         for name in ("subscription", "assignment"):
-            told.pop(f"{name}_base64")
-        told["subscription"] = list(read_subscription(member.subscription))
-        told["assignment"] = {}
+            fields.pop(f"{name}_base64")
+        fields["subscription"] = list(read_subscription(member.subscription))
+        fields["assignment"] = {}
         for topic, partition in read_assignment(member.assignment):
-            told["assignment"].setdefault(topic, []).append(partition)
-    return told
+            fields["assignment"].setdefault(topic, []).append(partition)
+    return fields
 
 
 def _fields(message: Any) -> Item:

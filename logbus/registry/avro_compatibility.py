@@ -97,8 +97,8 @@ class _Comparison:
                 return []
             if branch in close and not nearest and (branch.kind not in NAMED or _same_name(branch, writer)):
                 nearest = wrong
-        told = ", ".join(_type_text(branch) for branch in reader.branches)
-        return nearest or [f"{path}: {_type_text(writer)} is written, and the reader's union has only {told}"]
+        names = ", ".join(_type_text(branch) for branch in reader.branches)
+        return nearest or [f"{path}: {_type_text(writer)} is written, and the reader's union has only {names}"]
 
     def _records(self, reader: AvroType, writer: AvroType, path: str, depth: int) -> list[str]:
         written = {each.name: each for each in writer.fields}

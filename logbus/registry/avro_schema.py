@@ -142,12 +142,12 @@ class _Reader:
         seen: set[str] = set()
         for each in value:
             branch, normal = self.read(each, namespace, where)
-            told = branch.name or branch.kind
+            name = branch.name or branch.kind
             if branch.kind == "union":
                 raise invalid_schema(f"{where} is a union that has a union in it")
-            if told in seen:
-                raise invalid_schema(f"{where} is a union that has {told!r} twice")
-            seen.add(told)
+            if name in seen:
+                raise invalid_schema(f"{where} is a union that has {name!r} twice")
+            seen.add(name)
             branches.append(branch)
             normals.append(normal)
         if not branches:

@@ -46,10 +46,10 @@ def delete_subject(call: RegistryContext, subject: str) -> HandlerResult:
     return HandlerResult(RegistryResponse.of(list(gone)), _entries(call, subject, gone, permanent))
 
 
-def delete_version(call: RegistryContext, subject: str, told: str) -> HandlerResult:
+def delete_version(call: RegistryContext, subject: str, given: str) -> HandlerResult:
     """``DELETE /subjects/{subject}/versions/{version}``."""
     state, permanent = call.state, call.request.flag("permanent")
-    number = version_number(told)
+    number = version_number(given)
     versions = state.versions(subject, deleted=True)
     if not versions or not (permanent or state.versions(subject)):
         raise no_subject(subject)

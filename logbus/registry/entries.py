@@ -94,11 +94,11 @@ def decode(key: bytes | None, value: bytes | None) -> Entry | None:
     :raise ValueError: it is not a record of a registry.
     """
     try:
-        told = json.loads(key or b"")
+        given = json.loads(key or b"")
         content = None if value is None else json.loads(value)
-        if not isinstance(told, dict) or not (content is None or isinstance(content, dict)):
+        if not isinstance(given, dict) or not (content is None or isinstance(content, dict)):
             raise ValueError("no JSON object")
-        return _decoded(told, content)
+        return _decoded(given, content)
     except (KeyError, TypeError, RecursionError) as e:
         raise ValueError(f"{type(e).__name__}: {e}") from None
 

@@ -30,10 +30,10 @@ _OF = {
 
 def types_of(schema: dict[str, Any]) -> set[str]:
     """Return the types that a schema's ``type`` allows; numbers include integers."""
-    told = schema.get("type")
-    if told is None:
+    given = schema.get("type")
+    if given is None:
         return set(ALL_TYPES)
-    types = {told} if isinstance(told, str) else set(told)
+    types = {given} if isinstance(given, str) else set(given)
     return types | {"integer"} if "number" in types else types
 
 

@@ -90,10 +90,10 @@ def read_json_schema(value: Any, others: Mapping[str, JsonDocument]) -> JsonDocu
     """
     if not isinstance(value, dict | bool):
         raise invalid_schema("a JSON Schema is an object, or true or false")
-    told = value.get("$schema") if isinstance(value, dict) else None
-    dialect = DEFAULT_DIALECT if told is None else DIALECTS.get(str(told).rstrip("#"))
+    given = value.get("$schema") if isinstance(value, dict) else None
+    dialect = DEFAULT_DIALECT if given is None else DIALECTS.get(str(given).rstrip("#"))
     if dialect is None:
-        raise invalid_schema(f"the $schema {told!r:.200} is unknown; known are {', '.join(DIALECTS)}")
+        raise invalid_schema(f"the $schema {given!r:.200} is unknown; known are {', '.join(DIALECTS)}")
     if isinstance(value, dict) and not isinstance(value.get("$id", ""), str):
         raise invalid_schema("the $id is no text")
     document = JsonDocument(value, dialect, others)

@@ -42,23 +42,23 @@ def versions(call: RegistryContext, subject: str) -> HandlerResult:
     return HandlerResult(RegistryResponse.of(request.page(numbers)))
 
 
-def version(call: RegistryContext, subject: str, told: str) -> HandlerResult:
+def version(call: RegistryContext, subject: str, given: str) -> HandlerResult:
     """``GET /subjects/{subject}/versions/{version}``."""
-    number = _number(call, subject, told)
+    number = _number(call, subject, given)
     schema_id = call.state.subjects[subject][number].id
     return HandlerResult(RegistryResponse.of(version_json(call, subject, number, schema_id)))
 
 
-def version_text(call: RegistryContext, subject: str, told: str) -> HandlerResult:
+def version_text(call: RegistryContext, subject: str, given: str) -> HandlerResult:
     """``GET /subjects/{subject}/versions/{version}/schema``: the schema alone."""
-    schema_id = call.state.subjects[subject][_number(call, subject, told)].id
+    schema_id = call.state.subjects[subject][_number(call, subject, given)].id
     return HandlerResult(RegistryResponse(200, call.state.schemas[schema_id].text.encode()))
 
 
-def referenced_by(call: RegistryContext, subject: str, told: str) -> HandlerResult:
+def referenced_by(call: RegistryContext, subject: str, given: str) -> HandlerResult:
     """``GET /subjects/{subject}/versions/{version}/referencedby``: ids of schemas that refer to a version."""
     return HandlerResult(
-        RegistryResponse.of(call.request.page(call.state.referrers(subject, _number(call, subject, told))))
+        RegistryResponse.of(call.request.page(call.state.referrers(subject, _number(call, subject, given))))
     )
 
 
@@ -72,18 +72,18 @@ def schemas(call: RegistryContext) -> HandlerResult:
             there = list(state.versions(name, deleted).items())
             shown = there[-1:] if request.flag("latestOnly") else there
             places += [(name, number, each.id) for number, each in shown]
-    told, size = list[dict[str, Any]](), 0
+    found, size = list[dict[str, Any]](), 0
     for name, number, schema_id in request.page(places)[: limits.page_entries]:
         size += len(state.schemas[schema_id].text)
-        if told and size > limits.page_bytes:
+        if found and size > limits.page_bytes:
             break
-        told.append(version_json(call, name, number, schema_id))
-    return HandlerResult(RegistryResponse.of(told))
+        found.append(version_json(call, name, number, schema_id))
+    return HandlerResult(RegistryResponse.of(found))
 
 
-def schema(call: RegistryContext, told: str) -> HandlerResult:
+def schema(call: RegistryContext, given: str) -> HandlerResult:
     """``GET /schemas/ids/{id}``."""
-    found = _schema(call, told)
+    found = _schema(call, given)
     answer = {**found.as_json, "guid": found.guid}
     if call.request.flag("fetchMaxId"):
         answer["maxId"] = call.state.highest_id
@@ -100,20 +100,20 @@ def schema_of_guid(call: RegistryContext, guid: str) -> HandlerResult:
     )
 
 
-def schema_text(call: RegistryContext, told: str) -> HandlerResult:
+def schema_text(call: RegistryContext, given: str) -> HandlerResult:
     """``GET /schemas/ids/{id}/schema``: the schema alone."""
-    return HandlerResult(RegistryResponse(200, _schema(call, told).text.encode()))
+    return HandlerResult(RegistryResponse(200, _schema(call, given).text.encode()))
 
 
-def schema_subjects(call: RegistryContext, told: str) -> HandlerResult:
+def schema_subjects(call: RegistryContext, given: str) -> HandlerResult:
     """``GET /schemas/ids/{id}/subjects``."""
-    names = dict.fromkeys(name for name, _ in _users(call, told))
+    names = dict.fromkeys(name for name, _ in _users(call, given))
     return HandlerResult(RegistryResponse.of(call.request.page(list(names))))
 
 
-def schema_versions(call: RegistryContext, told: str) -> HandlerResult:
+def schema_versions(call: RegistryContext, given: str) -> HandlerResult:
     """``GET /schemas/ids/{id}/versions``."""
-    there = [{"subject": name, "version": number} for name, number in _users(call, told)]
+    there = [{"subject": name, "version": number} for name, number in _users(call, given)]
     return HandlerResult(RegistryResponse.of(call.request.page(there)))
 
 
@@ -121,8 +121,8 @@ def _is_listed(only_deleted: bool, deleted: bool, live: bool) -> bool:
     return not live if only_deleted else live or deleted
 
 
-def _number(call: RegistryContext, subject: str, told: str) -> int:
-    number = version_number(told)
+def _number(call: RegistryContext, subject: str, given: str) -> int:
+    number = version_number(given)
     deleted = call.request.flag("deleted")
     there = call.state.versions(subject, deleted)
     if not there:
@@ -134,21 +134,21 @@ def _number(call: RegistryContext, subject: str, told: str) -> int:
     return number
 
 
-def _id(told: str) -> int:
-    if not (told.isdecimal() and told.isascii() and len(told) <= 10):
-        raise RegistryRefusal(Code.NOT_FOUND, f"The id {told[:50]!r} is no number")
-    return int(told)
+def _id(given: str) -> int:
+    if not (given.isdecimal() and given.isascii() and len(given) <= 10):
+        raise RegistryRefusal(Code.NOT_FOUND, f"The id {given[:50]!r} is no number")
+    return int(given)
 
 
-def _schema(call: RegistryContext, told: str) -> Schema:
-    found = call.state.schemas.get(_id(told))
+def _schema(call: RegistryContext, given: str) -> Schema:
+    found = call.state.schemas.get(_id(given))
     if found is None:
-        raise RegistryRefusal(Code.SCHEMA_NOT_FOUND, f"Schema {told} not found")
+        raise RegistryRefusal(Code.SCHEMA_NOT_FOUND, f"Schema {given} not found")
     return found
 
 
-def _users(call: RegistryContext, told: str) -> list[tuple[str, int]]:
-    _schema(call, told)
+def _users(call: RegistryContext, given: str) -> list[tuple[str, int]]:
+    _schema(call, given)
     subject = call.request.query.get("subject")
-    users = call.state.users(_id(told), call.request.flag("deleted"))
+    users = call.state.users(_id(given), call.request.flag("deleted"))
     return [each for each in users if subject is None or each[0] == subject]

@@ -67,18 +67,18 @@ class Schema:
     @property
     def guid(self) -> str:
         """A UUID that is the same in every registry."""
-        told = [self.schema_type, *(f"{each.name}\0{each.subject}\0{each.version}" for each in self.references)]
-        return str(uuid.uuid5(_GUIDS, "\0".join([*told, self.digest])))
+        parts = [self.schema_type, *(f"{each.name}\0{each.subject}\0{each.version}" for each in self.references)]
+        return str(uuid.uuid5(_GUIDS, "\0".join([*parts, self.digest])))
 
     @property
     def as_json(self) -> dict[str, Any]:
         """Return its form in answers and the log, which omits the type AVRO and empty references."""
-        told: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         if self.schema_type != AVRO:
-            told["schemaType"] = self.schema_type
+            members["schemaType"] = self.schema_type
         if self.references:
-            told["references"] = [each.as_json for each in self.references]
-        return {**told, "schema": self.text}
+            members["references"] = [each.as_json for each in self.references]
+        return {**members, "schema": self.text}
 
 
 @frozen

@@ -79,12 +79,12 @@ def look_up(call: RegistryContext, subject: str) -> HandlerSteps:
     raise RegistryRefusal(Code.SCHEMA_NOT_FOUND, "Schema not found")
 
 
-def test(call: RegistryContext, subject: str, told: str | None) -> HandlerSteps:
+def test(call: RegistryContext, subject: str, version: str | None) -> HandlerSteps:
     """``POST /compatibility/subjects/{subject}/versions[/{version}]``."""
     verbose = call.request.flag("verbose")
     call.subject(subject)
     versions = call.state.versions(subject)
-    number = None if told is None else version_number(told)
+    number = None if version is None else version_number(version)
     if number == LATEST:
         number = max(versions, default=None)
     elif number is not None and number not in versions:
@@ -110,10 +110,10 @@ def test(call: RegistryContext, subject: str, told: str | None) -> HandlerSteps:
 def version_json(call: RegistryContext, subject: str, number: int, schema_id: int) -> dict[str, Any]:
     """Return the JSON of a version."""
     schema = call.state.schemas[schema_id]
-    told = {"subject": subject, "version": number, "id": schema_id, "guid": schema.guid, **schema.as_json}
+    found = {"subject": subject, "version": number, "id": schema_id, "guid": schema.guid, **schema.as_json}
     if call.state.subjects[subject][number].deleted:
-        told["deleted"] = True
-    return told
+        found["deleted"] = True
+    return found
 
 
 def _given(body: dict[str, Any], name: str) -> int | None:

@@ -51,12 +51,12 @@ class RegistryRequest:
 
         :raise RegistryRefusal: it is not an integer.
         """
-        told = self.query.get(name)
-        if told is None:
+        given = self.query.get(name)
+        if given is None:
             return default
-        if not told.removeprefix("-").isdecimal() or len(told) > 10:
-            raise RegistryRefusal(Code.BAD_REQUEST, f"The parameter {name} is {told[:50]!r}, which is no whole number")
-        return int(told)
+        if not given.removeprefix("-").isdecimal() or len(given) > 10:
+            raise RegistryRefusal(Code.BAD_REQUEST, f"The parameter {name} is {given[:50]!r}, which is no whole number")
+        return int(given)
 
     def page(self, entries: list[Any]) -> list[Any]:
         """Apply the parameters ``offset`` and ``limit`` to a list."""
@@ -79,19 +79,19 @@ class RegistryRequest:
 
     def as_bytes(self) -> bytes:
         """For another broker."""
-        told = {
+        fields = {
             "method": self.method,
             "path": self.path,
             "query": dict(self.query),
             "body": self.body.decode("latin-1"),
         }
-        return json.dumps(told).encode()
+        return json.dumps(fields).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RegistryRequest:
         """From another broker."""
-        told = json.loads(data)
-        return cls(told["method"], tuple(told["path"]), told["query"], told["body"].encode("latin-1"))
+        fields = json.loads(data)
+        return cls(fields["method"], tuple(fields["path"]), fields["query"], fields["body"].encode("latin-1"))
 
 
 @frozen
@@ -180,10 +180,10 @@ class RegistryContext:
         references = [] if body.get("references") is None else body["references"]
         if not isinstance(references, list) or len(references) > self.limits.references:
             raise invalid_schema(f"the 'references' are no array of at most {self.limits.references}")
-        told = tuple(self._reference(each) for each in references)
-        if len({each.name for each in told}) != len(told):
+        parsed = tuple(self._reference(each) for each in references)
+        if len({each.name for each in parsed}) != len(parsed):
             raise invalid_schema("two references have the same name")
-        return read_schema(text, str(schema_type), told, self.find, self.limits)
+        return read_schema(text, str(schema_type), parsed, self.find, self.limits)
 
     def find(self, reference: Reference) -> Schema | None:
         """Resolve a reference."""
@@ -198,19 +198,19 @@ class RegistryContext:
         raise invalid_schema(f"the reference {value!r:.200} does not have the form {{name, subject, version}}")
 
 
-def version_number(told: str) -> int:
+def version_number(given: str) -> int:
     """
     Parse the version in a path: a number, or :data:`LATEST`.
 
     :raise RegistryRefusal: it is neither.
     """
-    if told in ("latest", "-1"):
+    if given in ("latest", "-1"):
         return LATEST
-    if told.isdecimal() and told.isascii() and len(told) <= 10 and 0 < int(told) < 1 << 31:
-        return int(told)
+    if given.isdecimal() and given.isascii() and len(given) <= 10 and 0 < int(given) < 1 << 31:
+        return int(given)
     raise RegistryRefusal(
         Code.INVALID_VERSION,
-        f"The specified version {told[:50]!r} is not a valid version id: a number from 1 to 2147483647, or 'latest'",
+        f"The specified version {given[:50]!r} is not a valid version id: a number from 1 to 2147483647, or 'latest'",
     )
 
 
@@ -219,9 +219,9 @@ def no_subject(name: str) -> RegistryRefusal:
     return RegistryRefusal(Code.SUBJECT_NOT_FOUND, f"Subject '{name}' not found.")
 
 
-def no_version(told: object) -> RegistryRefusal:
+def no_version(given: object) -> RegistryRefusal:
     """Return the error for an unknown version."""
-    return RegistryRefusal(Code.VERSION_NOT_FOUND, f"Version {told} not found.")
+    return RegistryRefusal(Code.VERSION_NOT_FOUND, f"Version {given} not found.")
 
 
 def run(steps: HandlerSteps) -> HandlerResult:
