@@ -91,7 +91,7 @@ def evict(directory: Path, topic: str) -> None:
 
 @attrs.frozen
 class Row:
-    """What one situation gave."""
+    """The figures of one situation."""
 
     name: str
     latencies: list[float]

@@ -35,7 +35,7 @@ COUNT = 500
 
 
 class Lateness:
-    """How late a call comes that is asked for every five milliseconds."""
+    """Measures how late a call comes that is scheduled every five milliseconds."""
 
     def __init__(self) -> None:
         self.seen: list[float] = []

@@ -46,7 +46,7 @@ class Checkout(Logbus):
 
 
 def cost(figures: Figures, bulk: bool) -> float:
-    """What is compared."""
+    """The cost to compare: CPU per GB for bulk loads, else per request."""
     return figures.cpu_s_per_gb if bulk else figures.cpu_us_per_request
 
 

@@ -322,7 +322,7 @@ def fetch(broker: Running, rounds: int, seconds: float) -> None:
 
 
 def producers(broker: Running) -> None:
-    """What so many producer ids take: in memory on one partition and on many, and in a snapshot."""
+    """Measures many producer ids: memory on one partition and on many, and a snapshot."""
     peer = Peer(broker.port)
     broker.admin.create_topic("many", 100, {})
     ids = count(10**6)

@@ -93,7 +93,7 @@ def echo(size: int) -> Iterator[tuple[int, int]]:
 
 
 def echo_rows(programs: Programs, directory: Path, seconds: float) -> Iterator[tuple[str, str]]:
-    """What a loop that only answers does."""
+    """Measures a loop that only answers."""
     frame = wire.produce_request("echo", {0: wire.record_batch(1, 100)}, 1)
     path = directory / "echo"
     path.write_bytes(frame)

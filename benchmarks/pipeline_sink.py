@@ -46,7 +46,7 @@ def records(count: int, size: int) -> tuple[list[bytes], list[bytes]]:
 
 
 def alone(bootstrap: str, topic: str, codec: str, batches: list[Any]) -> None:
-    """What one task does."""
+    """The work of one task."""
     given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kafka.compression.type": codec}
     written = write_task(
         sink_options.read_sink_options(given, streaming=False),

@@ -204,7 +204,7 @@ def bytes_part(
 
 
 def latency_part(directory: Path, programs: Programs, seconds: float) -> Iterator[tuple[str, str]]:
-    """How long one record takes to be acknowledged."""
+    """Measures the time until one record is acknowledged."""
     with cluster(directory / "latency") as three:
         for name, acks, flush in (
             ("acks=1", 1, "false"),

@@ -102,7 +102,7 @@ def _follow(path: Path, address: tuple[str, int], results: Any) -> None:
 
 @attrs.define
 class _Follower:
-    """What a leader knows of one."""
+    """A leader's state of a follower."""
 
     sock: socket.socket
     sent: int = 0

@@ -99,7 +99,7 @@ def partitions(count: int, directory: Path, programs: Programs) -> Iterator[tupl
 
 
 def large(gigabytes: int, directory: Path, programs: Programs) -> Iterator[tuple[str, str]]:
-    """How long a large log takes to open."""
+    """Measures the time to open a large log."""
     broker = start(Logbus(), directory)
     try:
         broker.admin.create_topic("large", 1, {})

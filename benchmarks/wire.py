@@ -59,7 +59,7 @@ def fetch(partitions: int) -> FetchRequest:
 
 
 def fetched(partitions: int, size: int) -> FetchResponse:
-    """What was read of some partitions of a topic."""
+    """A fetch response with some partitions of a topic."""
     found = [PartitionData(partition_index=n, high_watermark=1000, records=bytes(size)) for n in range(partitions)]
     return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=found)])
 

@@ -46,7 +46,7 @@ class StartFailure(Exception):
 
 
 class System(Protocol):
-    """What is compared: a recipe for one broker."""
+    """A system to compare: how to run one broker."""
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class System(Protocol):
         """
 
     def topic_configs(self, synced: bool | None, acks: int) -> dict[str, str]:
-        """What a topic needs for the durability asked."""
+        """A topic's settings for the requested durability."""
 
 
 @attrs.frozen
@@ -164,7 +164,7 @@ class Running:
         return Admin(self.port)
 
     def syncs(self) -> int:
-        """How many fsync and fdatasync calls it has made; 0 when they are not counted."""
+        """The number of fsync and fdatasync calls; 0 if they are not counted."""
         if self.sync_count is None:
             return 0
         return int(struct.unpack("<Q", self.sync_count.read_bytes())[0])

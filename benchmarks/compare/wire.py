@@ -195,12 +195,12 @@ class Admin:
         return {key: (low, high) for key, low, high in rows}
 
     def brokers(self) -> int:
-        """How many brokers the cluster's metadata names: 0 until a broker can serve."""
+        """The number of brokers in the cluster's metadata: 0 until a broker can serve."""
         count: int = struct.unpack_from(">i", self._ask(3, 1, struct.pack(">i", 0)))[0]
         return count
 
     def serving(self, topic: str, partitions: int) -> int:
-        """How many of the topic's partitions answer for their end offset: metadata may be ahead of the logs."""
+        """The number of the topic's partitions that return their end offset: metadata may be ahead of the logs."""
         name = topic.encode()
         body = struct.pack(">iih", -1, 1, len(name)) + name + struct.pack(">i", partitions)
         answer = self._ask(2, 1, body + b"".join(struct.pack(">iq", p, -1) for p in range(partitions)))

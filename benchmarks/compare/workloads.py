@@ -74,7 +74,7 @@ class Load:
         return self._librdkafka(broker, seconds, max_bytes)
 
     def background(self, broker: Running, seconds: float) -> list[str] | None:
-        """What runs beside the measured command, or None."""
+        """The command that runs beside the measured one, or None."""
         if self.cell.kind != "beside-bulk":
             return None
         return self._produce(broker, "bulk", 1, 1, seconds, _UNBOUNDED, 0)

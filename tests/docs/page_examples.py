@@ -57,7 +57,7 @@ class Example:
 
     @property
     def commands(self) -> list[Command]:
-        """What a console block has one run."""
+        """The commands of a console block, with their expected output."""
         found: list[list[str]] = []
         for line in self.body.splitlines():
             if line.startswith("$ "):

@@ -27,7 +27,7 @@ def generated() -> ModuleType:
 
 
 def text_of(generated: ModuleType, what: str) -> str:
-    """What one source gives."""
+    """The text generated from one source."""
     return "\n".join(generated.SOURCES[what]())
 
 

@@ -78,7 +78,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def test_lines_become_records_of_the_topic_named_after_the_listener(broker: Broker) -> None:
-    """What is sent line by line is read by a Kafka client, in order, without the line ends."""
+    """A Kafka client reads the lines that were sent, in order, without the line ends."""
     with broker.connect() as sender:
         sender.sendall(b"first\nsecond\r\nthi")
         sender.sendall(b"rd\n\nfifth\n")

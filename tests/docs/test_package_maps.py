@@ -42,7 +42,7 @@ def members(package: Path) -> set[str]:
 
 
 def differences(package: Path) -> list[str]:
-    """What is wrong with a package's map."""
+    """The differences between a package's map and its files."""
     compiled = {path.stem for path in package.glob("*.pyx")}
     names, there = [name for name in mapped(package) if name not in compiled], members(package)
     found = [f"{name} is not on the map" for name in sorted(there - set(names))]

@@ -23,7 +23,7 @@ class PurityTests(TestCase):
                 self.assertIs(is_pure(docstring, is_package=False), expected)
 
     def test_word_in_a_package(self) -> None:
-        """What its map says of a module does not count."""
+        """The map of a package's modules does not count."""
         self.assertTrue(is_pure("The format. Pure.\n\n* ``a``: a module", is_package=True))
         self.assertFalse(is_pure("The format.\n\n* ``a``: a pure module", is_package=True))
 

@@ -18,7 +18,7 @@ Replicas = Sequence[Sequence[int]]
 
 @frozen
 class Partition:
-    """What an administrator is told of a partition; the ISR sorted."""
+    """The description of a partition; the ISR is sorted."""
 
     leader: int
     replicas: list[int]

@@ -14,7 +14,7 @@ class Reader(Protocol):
     """A member of a group that commits what it has processed."""
 
     def values(self) -> list[bytes]:
-        """What it has processed so far."""
+        """The records it has processed so far."""
         ...
 
     def close(self) -> None:

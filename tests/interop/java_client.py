@@ -29,7 +29,7 @@ Words = list[str]
 
 
 class JavaFailed(Exception):
-    """What Java raised: the name of its class, and its message."""
+    """A Java exception: the name of its class, and its message."""
 
 
 class Call:

@@ -71,7 +71,7 @@ class Member:
             self.failure, self.owned = what, frozenset()
 
     def rebalances(self) -> int:
-        """How many times it was given or lost a partition so far."""
+        """How often it was assigned or lost a partition so far."""
         return sum(bool(what) for _, word, what in self.news if word in ("assigned", "revoked"))
 
     def __str__(self) -> str:

@@ -38,7 +38,7 @@ def test_topics(admin: KafkaAdminClient, topic: str) -> None:
 
 
 def test_validate_only(admin: KafkaAdminClient, topic: str) -> None:
-    """What is only tried does not come into being."""
+    """A topic that is only validated is not created."""
     admin.create_topics([NewTopic(topic, 3, 1)], validate_only=True)
     assert topic not in admin.list_topics()
 
@@ -96,7 +96,7 @@ def test_configs(admin: KafkaAdminClient, topic: str, incremental: bool) -> None
 
 
 def test_delete_records(admin: KafkaAdminClient, broker: Broker, topic: str) -> None:
-    """What is before an offset is gone; the offset that remains is the first."""
+    """Records before an offset are deleted; the offset is the first of the rest."""
     admin.create_topics([NewTopic(topic, 1, 1)])
     send(broker, topic, 10)
     at = TopicPartition(topic, 0)

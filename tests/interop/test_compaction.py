@@ -87,7 +87,7 @@ def found_by_confluent(broker: Broker, topic: str, offset: int, fetch_bytes: int
 
 
 def cleaned(broker: Broker, topic: str, most: int) -> list[Message]:
-    """What is left of a topic, once that is no more than ``most`` messages."""
+    """The remaining messages of a topic, once there are at most ``most``."""
     deadline = time.monotonic() + SECONDS
     while len(messages := found_by_kafka_python(broker, topic)) > most:
         assert time.monotonic() < deadline, f"{len(messages)} messages are left"

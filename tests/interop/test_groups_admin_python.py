@@ -26,7 +26,7 @@ def admin(broker: Broker) -> Iterator[Any]:
 
 
 def offsets(admin: Any, group_id: str) -> dict[int, tuple[int, str]]:
-    """What a group has committed of its only topic."""
+    """The committed offsets of a group in its only topic."""
     found = admin.list_group_offsets({group_id: None})[group_id]
     return {place.partition: (held.offset, held.metadata) for place, held in found.items()}
 

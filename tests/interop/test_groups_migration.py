@@ -60,7 +60,7 @@ def test_there_and_back(broker: Broker, admin: AdminClient, topic: str, classic:
 
 
 def test_empty_group_changes_at_once(broker: Broker, admin: AdminClient, topic: str) -> None:
-    """Who comes first decides of what protocol an empty group is; it goes on where the other had committed."""
+    """The first member decides the protocol of an empty group, which continues from the committed offsets."""
     create(broker, topic, PARTITIONS)
     types = {"confluent-range": ConsumerGroupType.CLASSIC, CONSUMER: ConsumerGroupType.CONSUMER}
     with Group(broker.bootstrap, f"group-{topic}", [topic]) as group:

@@ -41,7 +41,7 @@ def poll(consumer: Consumer, count: int) -> list[Record]:
 
 @pytest.mark.parametrize("kind", LIBRARIES)
 def test_simple_consumer(broker: Broker, topic: str, kind: str) -> None:
-    """What one consumer has read and committed of 20 partitions is where the next one begins."""
+    """The next consumer begins at the offsets that one consumer committed of 20 partitions."""
     create(broker, topic, 20)
     places = places_of(topic, 20)
     first = produce(broker, "first", topic, 20)

@@ -12,7 +12,7 @@ from tests.interop.test_offsets import START, create
 
 
 def lines(*arguments: str, broker: Broker) -> list[str]:
-    """What kcat consumes, a line for each message."""
+    """The output of kcat as a consumer, a line for each message."""
     return kcat(broker.bootstrap, "-C", "-q", *arguments).decode().splitlines()
 
 
@@ -88,7 +88,7 @@ def test_json(broker: Broker, topic: str) -> None:
     ],
 )
 def test_settings_of_consumers(broker: Broker, topic: str, setting: str) -> None:
-    """What a consumer asks for at a time changes how much comes at a time, not what."""
+    """The fetch size changes how much comes at a time, and not the records."""
     create(broker, topic)
     sent = [f"{n} ".ljust(200, "x") for n in range(200)]
     for part in range(0, 200, 20):

@@ -93,7 +93,7 @@ async def becomes(ask: Callable[[], Coroutine[Deferred[Any], Any, T]], wanted: T
 
 
 def code_of(error: object) -> ErrorCode:
-    """What a broker refused with."""
+    """The error code of a failed request."""
     assert isinstance(error, ApiError), error
     return error.code
 

@@ -24,7 +24,7 @@ PARTITIONS = 7
 
 _NOISE = random.Random(12).randbytes(100_000)
 _XERIAL = b"\x82SNAPPY\x00"
-"""What Java's library puts before each stream of snappy blocks."""
+"""The header of Java's library before each stream of snappy blocks."""
 
 
 def by_name(library: Client) -> str:
@@ -215,7 +215,7 @@ def aiokafka_transactions(bootstrap: str, topic: str) -> None:
 
 
 class NotThisTime(Exception):
-    """What goes wrong in the middle of a transaction."""
+    """An error that the test raises in the middle of a transaction."""
 
 
 def native_transactions(bootstrap: str, topic: str) -> None:

@@ -120,7 +120,7 @@ def client(port: int, protocol: str, **options: object) -> Brokers:
 
 
 def values(brokers: Brokers) -> Sequence[bytes]:
-    """What ``t-0`` holds, by way of all requests that a reader makes."""
+    """The records of ``t-0``, read with all requests of a reader."""
     place = TopicPartition("t", 0)
     ends = [brokers.offsets({place: time})[place].offset for time in (EARLIEST, LATEST)]
     found = []

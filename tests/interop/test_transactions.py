@@ -47,7 +47,7 @@ def in_transaction(producer: Transactional, topic: str, values: list[bytes], par
 
 
 def offset_of(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
-    """What a group has committed; −1001: nothing."""
+    """The committed offset of a group; −1001: none."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         [found] = consumer.committed([TopicPartition(topic, partition)], SECONDS)

@@ -22,7 +22,7 @@ Listener = Callable[[str, frozenset[Place]], None]
 
 @frozen
 class Record:
-    """What a member was given."""
+    """A record that a member received."""
 
     place: Place
     offset: int

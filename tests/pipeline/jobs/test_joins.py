@@ -46,7 +46,7 @@ def fill(broker: Broker, views: str, buys: str) -> None:
 
 
 def streams(broker: Broker, views: str, buys: str, checkpoint: Path, **more: Any) -> JoinOptions:
-    """What was bought from five minutes before a view until an hour after."""
+    """Joins purchases from five minutes before a view until an hour after it."""
     given: dict[str, Any] = {
         "left": stream(broker, views, VIEW),
         "right": stream(broker, buys, BUY),
@@ -68,7 +68,7 @@ FOUND = [bought("ann", 1), bought("ann", 2), bought("ben", 4)]
 
 
 def test_two_streams(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """What belongs together by key and time, wherever it was read first."""
+    """Events match by key and time, whichever side was read first."""
     fill(broker, "views", "buys")
     table = tmp_path / "table"
     asked = streams(broker, "views", "buys", tmp_path / "checkpoint", outputs=[ToTable(str(table))])

@@ -58,7 +58,7 @@ class ShareTests(TestCase):
 
 
 class ExplainedTests(TestCase):
-    """What is said of it."""
+    """The error message."""
 
     def test_what_to_change(self) -> None:
         """The numbers, a watermark that would do, and batches, where there are several."""
@@ -86,7 +86,7 @@ class ExplainedTests(TestCase):
 
 
 class CountTests(TestCase):
-    """What a run's report says of its batches."""
+    """The batches in a run's report."""
 
     def progress(self, batch: int, dropped: int, left: int = 0, **observed: int) -> dict[str, object]:
         """As Spark tells it."""

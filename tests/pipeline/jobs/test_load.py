@@ -161,7 +161,7 @@ def test_names_that_need_quotes(spark: SparkSession, broker: Broker, tmp_path: P
 
 
 def test_late_events_and_new_columns(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """What is late goes where its time says; a schema may get columns, and no column may change its type."""
+    """Late events are stored by their own time; a schema may get columns, and no column may change its type."""
     topic = make(broker)
     fill(broker, topic, [_json(user="u", at="2023-11-14T22:00:00Z"), _json(user="u", at="2023-11-14T20:00:00Z")])
     report = load(spark, broker, tmp_path, topic, payload=JsonPayload(schema=SCHEMA, event_time="at"))
@@ -373,7 +373,7 @@ def test_hadoop(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch
 
 
 def test_before_anything_is_touched(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """What cannot work is said before there is a table."""
+    """Errors are reported before a table is created."""
     topic = make(broker, 2)
     table = tmp_path / "table"
     refused: list[tuple[type[Exception], str, Callable[[], Any]]] = [

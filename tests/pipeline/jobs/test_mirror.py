@@ -197,7 +197,7 @@ class TestTopics:
     def test_of_compacted_topics_the_last_record_of_each_key_counts(
         self, spark: SparkSession, broker: Broker, copy: Broker
     ) -> None:
-        """What the copy lacks because it is compacted is no difference; another last value is."""
+        """Records that only compaction removed from the copy are no difference; another last value is."""
         topic = _name()
         for each in (broker, copy):
             make(each, 1, topic)

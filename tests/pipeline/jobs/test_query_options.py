@@ -37,7 +37,7 @@ SOURCE = {**KAFKA, "subscribe": "views"}
 
 
 class DurationTests(TestCase):
-    """How durations are read."""
+    """Durations in options."""
 
     @given(st.lists(st.tuples(st.integers(0, 9999), st.sampled_from(sorted(UNITS)), st.booleans()), min_size=1))
     def test_parts_are_added(self, parts: list[tuple[int, str, bool]]) -> None:
@@ -79,7 +79,7 @@ class DurationTests(TestCase):
 
 
 class OptionTests(TestCase):
-    """What constructors refuse."""
+    """Options that constructors refuse."""
 
     def refused(self, words: str, make: Callable[[], Any]) -> None:
         """It is refused with these words."""
@@ -176,7 +176,7 @@ class OptionTests(TestCase):
 
 
 class CommandTests(TestCase):
-    """What the commands refuse, before they start Spark."""
+    """Options that the commands refuse, before they start Spark."""
 
     def refused(self, words: str, *arguments: str) -> None:
         """The command ends with these words, as a wrong use or a wrong option."""
@@ -187,7 +187,7 @@ class CommandTests(TestCase):
         self.assertNotEqual(done.exit_code, 0)
 
     def test_windows(self) -> None:
-        """How windows are made, where they go, what is in them."""
+        """Windows, outputs and aggregates."""
         one = ("windows", "views", "--checkpoint", "c", "--to-topic", "hourly")
         for wrong in ((), ("--size", "1 hour", "--session", "1 hour"), ("--session", "1 hour", "--slide", "1 hour")):
             self.refused("say how windows are made: --size, --size with --slide, or --session", *one, *wrong)
@@ -309,7 +309,7 @@ class StartTests(TestCase):
     """A query that Spark starts, or does not."""
 
     def ends(self, *says: str, failures: Sequence[str] = (), watch: JobControl | None = None) -> int:
-        """How often a query is started that ends with these words one after the other, and then as it should."""
+        """The number of starts of a query that fails with these messages in turn, and then succeeds."""
         left = list(says)
         starts = 0
 
@@ -358,10 +358,10 @@ class StartTests(TestCase):
 
 
 class ProgressTests(TestCase):
-    """What a job says while it is at work."""
+    """Progress messages of a job."""
 
     def test_plans(self) -> None:
-        """How much there is to read, in how many batches."""
+        """The number of offsets to read, and of batches."""
         one, two = TopicPartition("views", 0), TopicPartition("views", 1)
         self.assertEqual(
             plan_line("views", {one: 5}, {one: 25, two: 10}, 20, "behind batch 3"),
@@ -406,7 +406,7 @@ class ProgressTests(TestCase):
 
 
 class GistTests(TestCase):
-    """What is said of a failure."""
+    """The message about a failure."""
 
     def test_the_line_that_matters(self) -> None:
         """Our own error, wherever it is in Spark's; else the first line that says something."""

@@ -50,7 +50,7 @@ class WantedOffsetsTests(TestCase):
 
     @given(WANTED)
     def test_nothing_is_forgotten(self, of: WantedOffsets) -> None:
-        """What is wanted is held, missing or lost: one of them; and what is missing is there."""
+        """Each wanted offset is either held, missing or lost; missing ones exist on the broker."""
         wanted = OffsetSet.of((of.start, max(of.start, of.end)))
         self.assertEqual(wanted - of.held, (of.missing | of.lost) & wanted)
         self.assertFalse(of.missing & of.lost)

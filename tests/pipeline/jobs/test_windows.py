@@ -47,7 +47,7 @@ ONE = {"count": "count(*)"}
 
 
 def did(report: QueryReport) -> tuple[int, int, int, int]:
-    """What has been read, made, not understood, and was late."""
+    """The numbers of rows read, windows written, unreadable rows and late events."""
     return report.rows_in, report.rows_out, report.unreadable, report.late
 
 
@@ -185,7 +185,7 @@ def late_of(clocks: list[str], until: Callable[[float], float], watermark: float
 
 
 def test_late_events_are_counted_one_by_one(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """What comes in is late, or in a window, or in one that is still open; and too many late ones are an error."""
+    """Each event is late, in a window, or in an open one; and too many late ones are an error."""
     clocks = random.Random(3).sample(CLOCKS, 2 * BATCH)
     clocks = [*clocks, *[min(clocks)] * BATCH, "23:00"]
     topics(broker, "late")
@@ -310,7 +310,7 @@ def test_what_is_wrong_is_said_at_once(spark: SparkSession, broker: Broker, tmp_
 
 
 def test_a_query_that_goes_on_until_it_is_stopped(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """What is under way is ended, and what would come next not begun."""
+    """The current batch is finished, and the next one not started."""
     topics(broker, "endless")
     watch = JobControl()
     put(broker, "endless", [event("00:10", page="/tea"), event("03:00", page="/end")])
