@@ -96,7 +96,7 @@ class StateLog:
         else:
             batch = builder.build(producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True)
         try:
-            self.replica.append(batch, now_ms, all_in_sync=True, ours=True)
+            self.replica.append(batch, now_ms, all_in_sync=True, from_coordinator=True)
         except (ApiError, StorageError) as e:
             raise self._refusal(e, too_large) from e
         return self.durable(too_large)

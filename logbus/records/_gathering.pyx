@@ -75,7 +75,7 @@ cdef class RecordBuffer:
         cdef int64_t now, base
         cdef uint64_t delta
         cdef Py_ssize_t used, size, whole
-        cdef list more = encoded(headers) if headers else None  # First: it is not for us what runs there.
+        cdef list more = encoded(headers) if headers else None  # First: it may run code of the caller.
         cdef bytes each
         cdef uint8_t *at
         try:

@@ -293,7 +293,7 @@ class Log:
         leader_epoch: int,
         now_ms: int | None = None,
         zstd_allowed: bool = True,
-        ours: bool = False,
+        from_coordinator: bool = False,
     ) -> LogAppendInfo:
         """
         Validate a producer's batch, assign its offsets, and write it (Kafka: UnifiedLog.appendAsLeader).
@@ -302,14 +302,14 @@ class Log:
         :param leader_epoch: goes into the batch.
         :param now_ms: the broker's time, ms since 1970; by default that of the wall clock.
         :param zstd_allowed: whether the producer's request version knows zstd.
-        :param ours: see :func:`.validate_for_topic`.
+        :param from_coordinator: see :func:`.validate_for_topic`.
         :raises ApiError: the batch is refused, or there is no space; nothing was written.
         :raises StorageError: the disk failed, and is offline.
         """
         if now_ms is None:
             now_ms = int(self.wall_clock() * 1000)
         config = self.config
-        header = validate_for_topic(data, config, now_ms, zstd_allowed, ours)
+        header = validate_for_topic(data, config, now_ms, zstd_allowed, from_coordinator)
         flusher = self._flusher or self.flusher
         append_time = -1
         if header.producer_id >= 0:

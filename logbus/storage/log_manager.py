@@ -193,7 +193,7 @@ class LogManager:
         """
         Lock the directories and open every log in them, recovering those not closed cleanly.
 
-        Nothing is deleted, and no timer runs, before :meth:`start_housekeeping`: the logs do not have their topics'
+        Nothing is deleted, and no periodic work begins, before :meth:`start_housekeeping`: the logs lack their topics'
         settings yet.
 
         :raises ConfigError: (as a failure) a directory is locked, belongs to another program, or two have the same

@@ -4,7 +4,7 @@ Finds offsets by timestamp, for ListOffsets.
 The time index gives the offset below which all timestamps are lower; from there on headers are scanned, and batches
 that may contain the record are decompressed piece by piece until it is found.
 
-A header may promise a record that compaction removed, and a batch may hold millions of records. So a search is a
+A header may promise a record that is not there, and a batch may hold millions of records. So a search is a
 generator that yields after each bit of work (tens of microseconds), and returns the result.
 """
 

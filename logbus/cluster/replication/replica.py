@@ -149,7 +149,7 @@ class Replica:
         now_ms: int,
         zstd_allowed: bool = True,
         all_in_sync: bool = False,
-        ours: bool = False,
+        from_coordinator: bool = False,
     ) -> LogAppendInfo:
         """
         Write one batch from a client, as the leader.
@@ -157,7 +157,7 @@ class Replica:
         :param data: one record batch; neither kept nor changed.
         :param zstd_allowed: whether the producer's version of the protocol knows zstd.
         :param all_in_sync: the producer asks for ``acks=all``; :meth:`durable` fires once all in-sync replicas have it.
-        :param ours: a coordinator of this broker wrote it, not a client; see :func:`.validate_for_topic`.
+        :param from_coordinator: a coordinator of this broker wrote it, not a client; see :func:`.validate_for_topic`.
         :raise ApiError: the batch is refused; nothing was written.
         """
         partition = self.partition
@@ -166,7 +166,7 @@ class Replica:
         if all_in_sync:
             partition.check_enough_replicas()
         log = self.log
-        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed, ours)
+        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed, from_coordinator)
         if partition.grown(log.log_end_offset) and self.watchers:
             self._tell(appended.size)
         if self.log_watchers:

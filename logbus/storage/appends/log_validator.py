@@ -28,15 +28,15 @@ MAX_BYTES_DECOMPRESSED = 16 * 1024 * 1024
 
 
 def validate_for_topic(
-    data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool = True, ours: bool = False
+    data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool = True, from_coordinator: bool = False
 ) -> BatchHeader:
     """
     Check the bytes a producer sent for one partition.
 
     :param data: exactly one batch.
     :param now_ms: the broker's time, ms since 1970.
-    :param ours: a coordinator of this broker wrote it: each record has a key, and it has no sequence number even with a
-        producer id.
+    :param from_coordinator: a coordinator of this broker wrote the batch (Kafka: AppendOrigin): each record has a key,
+        and a producer's batch has no sequence number.
     :raises ApiError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD, CORRUPT_MESSAGE,
         UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT.
     """
@@ -52,13 +52,13 @@ def validate_for_topic(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the record batch has {size} bytes, more than segment.bytes = {config.segment_bytes}",
         )
-    header = validate_produced(data, zstd_allowed=zstd_allowed, sequenced=not ours)
+    header = validate_produced(data, zstd_allowed=zstd_allowed, sequenced=not from_coordinator)
     if (
         header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
         or now_ms - header.base_timestamp > config.message_timestamp_before_max_ms
     ) and config.message_timestamp_type != LOG_APPEND_TIME:
         check_times(header, config, now_ms)
-    if "compact" in config.cleanup_policy and not ours:
+    if "compact" in config.cleanup_policy and not from_coordinator:
         check_keys(data, header, config)
     return header
 

@@ -50,7 +50,7 @@ class SequenceTests(SynchronousTestCase):
 
         def write(epoch: int) -> int:
             data = batch(b"v", producer_id=5, producer_epoch=epoch, base_sequence=-1, transactional=True)
-            return self.log.append_as_leader(data, 0, ours=True).base_offset
+            return self.log.append_as_leader(data, 0, from_coordinator=True).base_offset
 
         self.assertEqual([write(epoch) for epoch in (1, 1, 2)], [0, 1, 2])
         self.assertEqual(self.assertRaises(ApiError, write, 1).code, ErrorCode.INVALID_PRODUCER_EPOCH)
