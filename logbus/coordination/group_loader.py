@@ -55,11 +55,11 @@ async def load(
     """
     began = clock.seconds()
     replay, end = GroupReplay(shard, maker), shard.log.end_offset
-    loaded = await shard.log.load(replay.take_in, slice_bytes, wanted, replay)
+    loaded = await shard.log.load(replay.replay, slice_bytes, wanted, replay)
     metrics.damaged += loaded.skipped
     if not wanted():
         return False
-    for producer_id in shard.drop_unended(end):
+    for producer_id in shard.drop_orphaned(end):
         _log.error(
             "{partition}: the marker of a transaction of producer {producer} is lost; its committed offsets are "
             "dropped, and the records that it read will be read again",
@@ -83,10 +83,10 @@ async def load(
             records=loaded.records,
             seconds=seconds,
         )
-    if replay.passed_over:
+    if replay.skipped:
         _log.info(
             "{partition}: records with unknown key versions were skipped: {kinds}",
             partition=shard.log.replica.topic_partition,
-            kinds=replay.passed_over,
+            kinds=replay.skipped,
         )
     return True

@@ -40,16 +40,16 @@ class GroupReplay:
     Applies the records and markers of a shard, oldest first, then creates its groups. Offsets of a transaction that is
     open at the end stay pending.
 
-    :ivar passed_over: numbers of skipped records, by their unknown key version.
+    :ivar skipped: numbers of skipped records, by their unknown key version.
     """
 
     shard: GroupShard
     maker: GroupMaker
-    passed_over: dict[int, int] = field(factory=dict, init=False)
+    skipped: dict[int, int] = field(factory=dict, init=False)
     _classic: dict[str, GroupMetadataValue] = field(factory=dict, init=False)
     _consumer: dict[str, ConsumerGroup] = field(factory=dict, init=False)
 
-    def take_in(self, key: bytes | None, value: bytes | None) -> None:
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
         """
         Apply one record.
 
@@ -75,7 +75,7 @@ class GroupReplay:
         change = decode_change(key, value)
         if not isinstance(change, UnknownKey):
             return change
-        self.passed_over[change.version] = self.passed_over.get(change.version, 0) + 1
+        self.skipped[change.version] = self.skipped.get(change.version, 0) + 1
         return None
 
     def _apply(self, change: Change) -> None:

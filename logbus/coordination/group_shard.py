@@ -144,7 +144,7 @@ class GroupShard:
                 del self.offsets[group_id]
         return touched
 
-    def drop_unended(self, end: int) -> list[int]:
+    def drop_orphaned(self, end: int) -> list[int]:
         """
         Drop the pending offsets of transactions that are over according to the log's producer state, but whose marker
         was damaged. Their outcome cannot be known, and clients that require stable offsets would wait forever.

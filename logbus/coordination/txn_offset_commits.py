@@ -98,7 +98,7 @@ class TxnOffsetCommits:
 
     async def _add_or_verify(self, shard: GroupShard, committer: TxnOffsetCommitter) -> None:
         clock = self._coordinator.clock
-        until = clock.seconds() + self._backoff.most_seconds
+        until = clock.seconds() + self._backoff.max_seconds
         partition = TopicPartition(OFFSETS_TOPIC, shard.number)
         while True:
             outcomes = await self._add_partitions.add_or_verify(

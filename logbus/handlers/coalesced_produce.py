@@ -47,7 +47,7 @@ class CoalescedProduceHandlers:
                 in_transaction=transactional,
             )
             if written is not None:
-                return self._together(context, topic, run, *written)
+                return self._responses(context, topic, run, *written)
         if transactional:
             return None
         answers = [
@@ -55,7 +55,7 @@ class CoalescedProduceHandlers:
             for id, data in zip(run.correlation_ids, batches, strict=True)
         ]
         if template.acks == ALL:
-            return _joined(answers)
+            return _join_responses(answers)
         return b"".join(answers)  # type: ignore[arg-type]
 
     def _topic(self, template: RequestTemplate) -> str:
@@ -65,14 +65,14 @@ class CoalescedProduceHandlers:
         except ApiError:
             return ""
 
-    def _together(
+    def _responses(
         self, context: RequestContext, topic: str, run: CoalescedProduce, replica: Replica, appended: AppendManyResult
     ) -> bytes | Deferred[bytes]:
         """The responses to all requests, when they are durable."""
         template, ids = run.template, run.correlation_ids
-        spell, start = template.written, appended.log_start_offset
+        encode, start = template.written, appended.log_start_offset
         answers = b"".join(
-            [spell(id, offset, -1, start) for id, offset in zip(ids, appended.base_offsets, strict=True)]
+            [encode(id, offset, -1, start) for id, offset in zip(ids, appended.base_offsets, strict=True)]
         )
         if template.acks != ALL:
             return answers
@@ -107,13 +107,13 @@ class CoalescedProduceHandlers:
     def _refused(
         self, context: RequestContext, topic: str, template: RequestTemplate, correlation_id: int, error: ApiError
     ) -> bytes:
-        response = self._produce.refusals.one(
+        response = self._produce.errors.one(
             context.listener, topic, template.index, error, template.api_version, template.topic_id
         )
         return template.refused(correlation_id, response)
 
 
-def _joined(answers: list[bytes | Deferred[bytes]]) -> bytes | Deferred[bytes]:
+def _join_responses(answers: list[bytes | Deferred[bytes]]) -> bytes | Deferred[bytes]:
     """All responses in order, when the last of them is there."""
     if not any(isinstance(answer, Deferred) for answer in answers):
         return b"".join(answers)  # type: ignore[arg-type]

@@ -173,7 +173,7 @@ class FetchHandlers:
             time_slice=time_slice,
         )
         if asked.session is not None:
-            got = asked.session.worth_telling(got, everything=asked.full)
+            got = asked.session.changed_results(got, everything=asked.full)
         answer = _Answer()
         for start in range(0, len(got), PARTITIONS_AT_A_TIME):
             self._tell(got[start : start + PARTITIONS_AT_A_TIME], asked, answer)
@@ -302,7 +302,7 @@ class FetchHandlers:
     def _answer(self, got: Sequence[PartitionFetchResult], asked: _Request) -> FetchResponse:
         session = asked.session
         if session is not None:
-            got = session.worth_telling(got, everything=asked.full)
+            got = session.changed_results(got, everything=asked.full)
         answer = _Answer()
         self._tell(got, asked, answer)
         return self._response(asked, answer)

@@ -79,7 +79,7 @@ class FetchSession:
         found = []
         for key in self._dirty:
             want = self.partitions[key]
-            self._look_at(want)
+            self._watch_replica(want)
             found.append(want)
         return found
 
@@ -127,7 +127,7 @@ class FetchSession:
         """The partitions of topics whose ids were unknown."""
         return [self.partitions[key] for key in self._nameless]
 
-    def worth_telling(self, got: Sequence[PartitionFetchResult], *, everything: bool) -> list[PartitionFetchResult]:
+    def changed_results(self, got: Sequence[PartitionFetchResult], *, everything: bool) -> list[PartitionFetchResult]:
         """
         Select the results that the client does not have yet, and update the dirty set.
 
@@ -166,7 +166,7 @@ class FetchSession:
     def _watchers(self, replica: Replica) -> dict[Watcher, None]:
         return replica.watchers_for(self.follower >= 0)
 
-    def _look_at(self, want: PartitionFetch) -> None:
+    def _watch_replica(self, want: PartitionFetch) -> None:
         """Watch the replica of a partition, which may have been replaced (a recreated topic)."""
         name = (want.topic, want.partition)
         replica = self._replicas.find(*name)

@@ -92,7 +92,7 @@ class ProduceHandlers:
     """
     Serves Produce.
 
-    :param refusals: makes error responses.
+    :param errors: makes error responses.
     :ivar metadata: finds topics by their ids; None: there are no ids.
     :ivar verification: lets transactional batches wait for verification; None: transactions are not supported.
     :ivar records: number of records appended so far; ``batches`` and ``bytes_written`` likewise.
@@ -103,7 +103,7 @@ class ProduceHandlers:
     _clock: IReactorTime
     _wall_clock: Callable[[], float]
     _internal_topics: frozenset[str]
-    refusals: ProduceErrors = field(factory=ProduceErrors)
+    errors: ProduceErrors = field(factory=ProduceErrors)
     metadata: ClusterMetadata | None = None
     verification: TransactionVerification | None = None
     records: int = field(default=0, init=False)
@@ -233,7 +233,7 @@ class ProduceHandlers:
     def _refuse(self, work: _Work, topic: str, answer: PartitionProduceResponse, error: ApiError) -> None:
         work.failed = f"{error.code.name}: {error.message}"
         self.refused += 1
-        self.refusals.refuse(answer, topic, error, work.version)
+        self.errors.refuse(answer, topic, error, work.version)
 
     def _finish(self, work: _Work, time_slice: TimeSlice | None = None) -> Answer:
         """
@@ -250,7 +250,7 @@ class ProduceHandlers:
         if acks == ALL and work.written:
             return self._when_durable(work, time_slice)
         if work.failed:
-            self.refusals.say_where_leaders_are(work.response, work.listener)
+            self.errors.add_leader_endpoints(work.response, work.listener)
         return work.response
 
     async def _finish_later(
@@ -285,7 +285,7 @@ class ProduceHandlers:
             )
         except ApiError as e:
             self.refused += 1
-            return self.refusals.one(context.listener, name, data.index, e, version, topic_id)
+            return self.errors.one(context.listener, name, data.index, e, version, topic_id)
         spelt = name.encode() if version < TOPIC_ID_VERSION else topic_id
         answer = encode_produce_response(
             spelt, data.index, appended.base_offset, appended.log_append_time, appended.log_start_offset, version
@@ -294,7 +294,7 @@ class ProduceHandlers:
             return answer
 
         def not_durable(error: ApiError) -> ProduceResponse:
-            return self.refusals.one(context.listener, name, data.index, error, version, topic_id)
+            return self.errors.one(context.listener, name, data.index, error, version, topic_id)
 
         return self.when_durable(replica, message.timeout_ms, answer, not_durable)
 
@@ -451,7 +451,7 @@ class ProduceHandlers:
             if durable is not None:
                 waiting.append((replica.topic_partition.topic, answers, durable))
         if not waiting:
-            self.refusals.say_where_leaders_are(work.response, work.listener)
+            self.errors.add_leader_endpoints(work.response, work.listener)
             return work.response
         return Deferred.fromCoroutine(self._wait(work, waiting, time_slice))
 
@@ -469,7 +469,7 @@ class ProduceHandlers:
                 except (ApiError, StorageError) as e:
                     for answer in answers:
                         answer.base_offset = answer.log_start_offset = -1
-                        self.refusals.refuse(answer, topic, api_error(e), work.version)
+                        self.errors.refuse(answer, topic, api_error(e), work.version)
                 if time_slice is not None and time_slice.used(UNITS_TO_APPEND):
                     await time_slice.next()
         except Exception:
@@ -479,7 +479,7 @@ class ProduceHandlers:
                 durable.addErrback(lambda _: None)
                 durable.cancel()
             raise
-        self.refusals.say_where_leaders_are(work.response, work.listener)
+        self.errors.add_leader_endpoints(work.response, work.listener)
         return work.response
 
 

@@ -53,10 +53,10 @@ class ProduceErrors:
         response = ProduceResponse(
             responses=[TopicProduceResponse(name=topic, topic_id=topic_id, partition_responses=[answer])]
         )
-        self.say_where_leaders_are(response, listener)
+        self.add_leader_endpoints(response, listener)
         return response
 
-    def say_where_leaders_are(self, response: ProduceResponse, listener: str) -> None:
+    def add_leader_endpoints(self, response: ProduceResponse, listener: str) -> None:
         """Add the addresses of the leaders in a response."""
         hints = [answer.current_leader for topic in response.responses for answer in topic.partition_responses]
         if self.hints is not None and any(hints):

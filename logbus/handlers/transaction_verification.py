@@ -238,7 +238,7 @@ class TransactionVerification:
 
         def ask() -> None:
             if new:
-                self._ask(writer, new, self._clock.seconds() + self._backoff.most_seconds)
+                self._ask(writer, new, self._clock.seconds() + self._backoff.max_seconds)
 
         held.ask = ask
         for number, replica, header in batches:

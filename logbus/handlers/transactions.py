@@ -59,7 +59,7 @@ def error_for_version(code: ErrorCode, version: int, first: int = FENCED_VERSION
 
 
 @frozen
-class _Wish:
+class _Addition:
     """Partitions to add to one transaction, or to verify."""
 
     transactional_id: str
@@ -90,11 +90,11 @@ class TransactionHandlers:
         if version < BATCHED_VERSION:
             producer = ProducerIdAndEpoch(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
             partitions = await _partitions(message.v3_and_below_topics, time_slice)
-            wish = _Wish(message.v3_and_below_transactional_id, producer, partitions, verify_only=False)
-            outcomes = await self._add(wish, version, time_slice, by_client=True)
+            addition = _Addition(message.v3_and_below_transactional_id, producer, partitions, verify_only=False)
+            outcomes = await self._add(addition, version, time_slice, by_client=True)
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _results(outcomes, time_slice))
-        wishes = [
-            _Wish(
+        additions = [
+            _Addition(
                 one.transactional_id,
                 ProducerIdAndEpoch(one.producer_id, one.producer_epoch),
                 await _partitions(one.topics, time_slice),
@@ -104,36 +104,36 @@ class TransactionHandlers:
         ]
         by_client = context.broker is None
         adding = []
-        async for wish in time_slice.over(wishes, UNITS_TO_ADD):
+        async for addition in time_slice.over(additions, UNITS_TO_ADD):
             # Each has a time slice of its own, since they run concurrently.
-            added = self._add(wish, version, TimeSlice(context.scheduler), by_client)
+            added = self._add(addition, version, TimeSlice(context.scheduler), by_client)
             adding.append(Deferred.fromCoroutine(added))
         all_outcomes = await shield_from_cancellation(gatherResults(adding, consumeErrors=True))
         results = []
-        async for wish, outcomes in time_slice.over(zip(wishes, all_outcomes, strict=True)):
+        async for addition, outcomes in time_slice.over(zip(additions, all_outcomes, strict=True)):
             topics = await _results(outcomes, time_slice)
-            results.append(AddPartitionsToTxnResult(transactional_id=wish.transactional_id, topic_results=topics))
+            results.append(AddPartitionsToTxnResult(transactional_id=addition.transactional_id, topic_results=topics))
         return AddPartitionsToTxnResponse(results_by_transaction=results)
 
-    async def _add(self, wish: _Wish, version: int, time_slice: TimeSlice, by_client: bool) -> Outcomes:
+    async def _add(self, addition: _Addition, version: int, time_slice: TimeSlice, by_client: bool) -> Outcomes:
         """The outcome for each partition: all are added, or none."""
-        impossible = await self._impossible(wish.partitions, time_slice, by_client=by_client)
+        impossible = await self._impossible(addition.partitions, time_slice, by_client=by_client)
         if impossible:
             rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-            return {name: impossible.get(name, rest) async for name in time_slice.over(wish.partitions)}
+            return {name: impossible.get(name, rest) async for name in time_slice.over(addition.partitions)}
         try:
-            if wish.verify_only:
-                found = self._coordinator.verify(wish.transactional_id, wish.producer, wish.partitions)
+            if addition.verify_only:
+                found = self._coordinator.verify(addition.transactional_id, addition.producer, addition.partitions)
                 if version >= ABORTABLE_VERSION:
                     return found
                 return {name: code and ErrorCode.INVALID_TXN_STATE for name, code in found.items()}
             client_version = V1 if version < BATCHED_VERSION else V2
             await self._coordinator.add_partitions(
-                wish.transactional_id, wish.producer, wish.partitions, client_version
+                addition.transactional_id, addition.producer, addition.partitions, client_version
             )
         except ApiError as e:
-            return dict.fromkeys(wish.partitions, error_for_version(e.code, version))
-        return dict.fromkeys(wish.partitions, ErrorCode.NONE)
+            return dict.fromkeys(addition.partitions, error_for_version(e.code, version))
+        return dict.fromkeys(addition.partitions, ErrorCode.NONE)
 
     async def _impossible(
         self, partitions: Collection[TopicPartition], time_slice: TimeSlice, *, by_client: bool

@@ -79,7 +79,7 @@ class OneShard:
         other = OneShard(self.replica.log)
         maker: Any = None
         replay = GroupReplay(other.shard, maker)
-        Deferred.fromCoroutine(other.shard.log.load(replay.take_in, 1 << 20, lambda: True, replay))
+        Deferred.fromCoroutine(other.shard.log.load(replay.replay, 1 << 20, lambda: True, replay))
         other.clock.advance(0)
         return other
 

@@ -99,7 +99,7 @@ class TargetAssignment:
         counts = self._partition_counts(self.names)
         ids = {name: topic.topic_id for name in self.names if (topic := self._topics.topic(name)) is not None}
         same: dict[frozenset[str], frozenset[TopicId]] = {}
-        wishes = {}
+        subscriptions = {}
         # Static members keep their place in the order when they return with another member id.
         for member in sorted(
             recorded.members.values(), key=lambda member: (member.instance_id or "", member.member_id)
@@ -107,8 +107,8 @@ class TargetAssignment:
             wanted = self._wanted(member)
             if wanted not in same:
                 same[wanted] = frozenset(ids[name] for name in wanted if name in ids)
-            wishes[member.member_id] = same[wanted]
-        made = ASSIGNORS[self.assignor](wishes, counts, recorded.targets)
+            subscriptions[member.member_id] = same[wanted]
+        made = ASSIGNORS[self.assignor](subscriptions, counts, recorded.targets)
         for member_id, target in made.items():
             if target != recorded.targets.get(member_id):
                 recorded.set_target(member_id, target)

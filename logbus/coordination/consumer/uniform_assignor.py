@@ -50,7 +50,7 @@ def share_equally(kept: Shares, order: Sequence[str], free: Sequence[tuple[Topic
             kept[member].append(pool.pop())
 
 
-def share_by_wish(
+def share_by_subscription(
     kept: Shares,
     order: Sequence[str],
     free: Mapping[TopicId, Sequence[int]],

@@ -45,11 +45,11 @@ class RetryBackoff:
     completed (Kafka: ReplicaManager).
 
     :ivar seconds: between two attempts.
-    :ivar most_seconds: time limit of all attempts.
+    :ivar max_seconds: time limit of all attempts.
     """
 
     seconds: float
-    most_seconds: float
+    max_seconds: float
 
     @classmethod
     def of(cls, config: ConfigView) -> RetryBackoff:

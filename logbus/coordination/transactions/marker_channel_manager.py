@@ -109,7 +109,7 @@ class MarkerChannelManager:
         )
         self._pending[transaction.transactional_id] = pending
         self._route(pending, set(pending.left))
-        self._look(pending)
+        self._complete_if_done(pending)
 
     def give_up(self, shard: TransactionShard) -> None:
         """Drop the transactions of a shard that moves to another broker, which sends their markers again."""
@@ -178,7 +178,7 @@ class MarkerChannelManager:
         pending.timer = None
         waiting, pending.waiting = pending.waiting, set()
         self._route(pending, waiting)
-        self._look(pending)
+        self._complete_if_done(pending)
 
     def _metadata_changed(self) -> None:
         for pending in list(self._pending.values()):
@@ -247,21 +247,21 @@ class MarkerChannelManager:
             if code is ErrorCode.NONE:
                 pending.left.discard(partition)
             elif code is NEWER:
-                self._say(pending, partition, code, "it has a marker of a newer coordinator; this one stops")
+                self._warn_refused(pending, partition, code, "it has a marker of a newer coordinator; this one stops")
                 self._drop(pending)
                 return
             elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 # A newer epoch in the partition implies that this transaction has ended there. If this broker is no
                 # longer the coordinator, it cannot write the completion, either.
-                self._say(pending, partition, code, "its producer has a newer epoch there")
+                self._warn_refused(pending, partition, code, "its producer has a newer epoch there")
                 pending.left.discard(partition)
             else:
                 again.append(partition)
         if again:
             self._later(pending, again)
-        self._look(pending)
+        self._complete_if_done(pending)
 
-    def _look(self, pending: PendingCompleteTxn) -> None:
+    def _complete_if_done(self, pending: PendingCompleteTxn) -> None:
         """Write the completion if all markers are written."""
         if pending.over or pending.left:
             return
@@ -284,7 +284,7 @@ class MarkerChannelManager:
             pending.timer = self.timers.call_later(pending.pause, lambda: self._try_again(pending))
             pending.pause = min(2 * pending.pause, MAX_RETRY_SECONDS)
 
-    def _say(self, pending: PendingCompleteTxn, partition: TopicPartition, code: ErrorCode, why: str) -> None:
+    def _warn_refused(self, pending: PendingCompleteTxn, partition: TopicPartition, code: ErrorCode, why: str) -> None:
         self._log.warn(
             "transactional id {id}: the marker was refused by {partition} with {code}: {why}",
             id=loggable_id(pending.transaction.transactional_id),

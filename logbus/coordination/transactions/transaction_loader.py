@@ -59,14 +59,14 @@ async def load(
     began = clock.seconds()
     found: dict[str, TransactionMetadata] = {}
 
-    def take_in(key: bytes | None, value: bytes | None) -> None:
+    def apply(key: bytes | None, value: bytes | None) -> None:
         transactional_id = decode_key(key)
         if value is None:
             found.pop(transactional_id, None)
         else:
             found[transactional_id] = decode_value(transactional_id, value)
 
-    loaded = await shard.log.load(take_in, slice_bytes, wanted)
+    loaded = await shard.log.load(apply, slice_bytes, wanted)
     metrics.damaged += loaded.skipped
     # A former leader may have written records that are not on all in-sync replicas yet. Acting on records that are lost
     # later would be wrong.
