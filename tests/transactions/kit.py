@@ -200,7 +200,7 @@ class Bank:
         self._clients += 1
         return KitView(self.cluster, self._clients)
 
-    def way(self, *, by_v2: bool = True) -> UnreliableWay:
+    def router(self, *, by_v2: bool = True) -> UnreliableWay:
         """The connections of another client to the brokers."""
         return UnreliableWay(self.view(), "client", self.held, by_v2)
 
@@ -208,7 +208,7 @@ class Bank:
         """Another process with this id."""
         given = {"timeout_ms": TIMEOUT_MS, "patience": 4.0, **given}
         return TransactionalProducer(
-            self.way(by_v2=by_v2), transactional_id, self.ledger, self.job, by_v2=by_v2, **given
+            self.router(by_v2=by_v2), transactional_id, self.ledger, self.job, by_v2=by_v2, **given
         )
 
     def reader(self, name: str, partition: int, *, committed: bool = True) -> Any:
@@ -272,7 +272,7 @@ class Bank:
 
     def read_offset(self, transactional_id: str, seconds: float = 20.0) -> int:
         """The offset that its transactions committed, as it is now."""
-        found = self.now(stable_offset(self.way(), transactional_id, TOPIC, 0, self.job, seconds), seconds + 5)
+        found = self.now(stable_offset(self.router(), transactional_id, TOPIC, 0, self.job, seconds), seconds + 5)
         assert found is not None, "nobody says the offset"
         self.ledger.offset_reads.append(OffsetRead(transactional_id, found, self.cluster.clock.seconds()))
         return int(found)

@@ -126,13 +126,15 @@ class Player:
     transactional_id: str
     by_v2: bool
     patience: float
-    transactor: TransactionalProducer = field(init=False)
+    transactional_producer: TransactionalProducer = field(init=False)
     _todo: deque[Do] = field(factory=deque, init=False)
     _busy: bool = field(default=False, init=False)
     _in_session: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.transactor = self.bank.producer(self.transactional_id, by_v2=self.by_v2, patience=self.patience)
+        self.transactional_producer = self.bank.producer(
+            self.transactional_id, by_v2=self.by_v2, patience=self.patience
+        )
 
     @property
     def idle(self) -> bool:
@@ -144,10 +146,12 @@ class Player:
             self._go_on()
 
     def crash(self) -> None:
-        self.transactor.way.dead = True  # type: ignore[attr-defined]
+        self.transactional_producer.router.dead = True  # type: ignore[attr-defined]
         self._todo.clear()
         self._busy = self._in_session = False
-        self.transactor = self.bank.producer(self.transactional_id, by_v2=self.by_v2, patience=self.patience)
+        self.transactional_producer = self.bank.producer(
+            self.transactional_id, by_v2=self.by_v2, patience=self.patience
+        )
 
     def _go_on(self) -> None:
         if self._todo and not self._busy:
@@ -155,13 +159,13 @@ class Player:
             self.bank.start(self._run(self._todo.popleft()))
 
     async def _run(self, step: Do) -> None:
-        transactor = self.transactor
-        transactor.way.fates.extend(step.fates)  # type: ignore[attr-defined]
+        transactional_producer = self.transactional_producer
+        transactional_producer.router.fates.extend(step.fates)  # type: ignore[attr-defined]
         try:
-            await self._act(transactor, step)
+            await self._act(transactional_producer, step)
         except TransactionBroken:
             try:
-                await transactor.end(commit=False)
+                await transactional_producer.end(commit=False)
             except SessionFenced:
                 self._in_session = False
         except SessionFenced:
@@ -169,23 +173,23 @@ class Player:
         self._busy = False
         self._go_on()
 
-    async def _act(self, transactor: TransactionalProducer, step: Do) -> None:
+    async def _act(self, transactional_producer: TransactionalProducer, step: Do) -> None:
         if not self._in_session or step.act == "new session":
-            await transactor.begin_session()
+            await transactional_producer.begin_session()
             self._in_session = True
             if step.act == "new session":
                 return
         if step.act == "next epoch":
-            if transactor.transaction is None:
-                await transactor.begin_session(anew=False)
+            if transactional_producer.transaction is None:
+                await transactional_producer.begin_session(anew=False)
             return
-        transaction = transactor.transaction or transactor.begin()
+        transaction = transactional_producer.transaction or transactional_producer.begin()
         if step.act == "write":
-            await transactor.produce(step.partition, self.bank.job.values(step.count))
+            await transactional_producer.produce(step.partition, self.bank.job.values(step.count))
         elif step.act == "offsets":
-            await transactor.send_offsets({0: transaction.number})
+            await transactional_producer.send_offsets({0: transaction.number})
         else:
-            await transactor.end(commit=step.act == "commit")
+            await transactional_producer.end(commit=step.act == "commit")
 
 
 @define(eq=False)
@@ -244,7 +248,7 @@ class Play:
 
     async def _look(self, transactional_id: str) -> None:
         bank = self.bank
-        found = await stable_offset(bank.way(), transactional_id, TOPIC, 0, bank.job, 10.0)
+        found = await stable_offset(bank.router(), transactional_id, TOPIC, 0, bank.job, 10.0)
         if found is not None:
             bank.ledger.offset_reads.append(OffsetRead(transactional_id, found, bank.cluster.clock.seconds()))
 
@@ -267,9 +271,9 @@ class Play:
 
     async def _once_more(self, transactional_id: str) -> None:
         for by_v2 in (True, False):
-            transactor = self.bank.producer(transactional_id, by_v2=by_v2, patience=30.0)
-            await transactor.begin_session()
-            transaction = transactor.begin()
-            await transactor.produce(0, self.bank.job.values(1))
-            await transactor.send_offsets({0: transaction.number})
-            await transactor.end(commit=True)
+            transactional_producer = self.bank.producer(transactional_id, by_v2=by_v2, patience=30.0)
+            await transactional_producer.begin_session()
+            transaction = transactional_producer.begin()
+            await transactional_producer.produce(0, self.bank.job.values(1))
+            await transactional_producer.send_offsets({0: transaction.number})
+            await transactional_producer.end(commit=True)

@@ -143,20 +143,20 @@ class TransactionTests(TransactionCase):
         producer = self.begun()
         self.write(producer, 0)
         self.now(producer.send_offsets({0: producer.transaction.number}))
-        way: Any = producer.way
+        router: Any = producer.router
         old = EndTxnRequest(
             transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=True
         )
-        way.fates.append("twice")
+        router.fates.append("twice")
         write = producer.produce(1, self.bank.job.values(1))
         self.now(write)
-        way.fates.append("twice")
+        router.fates.append("twice")
         self.now(producer.end(commit=False))
         producer.begin()
         self.write(producer, 0)
         for held in self.bank.held:
             held.arrive()
-        self.now(way.ask_coordinator(1, "x", old, 5))
+        self.now(router.ask_coordinator(1, "x", old, 5))
         self.bank.cluster.settle(1)
         self.write(producer, 1)
         self.now(producer.end(commit=True))
@@ -169,11 +169,11 @@ class TransactionTests(TransactionCase):
             producer = self.begun(by_v2=by_v2, patience=0.5)
             self.write(producer, 1)
             # Those that add the partition arrive; those that write to it do not, one of them until later.
-            producer.way.fates.extend([] if by_v2 else ["ok"])
-            producer.way.fates.extend(["late", *["lost"] * 9])
+            producer.router.fates.extend([] if by_v2 else ["ok"])
+            producer.router.fates.extend(["late", *["lost"] * 9])
             with self.assertRaises(TransactionBroken):
                 self.now(producer.produce(0, self.bank.job.values(1)))
-            producer.way.fates.clear()
+            producer.router.fates.clear()
             self.now(producer.end(commit=False))
             (held,) = self.bank.held
             held.arrive()

@@ -137,7 +137,7 @@ class IsrManager:
         while self._due and len(asked) < MAX_CHANGES_PER_REQUEST:
             replica = next(iter(self._due))
             del self._due[replica]
-            change = replica.partition.wish(now, max_lag)
+            change = replica.partition.prepare_isr_change(now, max_lag)
             if change is not None:
                 asked.append(SentChange(replica, change, replica.partition.leader_and_isr.isr))
         if not asked:

@@ -272,7 +272,7 @@ class Partition(Role):
     def _ready(self) -> Iterator[FollowerState]:
         return (f for f in self.followers.values() if f.is_ready and self._may_join(f))
 
-    def wish(self, now: float, max_lag: float) -> IsrChange | None:
+    def prepare_isr_change(self, now: float, max_lag: float) -> IsrChange | None:
         """
         The ISR change to send to the controller now; it is :attr:`pending` until it is answered.
 

@@ -43,7 +43,7 @@ def grant(partition: Partition, change: IsrChange, now: float = 0.0) -> bool:
 
 
 def wished(partition: Partition, now: float = 0.0) -> tuple[int, ...] | None:
-    change = partition.wish(now, LAG)
+    change = partition.prepare_isr_change(now, LAG)
     return None if change is None else change.isr
 
 
@@ -95,7 +95,7 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertEqual(error.code, ErrorCode.NOT_ENOUGH_REPLICAS)
         fetch(partition, 2, 10)
         self.assertEqual(partition.high_watermark, 0)
-        change = partition.wish(0.0, LAG)
+        change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         self.assertTrue(grant(partition, change))
         self.assertEqual(partition.high_watermark, 10)
@@ -153,17 +153,17 @@ class HighWatermarkTests(SynchronousTestCase):
         partition.grown(10)
         self.assertFalse(fetch_as(partition, 2, 10, 9))
         self.assertRaises(ApiError, partition.check_enough_replicas)
-        change = partition.wish(0.0, LAG)
+        change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         self.assertEqual(change.isr, (1, 2))
         self.assertTrue(partition.needs_confirmation)
         partition.refused(change)
         self.assertEqual(partition.high_watermark, 0)
-        change = partition.wish(0.0, LAG)
+        change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         self.assertTrue(grant(partition, change))
         self.assertEqual(partition.high_watermark, 10)
-        self.assertIsNone(partition.wish(0.0, LAG))
+        self.assertIsNone(partition.prepare_isr_change(0.0, LAG))
 
     def test_the_announcement_is_quicker_than_the_answer(self) -> None:
         """As on the controller's own broker: the answer confirms who came back all the same."""
@@ -171,21 +171,21 @@ class HighWatermarkTests(SynchronousTestCase):
         fetch_as(partition, 2, 0, 7)
         partition.grown(10)
         fetch_as(partition, 2, 10, 9)
-        change = partition.wish(0.0, LAG)
+        change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         stored = evolve(partition.leader_and_isr, version=change.version + 1)
         partition.take(stored, 10, partition.replicas, 0.0)
         self.assertTrue(partition.needs_confirmation)
         self.assertTrue(partition.granted(change, stored, 0.0))
         self.assertEqual(partition.high_watermark, 10)
-        self.assertIsNone(partition.wish(0.0, LAG))
+        self.assertIsNone(partition.prepare_isr_change(0.0, LAG))
 
     def test_one_that_came_back_meanwhile_is_asked_for_again(self) -> None:
         """A grant says nothing of a life that began after it was asked for; nor does what is announced."""
         partition = leader(isr=(1, 2), least=2)
         fetch_as(partition, 2, 0, 7)
         fetch_as(partition, 2, 0, 9)
-        change = partition.wish(0.0, LAG)
+        change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         fetch_as(partition, 2, 0, 11)
         grant(partition, change)
@@ -253,7 +253,7 @@ class ExpansionTests(SynchronousTestCase):
         partition = leader(isr=(1, 2))
         partition.grown(10)
         fetch(partition, 3, 0)
-        change = partition.wish(1000.0, 1.0)
+        change = partition.prepare_isr_change(1000.0, 1.0)
         assert change is not None
         self.assertEqual(partition.maximal_isr, {1, 2, 3})
         self.assertFalse(fetch(partition, 2, 10, now=1000.0))
@@ -273,7 +273,7 @@ class ExpansionTests(SynchronousTestCase):
         self.assertIsNone(wished(partition))
         self.assertEqual(self.assertRaises(ApiError, partition.follower, 3, 5, 6).code, ErrorCode.STALE_BROKER_EPOCH)
         partition.fetched(again, 8, 0, 0.0, LAG)
-        change = partition.wish(0.0, LAG)
+        change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         self.assertEqual((change.isr, change.epochs), ((1, 2, 3), (-1, 0, 7)))
         self.assertEqual([change.epoch_of(n) for n in (1, 2, 3, 4)], [-1, 0, 7, -1])
@@ -287,7 +287,7 @@ class ExpansionTests(SynchronousTestCase):
         """Who was not let in is not waited for any more, once it lags."""
         partition = leader(isr=(1,), end=0)
         fetch(partition, 2, 0)
-        change = partition.wish(0.0, LAG)
+        change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         partition.grown(10)
         partition.look(100.0, LAG)
@@ -299,13 +299,13 @@ class ExpansionTests(SynchronousTestCase):
         """It stays counted until the store is known to say otherwise; what is asked next makes the first wish void."""
         partition = leader(isr=(1,), end=0)
         fetch(partition, 2, 0)
-        change = partition.wish(0.0, LAG)
+        change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         partition.unanswered(change)
         partition.grown(10)
         partition.lost([2])
         self.assertEqual((partition.high_watermark, partition.maximal_isr), (0, {1, 2}))
-        again = partition.wish(1.0, LAG)
+        again = partition.prepare_isr_change(1.0, LAG)
         assert again is not None
         self.assertEqual((again.isr, again.version), ((1,), change.version))
         self.assertTrue(grant(partition, again))
@@ -316,7 +316,7 @@ class ExpansionTests(SynchronousTestCase):
         for isr in ((1, 2), (1, 3)):
             partition = leader(isr=(1,), end=0)
             fetch(partition, 2, 0)
-            change = partition.wish(0.0, LAG)
+            change = partition.prepare_isr_change(0.0, LAG)
             assert change is not None
             partition.unanswered(change)
             partition.take(LeaderAndIsr(1, 5, isr, version=2), 0, (1, 2, 3), 0.0)
@@ -348,7 +348,7 @@ class ShrinkingTests(SynchronousTestCase):
         partition.grown(10)
         fetch(partition, 2, 10, now=29.0)
         self.assertIsNone(wished(partition, now=30.0))
-        change = partition.wish(30.1, LAG)
+        change = partition.prepare_isr_change(30.1, LAG)
         assert change is not None
         self.assertEqual(change.isr, (1, 2))
         self.assertEqual(partition.high_watermark, 0)
@@ -416,7 +416,7 @@ class _World:
         elif op == "gone" and broker != 1:
             partition.lost([broker])
         elif op == "wish":
-            self.wish()
+            self.prepare_isr_change()
         elif op == "store" and self.under_way:
             self.store(self.under_way.pop(amount % len(self.under_way)))
         elif op == "lose" and partition.pending is not None:
@@ -434,8 +434,8 @@ class _World:
             partition.take(self.stored, self.end, (1, 2, 3), self.now)
             self.positions.clear()
 
-    def wish(self) -> None:
-        change = self.partition.wish(self.now, LAG)
+    def prepare_isr_change(self) -> None:
+        change = self.partition.prepare_isr_change(self.now, LAG)
         if change is not None:
             held = self.partition.leader_and_isr.isr
             joined = [n for n in change.isr if n not in held]

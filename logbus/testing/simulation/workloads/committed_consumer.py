@@ -75,7 +75,7 @@ class CommittedConsumer(Consumer):
 
 
 async def stable_offset(
-    way: ClientRouter, group_id: str, topic: str, partition: int, job: WorkloadContext, patience: float
+    router: ClientRouter, group_id: str, topic: str, partition: int, job: WorkloadContext, patience: float
 ) -> int | None:
     """
     The offset of a group, once no transaction that would change it is open.
@@ -83,17 +83,17 @@ async def stable_offset(
     :param patience: seconds to retry.
     :returns: −1: there is none; None: no broker answered.
     """
-    deadline = way.now + patience
+    deadline = router.now + patience
     topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)], require_stable=True
     )
-    while way.now < deadline:
+    while router.now < deadline:
         try:
-            answer: OffsetFetchResponse = await way.ask_coordinator(GROUP, group_id, request, 8)
+            answer: OffsetFetchResponse = await router.ask_coordinator(GROUP, group_id, request, 8)
         except (LogbusError, Unavailable) as error:
             job.errors[type(error).__name__] += 1
-            await way.pause()
+            await router.pause()
             continue
         group = answer.groups[0]
         code = group.error_code
@@ -105,10 +105,10 @@ async def stable_offset(
         job.errors[name_of(code)] += 1
         if code not in RETRIABLE:
             job.strange.append(
-                Anomaly("refused", f"the offset of {group_id} was refused: {name_of(code)}", -1, way.now)
+                Anomaly("refused", f"the offset of {group_id} was refused: {name_of(code)}", -1, router.now)
             )  # fmt: skip
             return None
         if code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
-            way.moved(GROUP, group_id)
-        await way.pause()
+            router.moved(GROUP, group_id)
+        await router.pause()
     return None

@@ -43,11 +43,11 @@ class CopyStage:
     """
     Copies one partition.
 
-    :ivar transactor: writes to the same partition of the output topic; its group is the stage's own.
+    :ivar transactional_producer: writes to the same partition of the output topic; its group is the stage's own.
     :ivar done: the input offset up to which everything was certainly copied.
     """
 
-    transactor: TransactionalProducer
+    transactional_producer: TransactionalProducer
     source: StageConsumer
     partition: int
     random: Random
@@ -63,7 +63,7 @@ class CopyStage:
             try:
                 await self._session()
             except SessionFenced:
-                await self.transactor.way.pause()
+                await self.transactional_producer.router.pause()
 
     async def _session(self) -> None:
         """
@@ -71,10 +71,15 @@ class CopyStage:
 
         :raise Fenced: another instance took over, or the outcome of its transaction is unknown.
         """
-        await self.transactor.begin_session()
+        await self.transactional_producer.begin_session()
         while True:
             offset = await stable_offset(
-                self.transactor.way, self.transactor.group_id, self.source.view.topic, self.partition, self._job, 10.0
+                self.transactional_producer.router,
+                self.transactional_producer.group_id,
+                self.source.view.topic,
+                self.partition,
+                self._job,
+                10.0,
             )
             if offset is None:
                 continue
@@ -83,25 +88,25 @@ class CopyStage:
 
     async def _copy(self) -> None:
         """Copy from the committed offset on, until a transaction is aborted."""
-        source, transactor = self.source, self.transactor
+        source, transactional_producer = self.source, self.transactional_producer
         while True:
             source.taken = []
             await source.poll()
             values = source.taken
             if not values:
                 continue
-            transactor.begin()
+            transactional_producer.begin()
             commit = self.random.random() >= _ABORTED_SHARE
             try:
                 if self.random.random() < _SEVERAL_SHARE and len(values) > 1:
                     half = len(values) // 2
-                    await transactor.produce(self.partition, values[:half])
+                    await transactional_producer.produce(self.partition, values[:half])
                     values = values[half:]
-                await transactor.produce(self.partition, values)
-                await transactor.send_offsets({self.partition: source.position}, source.view.topic)
+                await transactional_producer.produce(self.partition, values)
+                await transactional_producer.send_offsets({self.partition: source.position}, source.view.topic)
             except TransactionBroken:
                 commit = False
-            await transactor.end(commit=commit)
+            await transactional_producer.end(commit=commit)
             if not commit:
                 return
             self.done = source.position

@@ -24,11 +24,11 @@ class TransactionWriter:
     """
     Runs one transaction after the other.
 
-    :ivar transactor: the producer; ``partitions``: of the topic.
+    :ivar transactional_producer: the producer; ``partitions``: of the topic.
     :ivar seconds_between: the average time between two transactions.
     """
 
-    transactor: TransactionalProducer
+    transactional_producer: TransactionalProducer
     partitions: int
     job: WorkloadContext
     seconds_between: float
@@ -37,7 +37,7 @@ class TransactionWriter:
 
     async def run(self) -> None:
         """Until the job is over."""
-        view = self.transactor.way.view
+        view = self.transactional_producer.router.view
         while not self.job.over:
             await view.sleep(self.random.expovariate(1 / self.seconds_between))
             if not self.job.over:
@@ -50,37 +50,41 @@ class TransactionWriter:
         :param commit: None: as it comes.
         :returns: whether it ended as it was to.
         """
-        transactor = self.transactor
+        transactional_producer = self.transactional_producer
         if commit is None:
             commit = self.random.random() >= _ABORTED_SHARE
         try:
             if not self._in_session:
-                await transactor.begin_session()
+                await transactional_producer.begin_session()
                 self._in_session = True
-            transactor.begin()
+            transactional_producer.begin()
             try:
                 await self._work()
                 done = True
             except TransactionBroken:
                 commit = done = False
-            await transactor.end(commit=commit)
+            await transactional_producer.end(commit=commit)
             return done
         except SessionFenced:
             self._in_session = False
             return False
 
     async def _work(self) -> None:
-        random, transactor = self.random, self.transactor
-        transaction = transactor.transaction
+        random, transactional_producer = self.random, self.transactional_producer
+        transaction = transactional_producer.transaction
         assert transaction is not None
         writes = random.randrange(1, 5)
         with_offsets = random.randrange(writes) if random.random() < 0.5 else -1
         forgotten = random.randrange(1, writes + 1) if random.random() < _ABANDONED_SHARE else -1
         for index in range(writes):
             if index == with_offsets:
-                await transactor.send_offsets({0: transaction.number})
-            await transactor.produce(random.randrange(self.partitions), self.job.values(random.randrange(1, 4)))
+                await transactional_producer.send_offsets({0: transaction.number})
+            await transactional_producer.produce(
+                random.randrange(self.partitions), self.job.values(random.randrange(1, 4))
+            )
             if index + 1 == forgotten:
-                await transactor.way.view.sleep(transactor.timeout_ms / 1000 * random.uniform(0.5, 2))
+                await transactional_producer.router.view.sleep(
+                    transactional_producer.timeout_ms / 1000 * random.uniform(0.5, 2)
+                )
             elif random.random() < 0.2:
-                await transactor.way.view.sleep(random.expovariate(1))
+                await transactional_producer.router.view.sleep(random.expovariate(1))

@@ -73,7 +73,7 @@ class TransactionalProducer:
     :ivar transaction: the open one.
     """
 
-    way: ClientRouter
+    router: ClientRouter
     transactional_id: str
     ledger: TransactionHistory
     job: WorkloadContext
@@ -103,7 +103,7 @@ class TransactionalProducer:
         """
         if anew:
             self.producer_id = self.epoch = -1
-        session = self.ledger.session(self.transactional_id, self.way.now)
+        session = self.ledger.session(self.transactional_id, self.router.now)
         self.transaction = None
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
@@ -120,7 +120,7 @@ class TransactionalProducer:
                 self._strange("init-refused", code)
             raise SessionFenced(name_of(code))
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-        session.answered = self.way.now
+        session.answered = self.router.now
         self._session = session
         self._sequences.clear()
         self._doubtful = False
@@ -128,7 +128,7 @@ class TransactionalProducer:
     def begin(self) -> Transaction:
         """Begin a transaction, without a request."""
         self._added.clear()
-        self.transaction = self.ledger.begin(self._session, self.way.now)
+        self.transaction = self.ledger.begin(self._session, self.router.now)
         return self.transaction
 
     async def produce(self, partition: int, values: Sequence[int]) -> None:
@@ -140,7 +140,7 @@ class TransactionalProducer:
         """
         transaction = self._open
         if not self.by_v2 and partition not in self._added:
-            topic = AddPartitionsToTxnTopic(name=self.way.view.topic, partitions=[partition])
+            topic = AddPartitionsToTxnTopic(name=self.router.view.topic, partitions=[partition])
             await self._granted(
                 AddPartitionsToTxnRequest(
                     v3_and_below_transactional_id=self.transactional_id,
@@ -154,18 +154,18 @@ class TransactionalProducer:
                 ),
             )
         self._added.add(partition)
-        write = Write(partition, tuple(values), self.way.now)
+        write = Write(partition, tuple(values), self.router.now)
         transaction.writes.append(write)
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = (sequence + len(values)) % _SEQUENCES
         request = self._produce_request(write, sequence)
         code, answer = await self._insist(
-            lambda: self.way.ask_leader(partition, request, 12 if self.by_v2 else 11),
+            lambda: self.router.ask_leader(partition, request, 12 if self.by_v2 else 11),
             lambda answer: int(answer.responses[0].partition_responses[0].error_code),
             self.patience,
             partition=partition,
         )
-        write.end = self.way.now
+        write.end = self.router.now
         if code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._doubtful = True
             if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -203,10 +203,10 @@ class TransactionalProducer:
             group_id=self.group_id,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=topic or self.way.view.topic, partitions=partitions)],
+            topics=[TxnOffsetCommitRequestTopic(name=topic or self.router.view.topic, partitions=partitions)],
         )
         code, _ = await self._insist(
-            lambda: self.way.ask_coordinator(GROUP, self.group_id, request, 5 if self.by_v2 else 3),
+            lambda: self.router.ask_coordinator(GROUP, self.group_id, request, 5 if self.by_v2 else 3),
             lambda answer: max((int(p.error_code) for t in answer.topics for p in t.partitions), key=abs),
             self.patience,
             coordinator=(GROUP, self.group_id),
@@ -226,7 +226,7 @@ class TransactionalProducer:
         if not self._added:
             return
         if commit:
-            transaction.commits(self.way.now)
+            transaction.commits(self.router.now)
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -240,7 +240,7 @@ class TransactionalProducer:
             lambda answer: int(answer.error_code),
             4 * self.patience,
         )
-        transaction.ended = self.way.now
+        transaction.ended = self.router.now
         if code:
             if commit and not self._doubtful:
                 transaction.outcome = FAIL
@@ -259,7 +259,9 @@ class TransactionalProducer:
         """Take over the epoch that the end of a transaction returned."""
         if (answer.producer_id, answer.producer_epoch) == (self.producer_id, self.epoch):
             self.job.strange.append(
-                Anomaly("same-epoch", f"{self.transactional_id} was given epoch {self.epoch} again", -1, self.way.now)
+                Anomaly(
+                    "same-epoch", f"{self.transactional_id} was given epoch {self.epoch} again", -1, self.router.now
+                )
             )
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
@@ -280,7 +282,7 @@ class TransactionalProducer:
             raise self._trouble(code)
 
     def _ask_coordinator(self, request: Any, version: int) -> Awaitable[Any]:
-        return self.way.ask_coordinator(TRANSACTION, self.transactional_id, request, version)
+        return self.router.ask_coordinator(TRANSACTION, self.transactional_id, request, version)
 
     async def _insist(
         self,
@@ -296,15 +298,15 @@ class TransactionalProducer:
 
         :returns: the error code and the answer; NETWORK_EXCEPTION and None after the timeout.
         """
-        way = self.way
-        deadline = way.now + patience
+        router = self.router
+        deadline = router.now + patience
         while True:
             try:
                 answer = await ask()
             except Unavailable:
                 self.job.errors["unavailable"] += 1
                 if partition is not None:
-                    way.view.forget(partition)
+                    router.view.forget(partition)
             except LogbusError as error:
                 self.job.errors[type(error).__name__] += 1
                 self._doubtful = True
@@ -317,15 +319,15 @@ class TransactionalProducer:
                 self.job.errors[name_of(code)] += 1
                 if code in MOVED:
                     if partition is not None:
-                        way.view.forget(partition)
+                        router.view.forget(partition)
                     else:
-                        way.moved(*(coordinator or (TRANSACTION, self.transactional_id)))
+                        router.moved(*(coordinator or (TRANSACTION, self.transactional_id)))
                 if code != ErrorCode.CONCURRENT_TRANSACTIONS:
                     # It may have begun.
                     self._doubtful = True
-            if way.now >= deadline:
+            if router.now >= deadline:
                 return ErrorCode.NETWORK_EXCEPTION, None
-            await way.pause()
+            await router.pause()
 
     def _trouble(self, code: int) -> Exception:
         if code in _FENCED:
@@ -338,7 +340,7 @@ class TransactionalProducer:
         return TransactionBroken(name_of(code))
 
     def _strange(self, kind: str, code: int, partition: int = -1) -> None:
-        now = self.way.now
+        now = self.router.now
         what = f"{self.transactional_id} (producer {self.producer_id}, epoch {self.epoch}) was told {name_of(code)}"
         self.job.strange.append(Anomaly(kind, f"{what} at {now:.3f}", partition, now))
 
@@ -353,7 +355,7 @@ class TransactionalProducer:
             transactional=True,
         )
         topic = TopicProduceData(
-            name=self.way.view.topic, partition_data=[PartitionProduceData(index=write.partition, records=data)]
+            name=self.router.view.topic, partition_data=[PartitionProduceData(index=write.partition, records=data)]
         )
         return ProduceRequest(transactional_id=self.transactional_id, acks=-1, timeout_ms=5000, topic_data=[topic])
 

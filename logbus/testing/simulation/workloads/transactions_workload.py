@@ -41,7 +41,7 @@ _WRITES = 2.5
 
 
 @define(eq=False)
-class TopicRecord:
+class TopicHistory:
     """
     The history of one topic.
 
@@ -94,7 +94,7 @@ class TransactionsWorkload:
     main_view: Callable[[str], ClusterClient]
     found: Callable[[str, str], object]
     failed: Callable[[Failure], object]
-    books: dict[str, TopicRecord] = field(factory=dict, init=False)
+    histories: dict[str, TopicHistory] = field(factory=dict, init=False)
     processes: list[ClientProcess] = field(factory=list, init=False)
     _stages: dict[int, CopyStage] = field(factory=dict, init=False)
     _offsets: dict[str, int] = field(factory=dict, init=False)
@@ -102,10 +102,10 @@ class TransactionsWorkload:
     def __attrs_post_init__(self) -> None:
         clock = self.world.clock
         for topic in TOPICS:
-            self.books[topic] = TopicRecord(topic, WorkloadContext(History(), lambda: EPOCH_S + clock.now))
+            self.histories[topic] = TopicHistory(topic, WorkloadContext(History(), lambda: EPOCH_S + clock.now))
         brokers = {each: (host_of(each), PORT) for each in range(1, self.settings.brokers + 1)}
         mains: list[Callable[..., Coroutine[Any, Any, None]]] = [
-            partial(self._teller, index) for index in range(_IDS + 1)
+            partial(self._writer, index) for index in range(_IDS + 1)
         ]
         mains += [partial(self._stage, index) for index in range(self.settings.partitions)]
         for index, main in enumerate(mains):
@@ -120,17 +120,17 @@ class TransactionsWorkload:
     @property
     def errors(self) -> Counter[str]:
         """The errors of its clients, by name."""
-        return sum((book.job.errors for book in self.books.values()), Counter())
+        return sum((topic_history.job.errors for topic_history in self.histories.values()), Counter())
 
     @property
     def committed(self) -> int:
         """The number of transactions whose commit was acknowledged."""
-        return sum(book.ledger.committed for book in self.books.values())
+        return sum(topic_history.ledger.committed for topic_history in self.histories.values())
 
     @property
     def begun(self) -> int:
         """The number of all transactions."""
-        return sum(len(book.ledger.transactions) for book in self.books.values())
+        return sum(len(topic_history.ledger.transactions) for topic_history in self.histories.values())
 
     # Clients.
 
@@ -146,44 +146,55 @@ class TransactionsWorkload:
                     f"{topic} producer {index}",
                     self.main_view(topic),
                     index,
-                    self.books[topic].job,
+                    self.histories[topic].job,
                     seconds,
                     idempotent=True,
                     random=self.world.generator(),
                 )
                 self._run(producer.run())
-        for book in self.books.values():
-            self._read(book, "consumer", book.tailing)
+        for topic_history in self.histories.values():
+            self._read(topic_history, "consumer", topic_history.tailing)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> None:
         Deferred.fromCoroutine(work).addErrback(self.failed)
 
-    def _read(self, book: TopicRecord, name: str, those: list[CommittedConsumer]) -> None:
+    def _read(self, topic_history: TopicHistory, name: str, those: list[CommittedConsumer]) -> None:
         for index in range(self.settings.partitions):
             reader = CommittedConsumer(
-                f"{book.topic} {name} {index}", self.main_view(book.topic), index, book.job, self.world.generator()
+                f"{topic_history.topic} {name} {index}",
+                self.main_view(topic_history.topic),
+                index,
+                topic_history.job,
+                self.world.generator(),
             )
             those.append(reader)
             self._run(reader.run())
 
-    def _transactor(self, view: ClusterClient, transactional_id: str, index: int) -> TransactionalProducer:
-        book = self.books[view.topic]
-        way = ClientRouter(view, "transactions")
+    def _transactional_producer(self, view: ClusterClient, transactional_id: str, index: int) -> TransactionalProducer:
+        topic_history = self.histories[view.topic]
+        router = ClientRouter(view, "transactions")
         return TransactionalProducer(
-            way, transactional_id, book.ledger, book.job, by_v2=index % 2 == 0, timeout_ms=TIMEOUT_MS
+            router,
+            transactional_id,
+            topic_history.ledger,
+            topic_history.job,
+            by_v2=index % 2 == 0,
+            timeout_ms=TIMEOUT_MS,
         )
 
-    async def _teller(self, index: int, view: Callable[[str], ClusterClient]) -> None:
-        transactor = self._transactor(view(LEDGER), f"teller {index % _IDS}", index)
+    async def _writer(self, index: int, view: Callable[[str], ClusterClient]) -> None:
+        transactional_producer = self._transactional_producer(view(LEDGER), f"teller {index % _IDS}", index)
         seconds = (_IDS + 1) * _WRITES / self.settings.rate
-        job = self.books[LEDGER].job
-        await TransactionWriter(transactor, self.settings.partitions, job, seconds, self.world.generator()).run()
+        job = self.histories[LEDGER].job
+        await TransactionWriter(
+            transactional_producer, self.settings.partitions, job, seconds, self.world.generator()
+        ).run()
 
     async def _stage(self, partition: int, view: Callable[[str], ClusterClient]) -> None:
-        transactor = self._transactor(view(RESULTS), f"stage {partition}", partition)
-        orders = self.books[ORDERS].job
+        transactional_producer = self._transactional_producer(view(RESULTS), f"stage {partition}", partition)
+        orders = self.histories[ORDERS].job
         source = StageConsumer(f"stage {partition}", view(ORDERS), partition, orders, self.world.generator())
-        stage = self._stages[partition] = CopyStage(transactor, source, partition, self.world.generator())
+        stage = self._stages[partition] = CopyStage(transactional_producer, source, partition, self.world.generator())
         await stage.run()
 
     def kill_client(self, number: int, down: float) -> bool:
@@ -204,8 +215,8 @@ class TransactionsWorkload:
 
     def over(self) -> None:
         """Begin no more transactions; start killed processes again."""
-        for book in self.books.values():
-            book.job.over = True
+        for topic_history in self.histories.values():
+            topic_history.job.over = True
         for process in self.processes:
             process.start()
 
@@ -216,7 +227,7 @@ class TransactionsWorkload:
         :param wait: advances time until a condition is true, for at most a number of seconds.
         """
         # The transactions of producers that do not come back end by their timeout.
-        everybody = [reader for book in self.books.values() for reader in book.tailing]
+        everybody = [reader for topic_history in self.histories.values() for reader in topic_history.tailing]
         if not wait(lambda: all(reader.is_stable for reader in everybody), seconds + TIMEOUT_MS / 1000):
             self.found("hanging-transaction", self._unstable(everybody))
         done: set[str] = set()
@@ -226,40 +237,42 @@ class TransactionsWorkload:
             self.found("not-committable", f"of {_IDS} transactional ids {sorted(done)} could commit in {seconds:g} s")
         if not wait(self._all_copied, seconds):
             stages = {index: stage.done for index, stage in self._stages.items()}
-            ends = [reader.end for reader in self.books[ORDERS].tailing]
+            ends = [reader.end for reader in self.histories[ORDERS].tailing]
             self.found("not-copied", f"stages are at {stages}, and orders end at {ends}")
 
     async def _probe(self, index: int, done: set[str]) -> None:
         name = f"teller {index}"
-        transactor = self._transactor(self.main_view(LEDGER), name, index)
-        teller = TransactionWriter(transactor, self.settings.partitions, self.books[LEDGER].job, 1.0, Random(index))
-        while not await teller.transact(commit=True):
-            await transactor.way.pause()
+        transactional_producer = self._transactional_producer(self.main_view(LEDGER), name, index)
+        writer = TransactionWriter(
+            transactional_producer, self.settings.partitions, self.histories[LEDGER].job, 1.0, Random(index)
+        )
+        while not await writer.transact(commit=True):
+            await transactional_producer.router.pause()
         done.add(name)
 
     def _all_copied(self) -> bool:
         """Whether each stage has reached the end of the orders."""
-        ends = {reader.partition: reader.end for reader in self.books[ORDERS].tailing if reader.is_stable}
+        ends = {reader.partition: reader.end for reader in self.histories[ORDERS].tailing if reader.is_stable}
         return all(index in ends and stage.done >= ends[index] for index, stage in self._stages.items())
 
     def read_again(self, seconds: float, wait: Callable[[Callable[[], bool], float], bool]) -> None:
         """Read everything once more, with new readers; and the offsets of all groups."""
-        for book in self.books.values():
-            self._read(book, "reader", book.final)
+        for topic_history in self.histories.values():
+            self._read(topic_history, "reader", topic_history.final)
         for index in range(_IDS):
             self._run(self._offset(f"teller {index}"))
-        everybody = [reader for book in self.books.values() for reader in book.readers]
+        everybody = [reader for topic_history in self.histories.values() for reader in topic_history.readers]
         if not wait(lambda: len(self._offsets) == _IDS and all(reader.is_stable for reader in everybody), seconds):
             self.found("not-stable", f"{self._unstable(everybody)}; offsets: {self._offsets}")
         for reader in everybody:
             reader.stop()
 
     async def _offset(self, transactional_id: str) -> None:
-        way, job = ClientRouter(self.main_view(LEDGER), "offsets"), self.books[LEDGER].job
-        found = await stable_offset(way, transactional_id, LEDGER, 0, job, 30.0)
+        router, job = ClientRouter(self.main_view(LEDGER), "offsets"), self.histories[LEDGER].job
+        found = await stable_offset(router, transactional_id, LEDGER, 0, job, 30.0)
         if found is not None:
             self._offsets[transactional_id] = found
-            self.books[LEDGER].ledger.offset_reads.append(OffsetRead(transactional_id, found, way.now))
+            self.histories[LEDGER].ledger.offset_reads.append(OffsetRead(transactional_id, found, router.now))
 
     def _unstable(self, readers: list[CommittedConsumer]) -> str:
         return ", ".join(
@@ -274,19 +287,19 @@ class TransactionsWorkload:
 
         :param lost: see :meth:`TopicRecord.check`; a stage may have read lost records, and missed their replacements.
         """
-        for topic, book in self.books.items():
-            for each in book.check(self._offsets if topic == LEDGER else {}, lost=lost):
+        for topic, topic_history in self.histories.items():
+            for each in topic_history.check(self._offsets if topic == LEDGER else {}, lost=lost):
                 yield Anomaly(each.kind, f"{topic}: {each.what}", each.partition, each.time)
         if lost:
             return
         for index in range(self.settings.partitions):
-            yield from exactly_once(self.books[ORDERS].values(index), self.books[RESULTS].values(index), index)
+            yield from exactly_once(self.histories[ORDERS].values(index), self.histories[RESULTS].values(index), index)
 
     @property
     def outcomes(self) -> list[str]:
         """The outcome of every transaction, as lines."""
         return [
             f"{topic} {each}: {each.outcome} {each.values} {each.asked:.6f}"
-            for topic, book in self.books.items()
-            for each in book.ledger.transactions
+            for topic, topic_history in self.histories.items()
+            for each in topic_history.ledger.transactions
         ]
