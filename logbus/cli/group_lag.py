@@ -251,7 +251,7 @@ def as_json(report: GroupReport) -> dict[str, Any]:
 
 
 def _member(member: GroupMember, group: GroupDescription) -> dict[str, Any]:
-    members: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "member": member.member_id,
         "instance": member.instance_id,
         "client": member.client_id,
@@ -264,6 +264,6 @@ def _member(member: GroupMember, group: GroupDescription) -> dict[str, Any]:
     }
     if group.protocol_type != PROTOCOL_TYPE:
         # The bytes of other protocol types have a meaning only to their members.
-        members["metadata_base64"] = base64.b64encode(member.metadata_bytes).decode()
-        members["assignment_base64"] = base64.b64encode(member.assignment_bytes).decode()
-    return members
+        fields["metadata_base64"] = base64.b64encode(member.metadata_bytes).decode()
+        fields["assignment_base64"] = base64.b64encode(member.assignment_bytes).decode()
+    return fields
