@@ -1,5 +1,5 @@
 """
-What brokers agree on and do together: membership, metadata, the controller, and replication.
+The cooperation of brokers: membership, metadata, the controller, and replication.
 
 Packages:
 
