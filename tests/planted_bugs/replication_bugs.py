@@ -216,7 +216,7 @@ BUGS: dict[str, Bug] = {
     ),
     "nobody is remembered as eligible": Bug(
         ((leader_election, "still_eligible", lambda *_: ()), (alter_partition, "still_eligible", lambda *_: ())),
-        test=_CONTROLLER + "test_isrchanges.GrantedTests.test_eligible",
+        test=_CONTROLLER + "test_alter_partition.GrantedTests.test_eligible",
     ),
     "metadata updates of a former controller are applied": Bug(
         ((MetadataUpdateReceiver, "_check", _check_nothing),),
