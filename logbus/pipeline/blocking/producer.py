@@ -116,7 +116,7 @@ class Producer:
         Send a batch, perhaps later; :meth:`flush` waits for it.
 
         :raises DeliveryFailed: this batch or an earlier one cannot be written.
-        :raises Fenced: a newer producer has the transactional id.
+        :raises ProducerFenced: a newer producer has the transactional id.
         :raises TransactionLost: the transaction is not open any more.
         """
         queue = self._queues.get(partition)

@@ -137,7 +137,7 @@ def add_partitions_to_txn(
     """
     Add partitions to the transaction before anything is sent there; needed in the first protocol only.
 
-    :raises Fenced: another producer has the transactional id now.
+    :raises ProducerFenced: another producer has the transactional id now.
     """
     topics: dict[str, list[int]] = {}
     for name, index in partitions:
@@ -161,7 +161,7 @@ def add_offset_to_txn(
     """
     Add a group's offset to the transaction (TxnOffsetCommit): it is committed with it.
 
-    :raises Fenced: another producer has the transactional id now.
+    :raises ProducerFenced: another producer has the transactional id now.
     :raises TransactionLost: the transaction is not open any more.
     """
     transactional_id = identity.transactional_id or ""
@@ -196,7 +196,7 @@ def end_txn(brokers: Brokers, identity: ProducerIdentity, *, commit: bool, secon
     """
     Commit or abort a transaction (EndTxn). Once this returns, the outcome is durable.
 
-    :raises Fenced: another producer has the transactional id now: it was aborted.
+    :raises ProducerFenced: another producer has the transactional id now: it was aborted.
     :raises TransactionLost: the transaction is not open any more.
     """
     request = EndTxnRequest(

@@ -148,7 +148,7 @@ def run(
     :raise PipelineError: the topic of the monitoring events does not exist.
     :raise OptionError: there is no such table, or windows of different lengths do not fit into each other.
     :raise LakeError: a table is damaged.
-    :raise Stopped: it was asked to stop.
+    :raise JobStopped: it was asked to stop.
     """
     watch = watch or JobControl()
     with stoppable(spark, watch):

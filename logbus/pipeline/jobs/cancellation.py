@@ -28,7 +28,7 @@ def stoppable(spark: SparkSession, watch: JobControl, every: float = TELL) -> It
     A context in which a request to stop cancels this thread's Spark jobs, and their progress is reported.
 
     :param every: seconds between progress messages.
-    :raise Stopped: the job was asked to stop.
+    :raise JobStopped: the job was asked to stop.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

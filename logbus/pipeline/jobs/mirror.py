@@ -169,7 +169,7 @@ def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = 
     Compare the topics.
 
     :raise PipelineError: a named topic does not exist, or no topic matches the pattern.
-    :raise Stopped: it was asked to stop.
+    :raise JobStopped: it was asked to stop.
     """
     watch = watch or JobControl()
     there = {side: _topics(side, options.reading[side]) for side in SIDES}

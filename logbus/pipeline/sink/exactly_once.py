@@ -156,7 +156,7 @@ def commit(brokers: Brokers, run: BatchIdentity, outcomes: Sequence[TaskOutcome]
     Commit the transactions of all tasks. None is committed before all checks have passed.
 
     :raises NotRepeatable: see :func:`check_same_batch`; nothing is committed.
-    :raises Fenced: a newer attempt at the batch is under way.
+    :raises ProducerFenced: a newer attempt at the batch is under way.
     :raises TransactionLost: a transaction was aborted by the brokers.
     """
     check_same_batch(run, outcomes)
