@@ -38,7 +38,7 @@ class Fence:
 
         Groups are applied in order: after a failure those of the first transactions may have been.
 
-        :raise Deposed: at the first transaction that finds another controller epoch.
+        :raise ControllerMoved: at the first transaction that finds another controller epoch.
         :raise MultiFailed: an operation was refused: the state in memory is not that of the store.
         """
         batch: list[Op] = []

@@ -75,8 +75,8 @@ class CleanerTask:
         """
         Clean up to :ivar:`end`: less than planned if the keys did not fit into memory.
 
-        :raises Abandoned: the log changed, or is closed, or the cleaner is to stop. Segments replaced before stay
-            replaced.
+        :raises ReplacementAbandoned: the log changed, or is closed, or the cleaner is to stop. Segments replaced
+            before stay replaced.
         :raises ReplacementUnfinished: a replacement was not finished; the log must not be cleaned before the next
             start.
         :raises DecodeError: the log is damaged, or cannot be cleaned.

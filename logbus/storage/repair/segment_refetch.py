@@ -137,7 +137,7 @@ class SegmentRefetch:
 
         :returns: the new segment.
         :raises ReplicaNotAvailable: the source lacks the batches; ReplicaDamaged: they are damaged there, too.
-        :raises Abandoned: the log changed, was closed, or the broker stops.
+        :raises ReplacementAbandoned: the log changed, was closed, or the broker stops.
         :raises ReplacementUnfinished: see :func:`.replace_segments`.
         :raises ApiError: there is no space, or the source refuses.
         :raises StorageError: the disk failed, and is offline.

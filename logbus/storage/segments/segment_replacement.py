@@ -45,7 +45,7 @@ def check_unchanged(log: Log, old: Sequence[Segment]) -> None:
     """
     Check that segments are still sealed and in the log.
 
-    :raises Abandoned: they are not, or the log is closed or offline.
+    :raises ReplacementAbandoned: they are not, or the log is closed or offline.
     """
     if log.is_closed or log.disk.failure is not None:
         raise ReplacementAbandoned(f"{log.partition} was closed")
@@ -70,7 +70,7 @@ async def replace_segments(log: Log, old: Sequence[Segment], new: Segment) -> No
     Replace segments by another one, durably.
 
     :param new: written as ``.cleaned``, with indexes; it is removed again if nothing is replaced.
-    :raises Abandoned: the log changed; nothing was replaced.
+    :raises ReplacementAbandoned: the log changed; nothing was replaced.
     :raises ReplacementUnfinished: the log's content is right, but not its file names.
     :raises ApiError: there is no space; nothing was replaced.
     :raises StorageError: the disk failed, and is offline.

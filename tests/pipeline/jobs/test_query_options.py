@@ -417,7 +417,9 @@ class GistTests(TestCase):
         )
         failed = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [ODD] That is odd."
         self.assertEqual(short_message(failed), "[ODD] That is odd.")
-        self.assertEqual(short_message("worker:\nlogbus.pipeline.blocking.schema_registry.RegistryFailed: no answer"), "no answer")
+        self.assertEqual(
+            short_message("worker:\nlogbus.pipeline.blocking.schema_registry.RegistryFailed: no answer"), "no answer"
+        )
         stack = (
             "[SOME] Failed: Traceback (most recent call last):\n  File x\n    y()\nAttributeError: no y\n SQLSTATE: 1"
         )
