@@ -61,7 +61,7 @@ class SimulateTests(SynchronousTestCase):
     def test_wrong_usage(self) -> None:
         """Each mistake is named."""
         for arguments, words in (
-            (("--faults", "fire"), "there is no fault fire; there are: blackout,"),
+            (("--faults", "fire"), "there is no fault fire; there are: bit-flip, blackout,"),
             (("--replication-factor", "3"), "3 replicas need as many brokers"),
             (("--min-insync", "2"), "of 1 replicas 2 cannot be in sync"),
             (("--schedule", "[1]"), "1 is not a fault"),
