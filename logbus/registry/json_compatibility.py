@@ -63,28 +63,28 @@ class _Containment:
     """
     Proves that a reader's schema contains a writer's.
 
-    :ivar taken: pairs in progress or proven, with their depth in the data: a pair met again at a greater depth is
-        assumed to hold (induction over the depth of the data).
+    :ivar in_progress: pairs that are being compared, with their depth in the data: a pair met again at a greater depth
+        is assumed to hold (induction over the depth of the data).
     """
 
     dialect: int
-    taken: dict[tuple[int, int], int] = field(factory=dict)
+    in_progress: dict[tuple[int, int], int] = field(factory=dict)
     steps: int = 0
 
     def holds(self, reader: SchemaNode, writer: SchemaNode, path: str, level: int, depth: int) -> list[str]:
         """Return the reasons why the reader may not accept all values of the writer."""
         pair = (id(reader[1]), id(writer[1]))
         self.steps += 1
-        if self.taken.get(pair, level) < level:
+        if self.in_progress.get(pair, level) < level:
             return []
-        if depth > DEEPEST or self.steps > MOST_STEPS or pair in self.taken:
+        if depth > DEEPEST or self.steps > MOST_STEPS or pair in self.in_progress:
             return [f"{path}: the schemas are too intricate to be compared"]
-        before = len(self.taken)
-        self.taken[pair] = level
+        before = len(self.in_progress)
+        self.in_progress[pair] = level
         wrong = self._holds(reader, writer, path, level, depth + 1)
-        # Drop results that depend on this pair: it does not hold, or holds only below this level.
-        for each in list(self.taken)[before:]:
-            del self.taken[each]
+        # This pair, and those whose comparison assumed that it holds.
+        for each in list(self.in_progress)[before:]:
+            del self.in_progress[each]
         return wrong
 
     def _holds(self, reader: SchemaNode, writer: SchemaNode, path: str, level: int, depth: int) -> list[str]:
