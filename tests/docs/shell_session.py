@@ -167,9 +167,8 @@ class Session:
             pipes.mkdir()
             for name in ("cells", "results"):
                 os.mkfifo(pipes / name)
-            command = (
-                f"setsid python {ROOT}/tests/docs/notebook.py {pipes} >{self.where}/.output-notebook 2>&1 & echo $!"
-            )
+            interpreter = f"python {ROOT}/tests/docs/pycon_interpreter.py {pipes}"
+            command = f"setsid {interpreter} >{self.where}/.output-notebook 2>&1 & echo $!"
             self._behind.append(int(self.shell(command)[1].split()[-1]))
             self._has_notebook = True
         cell = self.where / ".cell"
