@@ -79,7 +79,7 @@ def connection(log: Log, reactor: Any) -> tuple[ServerTransport, EndlessSocket]:
     produce = ProduceHandlers(replicas, reactor, time.time, frozenset())
     router.add([produce, CoalescedProduceHandlers(produce)])
     sock = EndlessSocket()
-    factory = KafkaServerFactory(router.served, router, reactor, runs=router.serve_coalesced)
+    factory = KafkaServerFactory(router.served, router, reactor, coalesced_router=router.serve_coalesced)
     protocol: Any = factory.buildProtocol(IPv4Address("TCP", "127.0.0.1", 1))
     transport = ServerTransport(sock, protocol, ("127.0.0.1", 1), ServerPort(0, factory), 1, reactor)
     protocol.makeConnection(transport)
