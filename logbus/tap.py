@@ -36,7 +36,7 @@ from logbus.ilogbus import Listener
 from logbus.listener_config import require_kafka, resolve_listeners
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.zookeeper_store import require_kazoo
-from logbus.net.time_slices import GarbageCollection
+from logbus.net.garbage_collection import GarbageCollection
 from logbus.protocols import protocol_plugins
 from logbus.signals import ProcessSignals
 from logbus.socket_server import plugin_for

@@ -17,6 +17,7 @@ Servers:
 * ``request_budget``: memory of requests, over all connections
 * ``connection_limits``: limits and counts of connections
 * ``time_slices``: slices of reactor time for large requests
+* ``garbage_collection``: delays garbage collection while large requests are served
 * ``metrics``: counters
 
 Clients, and connections between brokers:

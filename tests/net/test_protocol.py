@@ -21,7 +21,7 @@ from logbus.wire.frame_buffer import FLOOR, FrameBuffer
 from logbus.wire.messages.api_versions import ApiVersionsRequest
 from logbus.wire.messages.records import FetchRequest
 from tests.net.fakes import Client, Handler, Server, TemporaryFile, fetch, fetched, metadata, produce, produced, taken
-from tests.net.test_time_slices import BusyClock
+from tests.net.time_slice_case import BusyClock
 
 LOST = Failure(ConnectionLost())
 

@@ -1,0 +1,93 @@
+"""Delays Python's garbage collection while large requests are served, and while replicas are added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+FEW_OBJECTS = 20_000
+"""Young objects that the garbage collector visits within a slice."""
+
+MANY_REPLICAS = 1000
+"""Replicas whose objects take the garbage collector longer than a slice."""
+
+YOUNG = 1
+"""The older of the two young generations of objects, in the terms of :mod:`gc`."""
+
+
+@define(eq=False)
+class GarbageCollection:
+    """
+    Delays Python's garbage collection while large requests are served.
+
+    A full collection visits all objects at once, and a request of 100,000 elements makes a million of them: each
+    collection would take 0.1 s. A request's objects need no collector: they are freed with their last reference.
+
+    Collections start again some time after the work. Right after it the last request and its answer still exist, all
+    young, and one collection would visit all of them: 30 to 90 ms.
+
+    Replicas stay, and have some hundred objects each. After many were added, the objects of the process are frozen:
+    collections pass over them. If replicas were removed meanwhile, all objects are thawed instead, because some that
+    are frozen may be garbage.
+
+    :param collector: the module :mod:`gc`.
+    :param clock: the reactor.
+    :param pause: seconds without work until garbage is collected again.
+    :param patience: after so many seconds of work, young objects are collected as soon as there are few.
+    :param limit: after so many seconds of work, all objects are collected, however long that takes.
+    """
+
+    collector: Any
+    clock: IReactorTime
+    pause: float = 0.5
+    patience: float = 30.0
+    limit: float = 600.0
+    _since: float | None = field(default=None, init=False)
+    _young_since: float = field(default=0.0, init=False)
+    _added: int = field(default=0, init=False)
+    _removed: bool = field(default=False, init=False)
+    _call: IDelayedCall | None = field(default=None, init=False)
+
+    def work_began(self) -> None:
+        """Work begins: delay collections."""
+        now = self.clock.seconds()
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+        if self._since is None:
+            if self.collector.isenabled():
+                self.collector.disable()
+                self._since = self._young_since = now
+        elif now - self._since >= self.limit:
+            self.collector.collect()
+            self._since = self._young_since = now
+        elif now - self._young_since >= self.patience and self.collector.get_count()[0] <= FEW_OBJECTS:
+            self.collector.collect(YOUNG)
+            self._young_since = now
+
+    def work_ended(self) -> None:
+        """Work ended: allow collections again after the pause."""
+        if self._since is not None and self._call is None:
+            self._call = self.clock.callLater(self.pause, self._enable)
+
+    def replica_added(self) -> None:
+        """Delay collections as for work, since more replicas may follow."""
+        self._added += 1
+        self.work_began()
+        self.work_ended()
+
+    def replica_removed(self) -> None:
+        """Its objects may be frozen."""
+        self._removed = True
+
+    def _enable(self) -> None:
+        self._call = self._since = None
+        if self._added >= MANY_REPLICAS:
+            if self._removed:
+                self.collector.unfreeze()
+            else:
+                self.collector.freeze()
+            self._added, self._removed = 0, False
+        self.collector.enable()

@@ -1,0 +1,124 @@
+"""Garbage collection while large requests are served, and while replicas are added."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import CancelledError
+
+from logbus.net.garbage_collection import MANY_REPLICAS, GarbageCollection
+from logbus.net.time_slices import UNITS
+from tests.net.time_slice_case import TimeSliceCase
+
+
+class Collector:
+    """Python's garbage collector, as far as it matters here."""
+
+    def __init__(self) -> None:
+        self.enabled = True
+        self.objects = 0
+        self.frozen: list[bool] = []
+        self.collected: list[int] = []
+
+    def isenabled(self) -> bool:
+        return self.enabled
+
+    def enable(self) -> None:
+        self.enabled = True
+
+    def disable(self) -> None:
+        self.enabled = False
+
+    def freeze(self) -> None:
+        self.frozen.append(True)
+
+    def unfreeze(self) -> None:
+        self.frozen.append(False)
+
+    def get_count(self) -> tuple[int, int, int]:
+        return self.objects, 0, 0
+
+    def collect(self, generation: int = 2) -> None:
+        self.collected.append(generation)
+
+
+class GarbageCollectionTests(TimeSliceCase):
+    def test_garbage_is_collected_when_there_is_time(self) -> None:
+        """
+        The collector is off while there is work, and on again once there has been none for a while, also if the work
+        was called off.
+        """
+        collector = Collector()
+        self.scheduler.garbage = GarbageCollection(collector, self.clock)
+        first, second = self.start(3 * UNITS), self.start(2 * UNITS)
+        states = []
+        while not (first.called and second.called):
+            self.turn()
+            states.append(collector.enabled)
+        self.assertEqual(set(states), {False})
+        self.clock.advance(0.4)
+        self.assertFalse(collector.enabled)
+        work = self.start(3 * UNITS)
+        self.turn()
+        self.clock.work(0.4)
+        self.turn()
+        self.assertFalse(collector.enabled)
+        work.cancel()
+        self.failureResultOf(work, CancelledError)
+        self.clock.advance(0.4)
+        self.assertFalse(collector.enabled)
+        self.clock.advance(0.1)
+        self.assertTrue(collector.enabled)
+        self.assertEqual(collector.collected, [])
+
+    def test_garbage_does_not_wait_forever(self) -> None:
+        """
+        Where there is always work, young garbage is collected now and then, while there are few young objects, and at
+        last all garbage; a collector that was off stays off.
+        """
+        collector = Collector()
+        self.scheduler.garbage = GarbageCollection(collector, self.clock, patience=1.0, limit=10.0)
+        work = self.start(1000, seconds=0.005)
+        while not work.called:
+            self.turn()
+        self.assertEqual(collector.collected, [1] * 4)
+        self.clock.advance(1.0)
+        collector.objects = 1_000_000
+        work = self.start(3000, seconds=0.005)
+        while not work.called:
+            self.turn()
+        self.assertEqual(collector.collected, [1] * 4 + [2])
+        self.clock.advance(1.0)
+        collector.enabled = False
+        work = self.start(3 * UNITS)
+        while not work.called:
+            self.turn()
+        self.clock.advance(1.0)
+        self.assertFalse(collector.enabled)
+
+    def test_many_replicas(self) -> None:
+        """
+        Garbage is not collected while many replicas are added. Then they are frozen; where some were removed before,
+        all is thawed.
+        """
+        collector = Collector()
+        garbage = GarbageCollection(collector, self.clock)
+
+        def add(count: int) -> None:
+            for _ in range(count):
+                garbage.replica_added()
+                self.clock.advance(0.01)
+                self.assertFalse(collector.enabled)
+            self.clock.advance(1.0)
+            self.assertTrue(collector.enabled)
+
+        add(MANY_REPLICAS - 1)
+        self.assertEqual(collector.frozen, [])
+        add(1)
+        self.assertEqual(collector.frozen, [True])
+        garbage.replica_removed()
+        add(10)
+        self.assertEqual(collector.frozen, [True])
+        add(MANY_REPLICAS)
+        self.assertEqual(collector.frozen, [True, False])
+        add(MANY_REPLICAS)
+        self.assertEqual(collector.frozen, [True, False, True])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
