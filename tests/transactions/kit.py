@@ -22,7 +22,7 @@ from logbus.errors import Disconnected
 from logbus.net.channel import Channel
 from logbus.testing.simulation.checks.history import Anomaly, History
 from logbus.testing.simulation.checks.transaction_history import OffsetRead, TransactionHistory
-from logbus.testing.simulation.environment.garbage_collection import GarbageCollection
+from logbus.testing.simulation.environment.garbage_collector_watch import GarbageCollectorWatch
 from logbus.testing.simulation.workloads.client_router import ClientRouter
 from logbus.testing.simulation.workloads.cluster_client import ClusterClient
 from logbus.testing.simulation.workloads.committed_consumer import CommittedConsumer, stable_offset
@@ -143,23 +143,23 @@ class Bank:
     readers: list[CommittedConsumer] = field(factory=list, init=False)
     failed: list[Failure] = field(factory=list, init=False)
     _clients: int = field(default=100, init=False)
-    _garbage: GarbageCollection = field(factory=GarbageCollection, init=False)
+    _collector: GarbageCollectorWatch = field(factory=GarbageCollectorWatch, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.job = WorkloadContext(History(), lambda: NOW_S + self.cluster.clock.seconds())
-        gc.callbacks.append(self._garbage.taking)
+        gc.callbacks.append(self._collector.collecting)
         globalLogPublisher.addObserver(self._hear)
 
     def _hear(self, event: Any) -> None:
         """Collects the log events of live brokers."""
         failure = event.get("log_failure")
-        if failure is not None and event["log_level"] is LogLevel.critical and not self._garbage.is_running:
+        if failure is not None and event["log_level"] is LogLevel.critical and not self._collector.is_running:
             self.failed.append(failure)
 
     def close(self) -> None:
         """Stop everything."""
         globalLogPublisher.removeObserver(self._hear)
-        gc.callbacks.remove(self._garbage.taking)
+        gc.callbacks.remove(self._collector.collecting)
         self.cluster.close()
 
     @classmethod

@@ -21,7 +21,7 @@ from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
 from logbus.testing.simulation.checks.history import Anomaly, History
 from logbus.testing.simulation.checks.replica_inspector import ReplicaInspector
 from logbus.testing.simulation.environment.broker_node import EPOCH_S, PORT, BrokerNode, World, host_of
-from logbus.testing.simulation.environment.garbage_collection import GarbageCollection
+from logbus.testing.simulation.environment.garbage_collector_watch import GarbageCollectorWatch
 from logbus.testing.simulation.environment.inodes import Crashed
 from logbus.testing.simulation.environment.network import Network
 from logbus.testing.simulation.environment.node_reactor import NodeReactor
@@ -100,13 +100,13 @@ class Run:
     _records: RecordsWorkload | None = field(default=None, init=False)
     _transactions: TransactionsWorkload | None = field(default=None, init=False)
     _losses: list[DurabilityOracle] = field(factory=list, init=False)
-    _garbage: GarbageCollection = field(factory=GarbageCollection, init=False)
+    _collector: GarbageCollectorWatch = field(factory=GarbageCollectorWatch, init=False)
     _flips: BitFlips = field(init=False)
 
     def run(self) -> Outcome:
         """Run it, from the start of the brokers to the last check."""
         began = time.perf_counter()
-        with self._garbage:
+        with self._collector:
             globalLogPublisher.addObserver(self)
             try:
                 outcome = self._run()
@@ -297,7 +297,7 @@ class Run:
     def __call__(self, event: Any) -> None:
         """Observe log messages."""
         failure = event.get("log_failure")
-        if self._garbage.is_running or failure is None or event["log_level"] < LogLevel.critical:
+        if self._collector.is_running or failure is None or event["log_level"] < LogLevel.critical:
             return
         if failure.check(FirstError):
             failure = failure.value.subFailure

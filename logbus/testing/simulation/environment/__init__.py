@@ -12,5 +12,5 @@ The environment of simulated processes: virtual time, network, disks and metadat
 * ``simulated_store``: the metadata store, with latency, lost connections and expired sessions.
 * ``broker_node``: a machine with a broker.
 * ``client_process``: a client process that can be killed.
-* ``garbage_collection``: ignores log messages of dead processes.
+* ``garbage_collector_watch``: tells log messages of dead processes.
 """

@@ -1,8 +1,8 @@
 """
-Ignores log messages that the garbage collector causes when it frees a dead process's coroutines.
+Tells when the garbage collector runs: what is logged then comes from the coroutines of dead processes.
 
 Such coroutines end when they are collected, at any time, and may log failures. These concern no live process, and
-differ from run to run.
+differ from run to run, so observers of the log drop them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from attrs import define, field
 
 
 @define(eq=False)
-class GarbageCollection:
+class GarbageCollectorWatch:
     """
-    :ivar is_taken: whether the collector is running: log messages now come from dead processes.
+    Watches the garbage collector. As a context, it also ignores what coroutines raise that are collected.
+
+    :ivar is_running: whether the collector is running: log messages now come from dead processes.
     """
 
     is_running: bool = field(default=False, init=False)
     _hook: Any = field(default=None, init=False)
 
-    def __enter__(self) -> GarbageCollection:
-        gc.callbacks.append(self.taking)
+    def __enter__(self) -> GarbageCollectorWatch:
+        gc.callbacks.append(self.collecting)
         self._hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         return self
 
     def __exit__(self, *_: object) -> None:
         gc.collect()
         sys.unraisablehook = self._hook
-        gc.callbacks.remove(self.taking)
+        gc.callbacks.remove(self.collecting)
 
-    def taking(self, phase: str, info: object) -> None:
+    def collecting(self, phase: str, info: object) -> None:
         """For ``gc.callbacks``."""
         self.is_running = phase == "start"
