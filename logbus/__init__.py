@@ -19,7 +19,6 @@ A broker:
 * ``registry``: the schema registry
 * ``admin``: the admin listener: metrics, health, REST
 * ``broker``: the composition root, which builds these parts
-* ``broker_metrics``: the broker's metrics
 * ``routes``: the table of APIs
 * ``settings``: the packages' settings, from the configuration
 * ``socket_server``: binds ports and accepts connections

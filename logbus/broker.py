@@ -37,10 +37,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from logbus.admin.group_lags import GroupLags
-from logbus.admin.replication_metrics import ReplicationMetrics
 from logbus.admin.site import AdminSite
-from logbus.broker_metrics import register_broker_metrics
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controlled_shutdown import ControlledShutdown
 from logbus.cluster.controller.controller import Controller
@@ -68,6 +65,7 @@ from logbus.cluster.replication.replica_reader import ReplicaReader
 from logbus.cluster.replication.replica_repair import ReplicaRepair
 from logbus.cluster.replication.replica_reports import ReplicaReports
 from logbus.cluster.replication.replication_throttle import FollowerThrottle, LeaderThrottle
+from logbus.cluster.replication_metrics import ReplicationMetrics
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import ConfigView, TopicConfig, keys
 from logbus.config.config_view import usable_broker_overrides, usable_topic_overrides
@@ -77,12 +75,14 @@ from logbus.config.listener_address import HTTP, ListenerAddress
 from logbus.config.unenforced_security import refuse_unenforced_settings
 from logbus.coordination.group_cleanup import GroupCleanup
 from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.internal_topics import InternalTopics
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
 from logbus.coordination.transactions.marker_writer import MarkerWriter
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_expiration import TransactionExpiration
+from logbus.coordination.transactions.transaction_metrics import TransactionMetrics
 from logbus.data_access import DataAccess
 from logbus.errors import ApiError, StorageError
 from logbus.handlers.startup_gate import StartupGate
@@ -287,9 +287,7 @@ class Broker(OrderedService):
             config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
             lambda: self._socket_server.hang_up(),  # noqa: PLW0108 - not made yet
         )
-        self.replication = ReplicationMetrics(
-            self.broker_id, self.metadata, self.replicas, self.isr, self.fetcher, self.controller
-        )
+        self.replication = ReplicationMetrics(self.broker_id, self.metadata, self.replicas, self.isr)
         self.failure_reports = OfflineReplicas(self.link, reactor)
         self.replica_reports = ReplicaReports(self.broker_id, self.metadata, self.link, reactor)
         self.replicas.leaderless = self.replica_reports.leaderless
@@ -390,7 +388,24 @@ class Broker(OrderedService):
             _Part("leadership", self.balancer.start, self._hand_over),
         ):
             part.setServiceParent(self)
-        register_broker_metrics(self)
+        for owner in (
+            self.net_metrics,
+            self.produce_handlers,
+            self.fetch_handlers,
+            self.router,
+            self.purgatory,
+            self.logs,
+            self.replicas,
+            self.repairs,
+            self.isr,
+            self.fetcher,
+            self.controller,
+            self.replication,
+            self.group_coordinator,
+            GroupLags(self.group_coordinator, self.replicas),
+            TransactionMetrics(self.transactions, self.replicas),
+        ):
+            owner.register_metrics(self.registry)
 
     def _new_uuid(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)

@@ -220,22 +220,31 @@ class Registry:
     _families: dict[str, Counter | Gauge | Histogram] = field(factory=dict, init=False)
     _sources: list[Callable[[], Iterable[Family]]] = field(factory=list, init=False)
 
-    def counter(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Counter:
+    def counter(
+        self, name: str, help: str, labels: tuple[str, ...] = (), *, read: Callable[[], float] | None = None
+    ) -> Counter:
         """
         Declare a counter. Without labels, ``registry.counter(…).labels()`` is its only child.
 
+        :param read: called at each collection for the value, of a counter without labels that is counted elsewhere.
         :raises ValueError: the name is taken or malformed; also for other types.
         """
         if not name.endswith("_total"):
             raise ValueError(f"{name}: a counter's name ends in _total")
         family = Counter(name, help, labels, CounterValue)
         self._add(family)
+        if read is not None:
+            family.labels().function = read
         return family
 
-    def gauge(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Gauge:
-        """Declare a gauge."""
+    def gauge(
+        self, name: str, help: str, labels: tuple[str, ...] = (), *, read: Callable[[], float] | None = None
+    ) -> Gauge:
+        """Declare a gauge; ``read`` as for a counter."""
         family = Gauge(name, help, labels, GaugeValue)
         self._add(family)
+        if read is not None:
+            family.labels().function = read
         return family
 
     def histogram(

@@ -18,8 +18,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
-from logbus.admin.partition_metrics import partition_families
 from logbus.broker import Broker
+from logbus.cluster.replication.partition_metrics import partition_families
 from logbus.config import ConfigView
 from logbus.config.reference import reference_rst
 from logbus.ilogbus import Listener

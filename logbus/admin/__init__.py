@@ -31,11 +31,4 @@ Views:
 * ``groups``: groups
 * ``group_members``: members of groups as JSON
 * ``transactions``: transactional ids
-
-Metrics:
-
-* ``partition_metrics``: series of single partitions
-* ``replication_metrics``: leaders, followers, the controller
-* ``group_lags``: lags of groups, also for the views
-* ``transaction_metrics``: transactions
 """

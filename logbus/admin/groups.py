@@ -11,7 +11,6 @@ from uuid import UUID
 
 from attrs import frozen
 
-from logbus.admin.group_lags import GroupLags, Lag
 from logbus.admin.group_members import assignor_of, members_of
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
@@ -19,6 +18,7 @@ from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.admin.topics import OFFSET, TOPIC_NAME, page, paged
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.coordination.group_lags import GroupLags, Lag
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 

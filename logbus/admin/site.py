@@ -21,21 +21,21 @@ from twisted.plugin import getPlugins
 from logbus.admin.cluster import ClusterViews
 from logbus.admin.cluster_health import ClusterHealthViews
 from logbus.admin.configs import ConfigViews
-from logbus.admin.group_lags import GroupLags
 from logbus.admin.groups import GroupViews
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.metrics_view import MetricsView
 from logbus.admin.openapi import OpenApiView
-from logbus.admin.partition_metrics import partition_families
 from logbus.admin.probes import IndexView, ProbeViews
-from logbus.admin.replication_metrics import ReplicationMetrics
 from logbus.admin.request_guard import RequestGuard
 from logbus.admin.routing import Router
 from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.transactions import TransactionViews
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.replication.partition_metrics import partition_families
+from logbus.cluster.replication_metrics import ReplicationMetrics
 from logbus.config import keys
 from logbus.config.config_view import ConfigView, usable_topic_overrides
+from logbus.coordination.group_lags import GroupLags
 from logbus.exposition import process_families
 from logbus.ilogbus import IAdminResource, IBroker
 from logbus.metrics import Family, Registry

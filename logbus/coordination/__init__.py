@@ -25,6 +25,7 @@ Committed offsets:
 * ``pending_offsets``: the offsets of open transactions (pure)
 * ``offset_commits``: OffsetCommit
 * ``txn_offset_commits``: TxnOffsetCommit
+* ``group_lags``: the lags of groups, also as metrics
 * ``group_cleanup``: removes expired offsets, offsets of deleted topics, and groups
 
 The log of groups:

@@ -25,6 +25,7 @@ from logbus.cluster.metadata_update import NO_OVERRIDES
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.config import ConfigView, keys
 from logbus.coordination.classic.classic_group import ClassicGroup
+from logbus.coordination.classic.classic_group_state import ClassicGroupState
 from logbus.coordination.consumer.consumer_group import ConsumerGroup
 from logbus.coordination.consumer.migration import downgrade
 from logbus.coordination.coordinator_partition import partition_for
@@ -40,6 +41,7 @@ from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.metadata_topics import MetadataTopics
 from logbus.coordination.state_log import StateLog
 from logbus.errors import ApiError, ErrorCode
+from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
 from logbus.records.compression import Codec
 from logbus.timers import Timers
@@ -92,6 +94,39 @@ class GroupCoordinator:
     @member_memory.default
     def _limited_memory(self) -> MemberMemory:
         return MemberMemory(self.config, self.clock, lambda: sum(group.memory for group in self.groups()))
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of all groups together."""
+        metrics = self.metrics
+        registry.add_source(self._families)
+        registry.gauge("logbus_committed_offsets", "Offsets that groups have committed.", read=self.committed_count)
+        registry.gauge(
+            "logbus_group_partitions_loading",
+            "Partitions of __consumer_offsets that are being loaded.",
+            read=lambda: sum(shard.loading for shard in self.shards.values()),
+        )
+        registry.counter("logbus_offset_commits_total", "Offsets committed.", read=lambda: metrics.commits)
+        registry.counter("logbus_offsets_expired_total", "Expired committed offsets.", read=lambda: metrics.expired)
+        registry.counter(
+            "logbus_group_loads_total", "Loaded partitions of __consumer_offsets.", read=lambda: metrics.loads
+        )
+        registry.counter(
+            "logbus_group_load_seconds_total",
+            "Time spent loading partitions of __consumer_offsets.",
+            read=lambda: metrics.load_seconds,
+        )
+        registry.counter(
+            "logbus_group_records_damaged_total",
+            "Damaged records skipped while loading __consumer_offsets.",
+            read=lambda: metrics.damaged,
+        )
+
+    def _families(self) -> Iterator[Family]:
+        """Yield the number of groups by state, including common states without groups."""
+        usual = {state.value: 0 for state in ClassicGroupState if state is not ClassicGroupState.DEAD}
+        counted = {**usual, **self.states()}
+        samples = (Sample("logbus_groups", (("state", state),), count) for state, count in counted.items())
+        yield Family("logbus_groups", "Groups that this broker coordinates, by state.", "gauge", samples)
 
     # Looking up.
 

@@ -37,6 +37,7 @@ from logbus.handlers.fetch_sessions import (
     TopicKey,
 )
 from logbus.handlers.request_router import Answer, serves
+from logbus.metrics import Registry
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
@@ -115,6 +116,13 @@ class FetchHandlers:
     @_hints.default
     def _hints_of_metadata(self) -> CurrentLeaders:
         return CurrentLeaders(self._metadata)
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of fetching."""
+        registry.counter(
+            "logbus_fetched_bytes_total", "Bytes of batches sent to consumers.", read=lambda: self.bytes_sent
+        )
+        registry.gauge("logbus_fetch_sessions", "Incremental fetch sessions.", read=lambda: len(self.sessions))
 
     @serves(1, 4, 18)
     def fetch(self, context: RequestContext, request: Request) -> Answer:

@@ -33,6 +33,7 @@ from logbus.handlers.transaction_verification import (
     is_transactional,
     producer_error,
 )
+from logbus.metrics import Registry
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.records.checksum import Buffer
@@ -111,6 +112,15 @@ class ProduceHandlers:
     bytes_written: int = field(default=0, init=False)
     refused: int = field(default=0, init=False)
     _log = Logger()
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of producing."""
+        registry.counter("logbus_produced_records_total", "Records appended for producers.", read=lambda: self.records)
+        registry.counter("logbus_produced_batches_total", "Batches appended for producers.", read=lambda: self.batches)
+        registry.counter(
+            "logbus_produced_bytes_total", "Bytes of batches appended for producers.", read=lambda: self.bytes_written
+        )
+        registry.counter("logbus_produce_errors_total", "Batches refused.", read=lambda: self.refused)
 
     @serves(0, 3, 13)
     def produce(self, context: RequestContext, request: Request) -> Answer:

@@ -8,13 +8,16 @@ to clients (``ApiVersions``) come from the same declarations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
 
+from logbus.metrics import Registry
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
+from logbus.wire.messages import API_NAMES
 from logbus.wire.request_template import PRODUCE, CoalescedProduce
 
 Answer = Any
@@ -96,6 +99,12 @@ class RequestRouter:
                     self.served[key] = (first, last)
                     self.counts[key] = 0
                     self._handlers[key] = getattr(family, name)
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the numbers of requests."""
+        requests = registry.counter("logbus_requests_total", "Requests by API.", ("api",))
+        for key in self.served:
+            requests.labels(api=API_NAMES[key]).function = partial(self.counts.__getitem__, key)
 
     def wrap(self, keys: Iterable[int], wrap: Callable[[Handler], Handler]) -> None:
         """Wrap the handlers of some APIs, as far as they are served."""

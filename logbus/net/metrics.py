@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attrs import define
 
+from logbus.metrics import Registry
+
 
 @define
 class NetMetrics:
@@ -39,3 +41,50 @@ class NetMetrics:
     throttled_reads: int = 0
     cold_reads: int = 0
     request_memory: int = 0
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of connections."""
+        registry.gauge("logbus_connections_open", "Connections of Kafka clients.", read=lambda: self.connections_open)
+        registry.counter(
+            "logbus_connections_accepted_total", "Connections served.", read=lambda: self.connections_accepted
+        )
+        registry.counter(
+            "logbus_connections_refused_total",
+            "Connections closed because there were too many.",
+            read=lambda: self.connections_refused,
+        )
+        registry.counter(
+            "logbus_connections_expired_total",
+            "Connections closed for being idle, or slow to complete a frame.",
+            read=lambda: self.connections_expired,
+        )
+        registry.counter(
+            "logbus_received_bytes_total", "Bytes received from Kafka clients.", read=lambda: self.bytes_in
+        )
+        registry.counter("logbus_sent_bytes_total", "Bytes sent to Kafka clients.", read=lambda: self.bytes_out)
+        registry.gauge(
+            "logbus_requests_pending", "Requests whose answers are not ready.", read=lambda: self.requests_pending
+        )
+        registry.gauge(
+            "logbus_request_memory_bytes", "Memory reserved for large requests.", read=lambda: self.request_memory
+        )
+        registry.counter(
+            "logbus_broken_frames_total",
+            "Connections closed because of undecodable requests.",
+            read=lambda: self.broken_frames,
+        )
+        registry.counter(
+            "logbus_request_failures_total",
+            "Requests that failed because of a bug in the broker.",
+            read=lambda: self.failures,
+        )
+        registry.counter(
+            "logbus_throttled_reads_total",
+            "Pauses of reading because of too many pending responses, requests or bytes.",
+            read=lambda: self.throttled_reads,
+        )
+        registry.counter(
+            "logbus_cold_reads_total",
+            "Responses that waited for data that was not in the page cache.",
+            read=lambda: self.cold_reads,
+        )

@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.metrics import Registry
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
 from logbus.storage.checkpoints import MetaProperties
@@ -164,6 +165,21 @@ class LogManager:
             jitter=self.jitter,
             owner=self.housekeeping,
         )
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of the logs and log directories."""
+        registry.gauge(
+            "logbus_offline_log_directories",
+            "Log directories that failed.",
+            read=lambda: len(self.offline_directories),
+        )
+        registry.gauge(
+            "logbus_shortened_logs",
+            "Logs that ended below their own checkpoints when the broker started: they lost records.",
+            read=lambda: self.shortened,
+        )
+        for part in (self.space, self.damage, self.scrubber, self.cleaner):
+            part.register_metrics(registry)
 
     def __len__(self) -> int:
         return sum(len(directory.logs) for directory in self.directories)

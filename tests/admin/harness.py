@@ -20,11 +20,11 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 
-from logbus.admin.group_lags import GroupLags
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.site import AdminSite
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
 from logbus.config.config_view import ConfigView
+from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.group_offsets import CommittedOffset
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.errors import ApiError, ErrorCode

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.admin.partition_metrics import SERIES
+from logbus.cluster.replication.partition_metrics import SERIES
 from logbus.exposition import OPENMETRICS, TEXT, process_families, render, wants_openmetrics
 from logbus.metrics import Family, Registry, Sample
 from tests.admin.harness import World, replica

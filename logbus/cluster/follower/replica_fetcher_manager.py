@@ -20,6 +20,7 @@ from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters, Replica
 from logbus.cluster.follower.partition_fetch_state import PartitionFetchState
 from logbus.cluster.follower.replica_fetcher import ChannelFor, ReplicaFetcher
 from logbus.cluster.replication.replication_throttle import FollowerThrottle
+from logbus.metrics import Registry
 from logbus.model import TopicPartition
 from logbus.storage.log_manager import LogManager
 from logbus.timers import Timers
@@ -72,6 +73,51 @@ class ReplicaFetcherManager(Service):
         self._throttle = FollowerThrottle() if throttle is None else throttle
         self._loops: dict[int, _RunningFetcher] = {}
         self._followed: dict[TopicPartition, tuple[int, PartitionFetchState]] = {}
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of fetching from leaders."""
+        counters = self.counters
+        for name, help, count in (
+            ("fetches", "Fetches from leaders.", lambda: counters.fetches),
+            ("fetched_bytes", "Bytes fetched from leaders and appended.", lambda: counters.bytes),
+            ("fetched_records", "Records fetched from leaders and appended.", lambda: counters.records),
+            ("fetch_failures", "Fetches from leaders that failed as a whole.", lambda: counters.failed_fetches),
+            (
+                "partition_failures",
+                "Errors and unusable responses of leaders for a partition.",
+                lambda: counters.failed_partitions,
+            ),
+            (
+                "corrupt_batches",
+                "Damaged batches received from a leader, which were not appended.",
+                lambda: counters.corrupt_batches,
+            ),
+            ("truncations", "Truncations of logs to match a leader's.", lambda: counters.truncations),
+            (
+                "committed_truncations",
+                "Truncations that removed committed records, after unclean elections.",
+                lambda: counters.committed_cut,
+            ),
+            (
+                "refused_truncations",
+                "Truncations refused since they would have removed committed records without an unclean election.",
+                lambda: counters.refused_truncations,
+            ),
+        ):
+            registry.counter(f"logbus_replica_{name}_total", help, read=count)
+        registry.gauge(
+            "logbus_replica_fetcher_partitions", "Partitions that this broker follows.", read=lambda: len(self)
+        )
+        registry.gauge(
+            "logbus_replica_fetcher_failing_leaders",
+            "Leaders from which fetches currently fail.",
+            read=lambda: len(self.failing()),
+        )
+        registry.gauge(
+            "logbus_replica_fetcher_max_lag",
+            "Largest number of committed records that a followed partition lacks.",
+            read=lambda: self.max_lag,
+        )
 
     def __len__(self) -> int:
         """How many partitions are followed."""

@@ -6,6 +6,7 @@ This broker's replicas: logs with their roles, high watermarks and in-sync repli
 * ``partition``: the state of a partition: high watermark, ISR, followers (Kafka: Partition). Pure.
 * ``role``: leader or follower, and the checks of requests against it. Pure.
 * ``follower_state``: a follower, as its leader sees it. Pure.
+* ``partition_metrics``: the metrics of single partitions.
 
 Appends and reads:
 

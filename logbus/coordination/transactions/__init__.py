@@ -23,6 +23,7 @@ The coordinator:
 * ``transaction_loader``: loads a shard from its log
 * ``transaction_limits``: limits of ids and of partitions in open transactions
 * ``transaction_expiration``: aborts transactions that time out, and removes expired ids
+* ``transaction_metrics``: metrics of transactional ids, and of open transactions in partitions
 
 Markers:
 

@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, DecodeError, LogbusError, StorageError
+from logbus.metrics import Registry
 from logbus.storage.cleaner.cleaner_task import CleanerTask
 from logbus.storage.cleaner.log_to_clean import LogToClean, cleanable_section
 from logbus.storage.log import Log
@@ -65,6 +66,29 @@ class LogCleaner:
     @_throttler.default
     def _default_throttler(self) -> Throttler:
         return Throttler(self._timers)
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of the cleaner."""
+        registry.counter("logbus_cleanings_total", "Compactions of a log.", read=lambda: self.cleanings)
+        registry.counter("logbus_cleaner_read_bytes_total", "Bytes read to compact logs.", read=lambda: self.read_bytes)
+        registry.counter(
+            "logbus_cleaner_written_bytes_total", "Bytes of segments compacted.", read=lambda: self.written_bytes
+        )
+        registry.counter(
+            "logbus_cleaner_removed_records_total",
+            "Records that compaction removed.",
+            read=lambda: self.removed_records,
+        )
+        registry.gauge(
+            "logbus_uncleanable_partitions",
+            "Partitions that cannot be compacted, and grow.",
+            read=lambda: len(self.uncleanable),
+        )
+        registry.gauge(
+            "logbus_cleaner_max_dirty_ratio",
+            "Share of the dirtiest compacted log that is not compacted, at the last look.",
+            read=lambda: self.max_dirty_ratio,
+        )
 
     # -- Start and stop
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from attrs import define, field
@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, StorageError
+from logbus.metrics import Family, Registry, Sample
 from logbus.storage.file_names import SPACE_TEST
 from logbus.storage.filesystem.disk_space import DiskSpace, SpaceLevel, SpaceState
 from logbus.storage.istorage import IDisk, IOPool
@@ -48,6 +49,32 @@ class SpaceMonitor:
     def full_directories(self) -> list[str]:
         """The paths of the directories that refuse writes for lack of space."""
         return [root for root, state in self.states.items() if state.level is SpaceLevel.FULL]
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of space."""
+        registry.gauge(
+            "logbus_full_log_directories",
+            "Log directories that refuse writes, since there is no space.",
+            read=lambda: len(self.full_directories),
+        )
+        registry.add_source(self._families)
+
+    def _families(self) -> Iterator[Family]:
+        """Yield the space of each directory, as last measured."""
+        measured = [(root, state.space) for root, state in self.states.items() if state.space is not None]
+        free, size = "logbus_log_directory_free_bytes", "logbus_log_directory_size_bytes"
+        yield Family(
+            free,
+            "Free space of the file system that a log directory is on.",
+            "gauge",
+            (Sample(free, (("directory", root),), space.usable_bytes) for root, space in measured),
+        )
+        yield Family(
+            size,
+            "Size of the file system that a log directory is on.",
+            "gauge",
+            (Sample(size, (("directory", root),), space.total_bytes) for root, space in measured),
+        )
 
     def space_of(self, directory: LogDirectory) -> DiskSpace | None:
         """The last measurement; None: none yet, or unknown."""

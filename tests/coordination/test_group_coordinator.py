@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.broker_metrics`."""
+"""Tests of the metrics of :mod:`logbus.coordination.group_coordinator`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Metrics of replication: the partitions that this broker leads and follows, and its work as the controller.
+Metrics of replication: the partitions that this broker leads, and all partitions if it is the controller.
 
 They have Kafka's meaning: leaders report on partitions and the controller on the whole cluster, so that sums over all
 brokers are right. Iterations over many partitions pause in between: see :class:`~logbus.metrics.Family`.
@@ -8,19 +8,13 @@ brokers are right. Iterations over many partitions pause in between: see :class:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from logbus.metrics import Family, Sample
-
-if TYPE_CHECKING:
-    from logbus.cluster.cluster_metadata import ClusterMetadata
-    from logbus.cluster.controller.controller import Controller
-    from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManager
-    from logbus.cluster.replication.isr_manager import IsrManager
-    from logbus.cluster.replication.replica_manager import ReplicaManager
-    from logbus.metrics import Registry
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.replication.isr_manager import IsrManager
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.metrics import Family, Registry, Sample
 
 PAUSE_PARTITIONS = 100
 """Partitions between pauses; they cost about as much as one sample."""
@@ -79,97 +73,21 @@ CLUSTER: tuple[tuple[str, str, Callable[[_ClusterTotals], int]], ...] = (
 
 @frozen
 class ReplicationMetrics:
-    """Registers the metrics of replication."""
+    """The metrics of the partitions that this broker leads, and, as the controller, of all partitions."""
 
     broker_id: int
     metadata: ClusterMetadata
     replicas: ReplicaManager
     isr: IsrManager
-    fetcher: ReplicaFetcherManager
-    controller: Controller
 
-    def register(self, registry: Registry) -> None:
-        """Register the metrics."""
-        isr, fetched, metrics = self.isr, self.fetcher.counters, self.controller.metrics
-        for name, help, read in (
-            ("isr_expands", "Replicas of partitions led here that joined the ISR.", lambda: isr.expansions),
-            ("isr_shrinks", "Replicas of partitions led here that left the ISR.", lambda: isr.shrinks),
-            ("leader_elections", "Leaders elected by this broker as the controller.", lambda: metrics.elections),
-            (
-                "unclean_leader_elections",
-                "Elections that may have lost committed records.",
-                lambda: metrics.unclean_elections,
-            ),
-            (
-                "leader_election_seconds",
-                "Duration of the controller events that elected leaders.",
-                lambda: metrics.election_seconds,
-            ),
-            ("controller_events", "Events processed by this broker as the controller.", lambda: metrics.events),
-            ("controller_event_seconds", "Duration of the controller's events.", lambda: metrics.event_seconds),
-            (
-                "controller_queue_seconds",
-                "Time that the controller's events were queued.",
-                lambda: metrics.waited_seconds,
-            ),
-            ("controller_tenures", "How often this broker became the controller.", lambda: metrics.activations),
-            (
-                "controller_incomplete_replicas",
-                "Replicas that were reported to this controller as lacking committed records, or holding damaged ones.",
-                lambda: metrics.incomplete_replicas,
-            ),
-            ("controller_isr_changes", "Changes of in-sync replicas without an election.", lambda: metrics.isr_changes),
-            ("replica_fetches", "Fetches from leaders.", lambda: fetched.fetches),
-            ("replica_fetched_bytes", "Bytes fetched from leaders and appended.", lambda: fetched.bytes),
-            ("replica_fetched_records", "Records fetched from leaders and appended.", lambda: fetched.records),
-            ("replica_fetch_failures", "Fetches from leaders that failed as a whole.", lambda: fetched.failed_fetches),
-            (
-                "replica_partition_failures",
-                "Errors and unusable responses of leaders for a partition.",
-                lambda: fetched.failed_partitions,
-            ),
-            (
-                "replica_corrupt_batches",
-                "Damaged batches received from a leader, which were not appended.",
-                lambda: fetched.corrupt_batches,
-            ),
-            (
-                "replica_truncations",
-                "Truncations of logs to match a leader's.",
-                lambda: fetched.truncations,
-            ),
-            (
-                "replica_committed_truncations",
-                "Truncations that removed committed records, after unclean elections.",
-                lambda: fetched.committed_cut,
-            ),
-            (
-                "replica_refused_truncations",
-                "Truncations refused since they would have removed committed records without an unclean election.",
-                lambda: fetched.refused_truncations,
-            ),
-        ):
-            registry.counter(f"logbus_{name}_total", help).labels().function = read
-        for name, help, read in (
-            ("controller_queue", "Queued events of this broker as the controller.", lambda: self.controller.queued),
-            (
-                "controller_takeover_seconds",
-                "Duration of this broker's last controller failover.",
-                lambda: metrics.activation_seconds,
-            ),
-            ("replica_fetcher_partitions", "Partitions that this broker follows.", lambda: len(self.fetcher)),
-            (
-                "replica_fetcher_failing_leaders",
-                "Leaders from which fetches currently fail.",
-                lambda: len(self.fetcher.failing()),
-            ),
-            (
-                "replica_fetcher_max_lag",
-                "Largest number of committed records that a followed partition lacks.",
-                lambda: self.fetcher.max_lag,
-            ),
-        ):
-            registry.gauge(f"logbus_{name}", help).labels().function = read
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics."""
+        registry.gauge("logbus_topics", "Topics of the cluster.", read=lambda: len(self.metadata.topics))
+        registry.gauge(
+            "logbus_active_controller",
+            "1 on the broker that is the controller.",
+            read=lambda: int(self.metadata.controller_id == self.broker_id),
+        )
         registry.add_source(self.families)
 
     def families(self) -> Iterator[Family]:

@@ -7,19 +7,15 @@ Iterations over many partitions or transactional ids pause in between: see :clas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from attrs import define, frozen
 
+from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.config import keys
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transaction_summary import TransactionSummary
-from logbus.metrics import Family, Sample
-
-if TYPE_CHECKING:
-    from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
-    from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
-    from logbus.metrics import Registry
+from logbus.metrics import Family, Registry, Sample
 
 PAUSE_PARTITIONS = 100
 """Partitions between pauses; they cost about as much as one sample."""
@@ -64,18 +60,14 @@ OPEN_TRANSACTIONS: tuple[tuple[str, str, Callable[[_OpenTransactionTotals], int]
 
 
 @frozen
-class TransactionStateMetrics:
-    """
-    Registers the metrics of transactions.
-
-    :ivar replicas: this broker's replicas.
-    """
+class TransactionMetrics:
+    """The metrics of transactions."""
 
     coordinator: TransactionCoordinator
     replicas: ReplicaManager
 
-    def register(self, registry: Registry) -> None:
-        """Register the metrics."""
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics."""
         markers, counted = self.coordinator.markers, self.coordinator.metrics
         for name, help, read in (
             (
@@ -89,7 +81,7 @@ class TransactionStateMetrics:
                 lambda: sum(shard.loading for shard in self.coordinator.shards.values()),
             ),
         ):
-            registry.gauge(f"logbus_{name}", help).labels().function = read
+            registry.gauge(f"logbus_{name}", help, read=read)
         for name, help, count in (
             ("transactions_committed", "Transactions that this broker decided to commit.", lambda: counted.committed),
             ("transactions_aborted", "Transactions that this broker decided to abort.", lambda: counted.aborted),
@@ -111,7 +103,7 @@ class TransactionStateMetrics:
                 lambda: counted.damaged,
             ),
         ):
-            registry.counter(f"logbus_{name}_total", help).labels().function = count
+            registry.counter(f"logbus_{name}_total", help, read=count)
         registry.add_source(self.families)
 
     def families(self) -> Iterator[Family]:

@@ -8,12 +8,14 @@ from typing import Any, cast
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.admin.replication_metrics import PAUSE_PARTITIONS, ReplicationMetrics
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.controller_metrics import ControllerMetrics
 from logbus.cluster.controller.leader_election import ElectionResult
 from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters
-from logbus.cluster.replication.isr_manager import Lag
+from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManager
+from logbus.cluster.replication.isr_manager import IsrManager, Lag
+from logbus.cluster.replication_metrics import PAUSE_PARTITIONS, ReplicationMetrics
 from logbus.exposition import render
 from logbus.metrics import Family, Registry
 from logbus.model import LeaderAndIsr, TopicPartition
@@ -44,13 +46,14 @@ class ReplicationMetricsTests(SynchronousTestCase):
         fetcher: Any = cast(Any, type("Fetcher", (), {"__len__": lambda _: 4}))()
         fetcher.counters, fetcher.max_lag = self.counters, 17
         fetcher.failing = lambda: {2: "refused"}
-        isr = SimpleNamespace(expansions=3, shrinks=5, lags=lambda: iter(self.lags))
-        controller = SimpleNamespace(metrics=self.metrics, queued=6)
-        self.replication = ReplicationMetrics(
-            0, self.metadata, cast(Any, self.replicas), cast(Any, isr), fetcher, cast(Any, controller)
-        )
+        isr: Any = SimpleNamespace(expansions=3, shrinks=5, lags=lambda: iter(self.lags))
+        controller: Any = SimpleNamespace(metrics=self.metrics, queued=6)
+        self.replication = ReplicationMetrics(0, self.metadata, cast(Any, self.replicas), isr)
         self.registry = Registry()
-        self.replication.register(self.registry)
+        self.replication.register_metrics(self.registry)
+        IsrManager.register_metrics(isr, self.registry)
+        ReplicaFetcherManager.register_metrics(fetcher, self.registry)
+        Controller.register_metrics(controller, self.registry)
 
     def read(self, families: Any = None) -> dict[str, float]:
         """Values by name, with the labels' values behind it."""

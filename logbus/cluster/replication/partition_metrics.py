@@ -5,12 +5,9 @@ Metrics of single partitions: seven series each, so they are off by default (``a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from logbus.cluster.replication.replica import Replica
 from logbus.metrics import Family, Sample
-
-if TYPE_CHECKING:
-    from logbus.cluster.replication.replica_manager import Replica
 
 
 def _last_stable_offset(replica: Replica) -> int | None:

@@ -8,18 +8,15 @@ over many partitions pause in between: see :class:`~logbus.metrics.Family`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from logbus.metrics import Family, Sample
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.coordination.committed_offset import CommittedOffset
+from logbus.coordination.group import Group
+from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
-
-if TYPE_CHECKING:
-    from logbus.cluster.replication.replica_manager import ReplicaManager
-    from logbus.coordination.group import Group
-    from logbus.coordination.group_coordinator import GroupCoordinator
-    from logbus.coordination.group_offsets import CommittedOffset
 
 PAUSE_PARTITIONS = 50
 """Partitions between pauses; they cost about as much as one sample."""
@@ -76,6 +73,10 @@ class GroupLags:
         yield Lag(total, most, known)
 
     # Metrics.
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of single groups."""
+        registry.add_source(self.families)
 
     def families(self) -> Iterator[Family]:
         """The total lag and the number of members of each group."""
