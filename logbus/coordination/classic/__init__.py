@@ -8,7 +8,9 @@ Responses and records wait in ``response_queue`` until the group is in its new s
 * ``classic_group_state``: its states and the transitions between them
 * ``requests``: requests and responses, independent of their versions
 * ``group_join``: JoinGroup
-* ``rebalance``: the state, the generations, and the records of a group
+* ``rebalance``: moves a group from one generation to the next
+* ``group_metadata``: the state, the generation and the record of a group
+* ``membership``: members with their sessions and waiting requests
 * ``members``: the members, their leader, and the protocols they share
 * ``member_sessions``: session timeouts
 * ``subscriptions``: the topics that members are subscribed to

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 
 from logbus.coordination.classic.classic_group_state import ClassicGroupState
 from logbus.coordination.classic.group_join import GroupJoin
+from logbus.coordination.classic.group_metadata import NO_TIMESTAMP, GroupMetadata
 from logbus.coordination.classic.members import ClassicGroupMember
-from logbus.coordination.classic.rebalance import NO_TIMESTAMP, Rebalance
+from logbus.coordination.classic.membership import Membership
+from logbus.coordination.classic.rebalance import Rebalance
 from logbus.coordination.classic.requests import (
     ClassicGroupDescription,
     ClassicGroupSettings,
@@ -68,25 +70,36 @@ class ClassicGroup:
         now_ms: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
-        self._rebalance = Rebalance(group_id, settings, ResponseQueue(save), now_ms, clock)
-        self._admission = GroupJoin(self._rebalance, new_member_id)
-        self._members = self._rebalance.members
+        self._settings = settings
+        self._metadata = GroupMetadata(group_id, now_ms)
+        self._members = self._metadata.members
+        self._responses = ResponseQueue(save)
+        self._membership = Membership(self._members, self._responses)
+        self._rebalance = Rebalance(self._metadata, self._membership, self._responses, settings, clock)
+        self._join = GroupJoin(
+            self._metadata, self._membership, self._rebalance, self._responses, settings, new_member_id, clock
+        )
 
     def load(self, now: float, value: GroupMetadataValue) -> None:
         """Restore a new group from its record; the members' sessions start anew."""
-        self._rebalance.load(now, value)
+        self._metadata.load(value)
+        for member in self._members:
+            self._membership.renew_session(now, member)
+        if len(self._members) > self._settings().max_size:
+            # The size limit was lowered: the members must rejoin, and the last ones are rejected.
+            self._rebalance.prepare(now)
 
     # Queries.
 
     @property
     def group_id(self) -> str:
         """Its name."""
-        return self._rebalance.group_id
+        return self._metadata.group_id
 
     @property
     def state(self) -> ClassicGroupState:
         """Its state."""
-        return self._rebalance.state
+        return self._metadata.state
 
     @property
     def state_name(self) -> str:
@@ -96,12 +109,12 @@ class ClassicGroup:
     @property
     def protocol_type(self) -> str:
         """``consumer`` for consumers, ``connect`` for workers; empty if it never had members."""
-        return self._rebalance.protocol_type
+        return self._metadata.protocol_type
 
     @property
     def generation(self) -> int:
         """The number of its generation; 0 if it never had members."""
-        return self._rebalance.generation
+        return self._metadata.generation
 
     @property
     def size(self) -> int:
@@ -121,13 +134,13 @@ class ClassicGroup:
     @property
     def empty_since_ms(self) -> int | None:
         """When its last member left, in ms since 1970; None while it has members, and if it never had any."""
-        since = self._rebalance.state_since_ms
+        since = self._metadata.state_since_ms
         return since if self.is_empty and since != NO_TIMESTAMP else None
 
     @property
     def is_dead(self) -> bool:
         """Whether the object may be dropped: the group was given up, or has no members, record or reserved ids."""
-        never_was = self.is_empty and not self._rebalance.has_record and not self._members.pending
+        never_was = self.is_empty and not self._metadata.has_record and not self._members.pending
         return never_was or self.state is ClassicGroupState.DEAD
 
     @property
@@ -138,23 +151,22 @@ class ClassicGroup:
     def rebalance(self, now: float) -> None:
         """Make all members join again, after a migration from the consumer protocol."""
         self._rebalance.members_changed(now)
-        self._rebalance.flush()
+        self._responses.flush()
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members may be reading a topic; True if their subscription cannot be decoded."""
         if self.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
             return False
-        topics = self._rebalance.topics
+        topics = self._metadata.topics
         return topics is None or self.state is ClassicGroupState.PREPARING_REBALANCE or topic in topics
 
     def describe(self) -> ClassicGroupDescription:
         """For DescribeGroups. Protocol, metadata and assignments are shown only while the group is stable."""
-        rebalance = self._rebalance
         stable = self.state is ClassicGroupState.STABLE
-        protocol = (rebalance.protocol or "") if stable else ""
+        protocol = (self._metadata.protocol or "") if stable else ""
         return ClassicGroupDescription(
             self.state,
-            rebalance.protocol_type,
+            self._metadata.protocol_type,
             protocol,
             tuple(
                 ClassicMemberDescription(
@@ -171,11 +183,11 @@ class ClassicGroup:
 
     def change(self) -> Change:
         """Its record."""
-        return self._rebalance.change()
+        return self._metadata.change()
 
     def tombstones(self) -> Sequence[Change]:
         """The tombstone of its record, if it may have one."""
-        return [(GroupMetadataKey(group=self.group_id), None)] if self._rebalance.has_record else []
+        return [(GroupMetadataKey(group=self.group_id), None)] if self._metadata.has_record else []
 
     # Checks for others.
 
@@ -202,7 +214,7 @@ class ClassicGroup:
                 ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.group_id!r} has members; only they may commit its offsets"
             )
         self._members.known(member_id, instance_id)
-        self._rebalance.check_generation(epoch)
+        self._metadata.check_generation(epoch)
         if self.state is ClassicGroupState.COMPLETING_REBALANCE and not transactional:
             # The member has the new generation but no assignment yet, so the offsets belong to the generation before.
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -237,8 +249,8 @@ class ClassicGroup:
             FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS (the member asked again meanwhile), NOT_COORDINATOR,
             COORDINATOR_NOT_AVAILABLE.
         """
-        self._admission.join(now, joining, reply)
-        self._rebalance.flush()
+        self._join.join(now, joining, reply)
+        self._responses.flush()
 
     # SyncGroup, Heartbeat, LeaveGroup.
 
@@ -250,30 +262,29 @@ class ClassicGroup:
             INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or the
             error of storing the assignment.
         """
-        rebalance = self._rebalance
         try:
             member = self._check_sync(syncing)
         except ApiError as refusal:
-            rebalance.responses.sync(reply, SyncResult(refusal.code))
+            self._responses.sync(reply, SyncResult(refusal.code))
         else:
-            rebalance.renew_session(now, member)
-            rebalance.synced(member)
+            self._membership.renew_session(now, member)
+            self._membership.unsynced.discard(member.member_id)
             if self.state is ClassicGroupState.STABLE:
-                rebalance.responses.sync(reply, rebalance.sync_result(member))
+                self._responses.sync(reply, self._metadata.sync_result(member))
             else:
-                rebalance.await_sync(member, reply)
+                self._membership.await_sync(member, reply)
                 if member.member_id == self._members.leader:
-                    rebalance.assign(syncing.assignments)
-        rebalance.flush()
+                    self._rebalance.assign(syncing.assignments)
+        self._responses.flush()
 
     def _check_sync(self, syncing: SyncRequest) -> ClassicGroupMember:
         if self.state is ClassicGroupState.DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         member = self._members.known(syncing.member_id, syncing.instance_id)
-        self._rebalance.check_generation(syncing.generation)
+        self._metadata.check_generation(syncing.generation)
         if (
             syncing.protocol_type not in (None, self.protocol_type)
-            or syncing.protocol not in (None, self._rebalance.protocol)
+            or syncing.protocol not in (None, self._metadata.protocol)
         ):  # fmt: skip
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is ClassicGroupState.PREPARING_REBALANCE:
@@ -291,10 +302,10 @@ class ClassicGroup:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         try:
             member = self._members.known(member_id, instance_id)
-            self._rebalance.check_generation(generation)
+            self._metadata.check_generation(generation)
         except ApiError as refusal:
             return refusal.code
-        self._rebalance.renew_session(now, member)
+        self._membership.renew_session(now, member)
         preparing = self.state is ClassicGroupState.PREPARING_REBALANCE
         return ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
 
@@ -302,7 +313,7 @@ class ClassicGroup:
         """Renew the session of a member that committed."""
         member = self._members.get(member_id)
         if member is not None:
-            self._rebalance.renew_session(now, member)
+            self._membership.renew_session(now, member)
 
     def leave(self, now: float, leavings: Sequence[LeavingMember]) -> list[ErrorCode]:
         """
@@ -318,12 +329,12 @@ class ClassicGroup:
             self._rebalance.members_changed(now)
         else:
             self._rebalance.complete_if_all_joined(now)
-        self._rebalance.flush()
+        self._responses.flush()
         return errors
 
     def _leave(self, leaving: LeavingMember) -> ErrorCode:
         if leaving.member_id in self._members.pending:
-            self._rebalance.forget_pending(leaving.member_id)
+            self._membership.forget_pending(leaving.member_id)
             return ErrorCode.NONE
         try:
             if not leaving.member_id:
@@ -333,7 +344,7 @@ class ClassicGroup:
                 member = self._members.known(leaving.member_id, leaving.instance_id)
         except ApiError as refusal:
             return refusal.code
-        self._rebalance.drop(member)
+        self._membership.drop(member)
         return ErrorCode.NONE
 
     # Time, and resignation.
@@ -346,9 +357,9 @@ class ClassicGroup:
     def expire(self, now: float) -> None:
         """End rebalances and sessions whose time is over."""
         self._rebalance.expire(now)
-        self._rebalance.flush()
+        self._responses.flush()
 
     def resign(self) -> None:
         """Answer all waiting members with NOT_COORDINATOR: the group moves to another broker, or is deleted."""
         self._rebalance.resign()
-        self._rebalance.flush()
+        self._responses.flush()

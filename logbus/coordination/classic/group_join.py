@@ -9,10 +9,12 @@ from collections.abc import Callable
 from attrs import define, evolve
 
 from logbus.coordination.classic.classic_group_state import ClassicGroupState
+from logbus.coordination.classic.group_metadata import GroupMetadata
 from logbus.coordination.classic.members import ClassicGroupMember, ClassicGroupMembers
+from logbus.coordination.classic.membership import Membership
 from logbus.coordination.classic.rebalance import Rebalance
-from logbus.coordination.classic.requests import JoinCallback, JoinRequest, JoinResult
-from logbus.coordination.classic.response_queue import response_error
+from logbus.coordination.classic.requests import ClassicGroupSettings, JoinCallback, JoinRequest, JoinResult
+from logbus.coordination.classic.response_queue import ResponseQueue, response_error
 from logbus.coordination.group import PENDING_BYTES
 from logbus.errors import ApiError, ErrorCode
 
@@ -32,18 +34,24 @@ class GroupJoin:
     Handles the JoinGroup requests of one group.
 
     :ivar new_member_id: makes a unique member id that begins with a given prefix.
+    :ivar clock: the time, in seconds; read when a record has been stored.
     """
 
+    _metadata: GroupMetadata
+    _membership: Membership
     _rebalance: Rebalance
+    _responses: ResponseQueue
+    _settings: Callable[[], ClassicGroupSettings]
     _new_member_id: Callable[[str], str]
+    _clock: Callable[[], float]
 
     @property
     def _members(self) -> ClassicGroupMembers:
-        return self._rebalance.members
+        return self._metadata.members
 
     @property
     def _state(self) -> ClassicGroupState:
-        return self._rebalance.state
+        return self._metadata.state
 
     def join(self, now: float, joining: JoinRequest, reply: JoinCallback) -> None:
         """See :meth:`.ClassicGroup.join`."""
@@ -54,10 +62,10 @@ class GroupJoin:
             else:
                 self._join_new(now, joining, reply)
         except ApiError as refusal:
-            self._rebalance.responses.join(reply, JoinResult(refusal.code, joining.member_id))
+            self._responses.join(reply, JoinResult(refusal.code, joining.member_id))
 
     def _check_joining(self, now: float, joining: JoinRequest) -> None:
-        settings = self._rebalance.settings()
+        settings = self._settings()
         if self._state is ClassicGroupState.DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
@@ -92,17 +100,17 @@ class GroupJoin:
             accepted = member is not None or len(self._members) < max_size
         if accepted:
             return
-        self._rebalance.forget_pending(joining.member_id)
+        self._membership.forget_pending(joining.member_id)
         if member is not None and member.member_id == joining.member_id:
-            self._rebalance.drop(member)
+            self._membership.drop(member)
         self._rebalance.complete_if_all_joined(now)
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"group {self._rebalance.group_id!r} has no room for more than {max_size} members",
+            f"group {self._metadata.group_id!r} has no room for more than {max_size} members",
         )
 
     def _check_protocols(self, joining: JoinRequest) -> None:
-        ours = self._rebalance.protocol_type
+        ours = self._metadata.protocol_type
         if not len(self._members):
             consistent = bool(joining.protocol_type and joining.protocols)
         else:
@@ -121,18 +129,18 @@ class GroupJoin:
             self._replace(now, former, member_id, joining, reply)
         elif joining.instance_id is None and joining.requires_known_member_id:
             self._expect(now, member_id, joining)
-            self._rebalance.responses.join(reply, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+            self._responses.join(reply, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(now, member_id, joining, reply)
 
     def _expect(self, now: float, member_id: str, joining: JoinRequest) -> None:
         """Reserve an id that the client must rejoin with (KIP-394), so that a retry does not add a second member."""
         pending = self._members.pending
-        if len(pending) >= self._rebalance.settings().max_size:
-            self._rebalance.forget_pending(next(iter(pending)))
-        self._rebalance.settings().admit(PENDING_BYTES + len(member_id))
+        if len(pending) >= self._settings().max_size:
+            self._membership.forget_pending(next(iter(pending)))
+        self._settings().admit(PENDING_BYTES + len(member_id))
         pending[member_id] = None
-        self._rebalance.sessions.renew(member_id, now + joining.session_timeout_ms / 1000)
+        self._membership.sessions.renew(member_id, now + joining.session_timeout_ms / 1000)
 
     def _join_known(self, now: float, joining: JoinRequest, reply: JoinCallback) -> None:
         if joining.member_id in self._members.pending and joining.instance_id is None:
@@ -147,20 +155,20 @@ class GroupJoin:
             self._state is ClassicGroupState.COMPLETING_REBALANCE
             or (self._state is ClassicGroupState.STABLE and not leads)
         ):
-            self._rebalance.renew_session(now, member)
-            self._rebalance.responses.join(reply, self._rebalance.joined_result(member))
+            self._membership.renew_session(now, member)
+            self._responses.join(reply, self._metadata.joined_result(member))
             return
         self._members.update(member, joining)
-        self._rebalance.await_join(member, reply)
+        self._membership.await_join(member, reply)
         self._rebalance.members_changed(now)
 
     def _add(self, now: float, member_id: str, joining: JoinRequest, reply: JoinCallback) -> None:
         if not len(self._members):
-            self._rebalance.protocol_type = joining.protocol_type
+            self._metadata.protocol_type = joining.protocol_type
         member = ClassicGroupMember.of(member_id, joining)
         self._members.add(member)
-        self._rebalance.await_join(member, reply)
-        self._rebalance.sessions.renew(member_id, now + NEW_MEMBER_TIMEOUT_S)
+        self._membership.await_join(member, reply)
+        self._membership.sessions.renew(member_id, now + NEW_MEMBER_TIMEOUT_S)
         self._rebalance.note_new_member()
         self._rebalance.members_changed(now)
 
@@ -171,33 +179,32 @@ class GroupJoin:
     ) -> None:
         """Replace a static member whose process has restarted: same instance id, new member id."""
         leader_before = self._members.leader or ""
-        rebalance = self._rebalance
         member = evolve(former, member_id=member_id, join_reply=None, sync_reply=None, is_new=False)
-        rebalance.replace(now, former, member, ErrorCode.FENCED_INSTANCE_ID)
+        self._membership.replace(now, former, member, ErrorCode.FENCED_INSTANCE_ID)
         self._members.update(member, joining)
-        rebalance.await_join(member, reply)
-        if self._state is not ClassicGroupState.STABLE or self._members.select_protocol() != rebalance.protocol:
+        self._membership.await_join(member, reply)
+        if self._state is not ClassicGroupState.STABLE or self._members.select_protocol() != self._metadata.protocol:
             # The leader may still assign partitions to the former id.
-            rebalance.members_changed(now)
+            self._rebalance.members_changed(now)
             return
 
         # Nothing changes for the other members. The new id is stored before the member is answered.
         def stored(error: ApiError | None) -> None:
             if self._state is not ClassicGroupState.STABLE or member.join_reply is not reply:
                 return  # A later event has answered, or will answer, the member.
-            now = rebalance.clock()
+            now = self._clock()
             if error is not None:
                 self._members.take_join(member)
-                rebalance.responses.join(reply, JoinResult(response_error(error), ""))
-                rebalance.replace(now, member, former, ErrorCode.UNKNOWN_MEMBER_ID)
+                self._responses.join(reply, JoinResult(response_error(error), ""))
+                self._membership.replace(now, member, former, ErrorCode.UNKNOWN_MEMBER_ID)
             else:
-                result = rebalance.joined_result(member, skip_assignment=True)
+                result = self._metadata.joined_result(member, skip_assignment=True)
                 if not joining.supports_skip_assignment:
                     # A client without KIP-814 must not believe that it leads: its assignment would be ignored.
                     result = evolve(result, leader=leader_before, skip_assignment=False, members=())
                 self._members.take_join(member)
-                rebalance.renew_session(now, member)
-                rebalance.responses.join(reply, result)
-            rebalance.flush()
+                self._membership.renew_session(now, member)
+                self._responses.join(reply, result)
+            self._responses.flush()
 
-        rebalance.store(stored)
+        self._rebalance.store(stored)

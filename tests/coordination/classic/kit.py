@@ -19,7 +19,7 @@ from logbus.coordination.classic.classic_group import (
     SyncRequest,
     SyncResult,
 )
-from logbus.coordination.classic.rebalance import Stored
+from logbus.coordination.classic.response_queue import Stored
 from logbus.coordination.group import Change
 from logbus.errors import ApiError, ErrorCode
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolSubscription

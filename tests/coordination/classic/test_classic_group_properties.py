@@ -283,20 +283,20 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @invariant()
     def who_waits_is_a_member(self) -> None:
         """Requests of former members do not wait."""
-        rebalance = self.bench.group._rebalance
+        membership = self.bench.group._membership
         waiting = sum(answer.waits for answer in self.bench.answers)
-        parked = sum((one.join_reply is not None) + (one.sync_reply is not None) for one in rebalance.members)
+        parked = sum((one.join_reply is not None) + (one.sync_reply is not None) for one in membership.members)
         assert waiting == parked
-        assert rebalance.members.joined == sum(one.join_reply is not None for one in rebalance.members)
-        assert len(rebalance.sessions) == len(rebalance.members) + len(rebalance.members.pending)
-        assert (rebalance.members.leader is None) == (not len(rebalance.members))
-        assert rebalance.unsynced <= {one.member_id for one in rebalance.members}
+        assert membership.members.joined == sum(one.join_reply is not None for one in membership.members)
+        assert len(membership.sessions) == len(membership.members) + len(membership.members.pending)
+        assert (membership.members.leader is None) == (not len(membership.members))
+        assert membership.unsynced <= {one.member_id for one in membership.members}
 
     @invariant()
     def the_deadline_is_not_late(self) -> None:
         """While anything may have to be done there is a time for it."""
         group = self.bench.group
-        if group._rebalance.members.pending or len(group._rebalance.members):
+        if group._membership.members.pending or len(group._membership.members):
             assert group.deadline is not None
         else:
             assert group.state is not ClassicGroupState.STABLE
