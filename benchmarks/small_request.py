@@ -27,6 +27,7 @@ from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.request_router import RequestRouter
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net.factory import KafkaServerFactory
+from logbus.net.shared_resources import SharedResources
 from logbus.net.transport import ServerPort, ServerTransport
 from logbus.storage.filesystem.disk import Disk
 from logbus.storage.log import Log
@@ -79,7 +80,9 @@ def connection(log: Log, reactor: Any) -> tuple[ServerTransport, EndlessSocket]:
     produce = ProduceHandlers(replicas, reactor, time.time, frozenset())
     router.add([produce, CoalescedProduceHandlers(produce)])
     sock = EndlessSocket()
-    factory = KafkaServerFactory(router.served, router, reactor, coalesced_router=router.serve_coalesced)
+    factory = KafkaServerFactory(
+        router.served, router, SharedResources(reactor), coalesced_router=router.serve_coalesced
+    )
     protocol: Any = factory.buildProtocol(IPv4Address("TCP", "127.0.0.1", 1))
     transport = ServerTransport(sock, protocol, ("127.0.0.1", 1), ServerPort(0, factory), 1, reactor)
     protocol.makeConnection(transport)

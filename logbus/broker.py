@@ -92,10 +92,10 @@ from logbus.metastore.znodes import DEFAULT_ENTITY, Registration
 from logbus.metrics import ReactorTicks, Registry
 from logbus.model import INTERNAL_TOPICS, Endpoint, TopicPartition
 from logbus.net.channel import Channel
-from logbus.net.connection_limits import UnsentReplies, WarningLimiter
 from logbus.net.factory import KafkaServerFactory
 from logbus.net.metrics import NetMetrics
 from logbus.net.request_budget import RequestBudget
+from logbus.net.shared_resources import SharedResources
 from logbus.net.time_slices import SliceScheduler
 from logbus.protocols import protocol_plugins
 from logbus.records.record import Record
@@ -317,11 +317,14 @@ class Broker(OrderedService):
         self.producer_ids = ProducerIdManager(self.store, self.broker_id)
 
         self.net_metrics = NetMetrics()
-        self._limits = connection_limits(config)
-        self._budget = RequestBudget(request_memory(config), self.net_metrics, reactor)
-        self._unsent = UnsentReplies(self._limits.max_unsent_in_all)
-        self._ledger = connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"])
-        self.warning_limiter = WarningLimiter(reactor.seconds)
+        self.connections = SharedResources(
+            reactor,
+            connection_limits(config),
+            self.net_metrics,
+            budget=RequestBudget(request_memory(config), self.net_metrics, reactor),
+            quotas=connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"]),
+            scheduler=self.slice_scheduler,
+        )
         self.group_coordinator = GroupCoordinator(
             self.replicas, self.metadata, config, reactor, lambda: int(wall_clock() * 1000), self.random
         )
@@ -645,18 +648,7 @@ class Broker(OrderedService):
 
     def kafka_factory(self, listener: Listener) -> IProtocolFactory:
         return KafkaServerFactory(
-            self.router.served,
-            self.router,
-            self.reactor,
-            listener.name,
-            self._limits,
-            self.net_metrics,
-            self._budget,
-            self._ledger,
-            self.warning_limiter,
-            self.router.serve_coalesced,
-            self.slice_scheduler,
-            self._unsent,
+            self.router.served, self.router, self.connections, listener.name, self.router.serve_coalesced
         )
 
     def admin_factory(self, listener: Listener) -> IProtocolFactory:

@@ -94,7 +94,7 @@ def routes(broker: Broker, release: str | None) -> tuple[RequestRouter, ProduceH
     fetch = FetchHandlers(broker.reader, replicas, metadata, sessions, config.get(keys.FETCH_MAX_BYTES))
     advertised: dict[int, VersionRange] = {}
     router = RequestRouter()
-    identity = InterBrokerIdentity(broker.warning_limiter)
+    identity = InterBrokerIdentity(broker.connections.warning_limiter)
     forwarding = ForwardHandlers(router, broker.controller, broker.forwarder, identity)
     router.add(
         [

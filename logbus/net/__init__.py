@@ -14,6 +14,7 @@ Servers:
 * ``tls``: TLS with a deadline for the handshake
 * ``reactor``: an epoll reactor that calls our transport directly
 * ``request_context``: the peer of a request
+* ``shared_resources``: what the connections of all listeners share
 * ``request_budget``: memory of requests, over all connections
 * ``connection_limits``: limits and counts of connections
 * ``time_slices``: slices of reactor time for large requests

@@ -10,19 +10,16 @@ from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas, UnsentReplies, WarningLimiter
 from logbus.net.itransport import IFrameFactory
 from logbus.net.metrics import NetMetrics
 from logbus.net.protocol import CoalescedProduceRouter, KafkaServerProtocol, RefusedConnection, Router
-from logbus.net.request_budget import RequestBudget
 from logbus.net.request_context import RequestContext
-from logbus.net.time_slices import SliceScheduler
+from logbus.net.shared_resources import SharedResources
 from logbus.wire.connection import ServerConnection
 from logbus.wire.request_template import TemplateCache
 
@@ -42,30 +39,18 @@ class KafkaServerFactory(Factory):
     :ivar router: answers requests. It may return the response, None for "send nothing", or a Deferred of either; it
         answers errors of the request itself. An exception from it is a bug, and closes the connection. What it keeps
         beyond its return must not be in the request's records: their memory is used again.
-    :ivar clock: the reactor, for later turns and the sweep.
+    :ivar shared: what the connections of all listeners share.
     :ivar listener: its name, as in ``listeners``.
-    :ivar limits: of connections and peers.
-    :ivar metrics: counters; share them among listeners for the broker's totals.
-    :ivar budget: memory for large frames; share it among all listeners.
-    :ivar quotas: counts connections; share it likewise.
     :ivar coalesced_router: answers Produce requests together that differ only in their batches; without it the router
         answers each.
-    :ivar unsent: replies that peers have not taken; share it likewise.
-    :ivar scheduler: gives time slices to requests of many elements; share it among all listeners.
     """
 
     served: Mapping[int, tuple[int, int]]
     router: Router
-    clock: IReactorTime
+    shared: SharedResources
     listener: str = "PLAINTEXT"
-    limits: ConnectionLimits = field(factory=ConnectionLimits)
-    metrics: NetMetrics = field(factory=NetMetrics)
-    budget: RequestBudget = field()
-    quotas: ConnectionQuotas = field()
-    warning_limiter: WarningLimiter = field()
     coalesced_router: CoalescedProduceRouter | None = None
-    scheduler: SliceScheduler = field()
-    unsent: UnsentReplies = field()
+    metrics: NetMetrics = field(init=False)
     wire: ServerConnection = field(init=False)
     templates: TemplateCache = field(factory=TemplateCache, init=False)
     _connections: dict[KafkaServerProtocol, None] = field(factory=dict, init=False)
@@ -78,38 +63,19 @@ class KafkaServerFactory(Factory):
     sweep_seconds = 1.0
     sweep_rounds = 5
 
-    @budget.default
-    def _budget(self) -> RequestBudget:
-        return RequestBudget(256 * 1024 * 1024, self.metrics, self.clock)
-
-    @quotas.default
-    def _quotas(self) -> ConnectionQuotas:
-        return ConnectionQuotas(self.limits)
-
-    @warning_limiter.default
-    def _warning_limiter(self) -> WarningLimiter:
-        return WarningLimiter(self.clock.seconds)
-
-    @scheduler.default
-    def _scheduler(self) -> SliceScheduler:
-        return SliceScheduler(self.clock)
-
-    @unsent.default
-    def _unsent(self) -> UnsentReplies:
-        return UnsentReplies(self.limits.max_unsent_in_all)
-
     def __attrs_post_init__(self) -> None:
+        self.metrics = self.shared.metrics
         self.wire = ServerConnection(self.served, max_elements_at_once=ELEMENTS_AT_ONCE)
         self._sweep = LoopingCall(self._check_some)
-        self._sweep.clock = self.clock
+        self._sweep.clock = self.shared.clock
 
     def buildProtocol(self, addr: Any) -> KafkaServerProtocol | RefusedConnection:
         """Admit a connection, or close it because there are too many."""
         host = getattr(addr, "host", "")
-        problem = self.quotas.problem(host, self.listener)
+        problem = self.shared.quotas.problem(host, self.listener)
         if problem is not None:
             self.metrics.connections_refused += 1
-            if self.warning_limiter.admit(host) is not None:
+            if self.shared.warning_limiter.admit(host) is not None:
                 self._log.warn(
                     "refusing {host} on listener {listener}: {problem}",
                     host=host,
@@ -117,9 +83,10 @@ class KafkaServerFactory(Factory):
                     problem=problem,
                 )
             return RefusedConnection(self.metrics)
-        number = self.quotas.enter(host, self.listener)
+        number = self.shared.quotas.enter(host, self.listener)
         port = getattr(addr, "port", 0)
-        return KafkaServerProtocol(self, RequestContext(number, self.listener, host, port, scheduler=self.scheduler))
+        context = RequestContext(number, self.listener, host, port, scheduler=self.shared.scheduler)
+        return KafkaServerProtocol(self, context)
 
     def startFactory(self) -> None:
         """Called when a port listens: start the sweep."""
@@ -142,7 +109,7 @@ class KafkaServerFactory(Factory):
         """Remove a closed connection."""
         del self._connections[connection]
         self.metrics.connections_open -= 1
-        self.quotas.leave(connection.context.host, self.listener)
+        self.shared.quotas.leave(connection.context.host, self.listener)
         if not self._connections:
             drained, self._drained = self._drained, []
             for waiter in drained:
@@ -160,7 +127,7 @@ class KafkaServerFactory(Factory):
             return succeed(None)
         done: Deferred[None] = Deferred()
         self._drained.append(done)
-        last = self.clock.callLater(grace, self._abort_all)
+        last = self.shared.clock.callLater(grace, self._abort_all)
 
         def cancel_last(result: None) -> None:
             if last.active():
@@ -178,7 +145,7 @@ class KafkaServerFactory(Factory):
     def _check_some(self) -> None:
         """Check a fifth of the connections, those not checked for longest, to keep each sweep short."""
         connections = self._connections
-        now = self.clock.seconds()
+        now = self.shared.clock.seconds()
         for connection in list(islice(connections, -(-len(connections) // self.sweep_rounds))):
             del connections[connection]
             connections[connection] = None

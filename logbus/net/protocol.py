@@ -15,20 +15,19 @@ from typing import Protocol as Shape
 
 from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IDelayedCall, IHalfCloseableProtocol, IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IHalfCloseableProtocol
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import ProtocolError
-from logbus.net.connection_limits import ConnectionLimits, UnsentReplies, WarningLimiter
 from logbus.net.itransport import IFrameTransport
 from logbus.net.metrics import NetMetrics
-from logbus.net.request_budget import RequestBudget
 from logbus.net.request_context import RequestContext
 from logbus.net.response_order import ResponseOrder, ResponseSlot
 from logbus.net.sendfile import StreamTransport
+from logbus.net.shared_resources import SharedResources
 from logbus.records.file_slice import Parts
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
@@ -64,16 +63,11 @@ _MAX_READ_AHEAD = 1 << 16
 class Listener(Shape):
     """The state that the connections of one listener share: :class:`logbus.net.factory.KafkaServerFactory`."""
 
-    limits: ConnectionLimits
-    metrics: NetMetrics
+    shared: SharedResources
     wire: ServerConnection
     router: Router
     coalesced_router: CoalescedProduceRouter | None
     templates: TemplateCache
-    budget: RequestBudget
-    clock: IReactorTime
-    warning_limiter: WarningLimiter
-    unsent: UnsentReplies
 
     def opened(self, connection: KafkaServerProtocol) -> None:
         """Add an open connection."""
@@ -94,10 +88,12 @@ class KafkaServerProtocol(Protocol):
     _log = Logger()
 
     def __init__(self, listener: Listener, context: RequestContext) -> None:
-        limits = listener.limits
+        shared = listener.shared
+        limits = shared.limits
         self._listener = listener
+        self._shared = shared
         self.context = context
-        self.metrics = listener.metrics
+        self.metrics = shared.metrics
         self.frames = FrameBuffer(limits.request_max_bytes)
         self.requests = 0
         self._limits = limits
@@ -106,13 +102,13 @@ class KafkaServerProtocol(Protocol):
         # None until a Produce request was recognized as one that will be repeated.
         self._coalesced_router: CoalescedProduceRouter | None = None
         self._template: RequestTemplate | None = None
-        self._budget = listener.budget
+        self._budget = shared.budget
         self._frame_transport: IFrameTransport
         self._out: Parts = []
-        self._all_unsent = listener.unsent
+        self._all_unsent = shared.unsent
         # This connection's part of it.
         self._unsent = 0
-        self._pending = ResponseOrder(limits.max_pending, limits.max_unsent, listener.metrics)
+        self._pending = ResponseOrder(limits.max_pending, limits.max_unsent, shared.metrics)
         self._blocker: ResponseSlot | None = None
         self._stops = 0
         self._serving = False
@@ -125,7 +121,7 @@ class KafkaServerProtocol(Protocol):
         # This connection's progress at the last sweep, the time since which it has been there, and for how many
         # seconds the first frame has been waiting for the peer to complete it.
         self._mark = (0, 0, 0)
-        self._still_since = self._checked = listener.clock.seconds()
+        self._still_since = self._checked = shared.clock.seconds()
         self._frame_age: float | None = None
 
     # Called by Twisted.
@@ -510,7 +506,7 @@ class KafkaServerProtocol(Protocol):
 
     def _flush_later(self) -> None:
         if self._flush_call is None:
-            self._flush_call = self._listener.clock.callLater(0, self._flush_now)
+            self._flush_call = self._shared.clock.callLater(0, self._flush_now)
 
     def _flush_now(self) -> None:
         self._flush_call = None
@@ -552,7 +548,7 @@ class KafkaServerProtocol(Protocol):
 
     def _serve_later(self) -> None:
         self._stops |= _LATER
-        self._later = self._listener.clock.callLater(0, self._serve_now)
+        self._later = self._shared.clock.callLater(0, self._serve_now)
 
     def _serve_now(self) -> None:
         self._later = None
@@ -572,7 +568,7 @@ class KafkaServerProtocol(Protocol):
 
     def _warn(self, message: str, error: Exception) -> None:
         context = self.context
-        suppressed = self._listener.warning_limiter.admit(context.host)
+        suppressed = self._shared.warning_limiter.admit(context.host)
         if suppressed is not None:
             self._log.warn(
                 "closing {host}:{port} on listener {listener}: {error} ({suppressed} more warnings suppressed)",

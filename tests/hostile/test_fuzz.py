@@ -299,7 +299,9 @@ class Survives(SynchronousTestCase):
         client.transport.loseConnection()
         server.reactor.advance(0)
         self.assertEqual(len(server.broker.purgatory), 0)
-        self.assertEqual((metrics.requests_pending, metrics.connections_open, server.broker._budget.used), (0, 0, 0))
+        self.assertEqual(
+            (metrics.requests_pending, metrics.connections_open, server.broker.connections.budget.used), (0, 0, 0)
+        )
         # The topic may have been deleted or reconfigured, which is fair; a new one works.
         other = server.connect()
         server.create("afterwards")

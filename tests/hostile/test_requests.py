@@ -159,7 +159,7 @@ class Slow(SynchronousTestCase):
         client.feed(struct.pack(">i", 90 * 1024 * 1024))
         self.pass_time(45)
         self.assertTrue(client.closed)
-        self.assertEqual(self.server.broker._budget.used, 0)
+        self.assertEqual(self.server.broker.connections.budget.used, 0)
 
     def test_idle(self) -> None:
         """A connection on which nothing happens for ten minutes is closed."""

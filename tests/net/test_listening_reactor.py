@@ -21,7 +21,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.protocols import tls
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas
+from logbus.net.connection_limits import ConnectionLimits
 from logbus.net.listening_reactor import ListeningReactor
 from logbus.net.transport import ServerPort
 from tests.net.fakes import SERVED, Handler, Loop, TemporaryFile, fetch, metadata, produce
@@ -68,9 +68,10 @@ class ChoiceTests(SynchronousTestCase):
         A reactor without descriptors, such as one in memory, listens itself.
         """
         from logbus.net.factory import KafkaServerFactory
+        from logbus.net.shared_resources import SharedResources
 
         reactor = MemoryReactorClock()
-        factory = KafkaServerFactory(SERVED, Handler(), reactor)
+        factory = KafkaServerFactory(SERVED, Handler(), SharedResources(reactor))
         ListeningReactor(reactor).listenTCP(9092, factory)
         self.assertIs(reactor.tcpServers[0][1], factory)
 
@@ -237,7 +238,7 @@ class TLSTests(RealCase):
         """
         Limits hold for TLS too.
         """
-        self.factory.quotas = ConnectionQuotas(evolve(ConnectionLimits(), max_connections=1))
+        self.factory.shared.quotas.limits = evolve(ConnectionLimits(), max_connections=1)
         first = self.connect_tls()
         self.loop.until(first.shake)
         refused = socket.create_connection(("127.0.0.1", self.port.getHost().port))

@@ -60,7 +60,7 @@ class ManyElementsTests(SynchronousTestCase):
         self.clock.advance(0)
         self.assertEqual(self.handler.seen, [(1, 9), (1, 1), (0, 2), (1, 3)])
         self.assertEqual(self.tags(), [1, 2, 3])
-        self.assertGreaterEqual(self.server.factory.scheduler.slices, 1)
+        self.assertGreaterEqual(self.server.factory.shared.scheduler.slices, 1)
 
     def test_what_comes_meanwhile_does_no_harm(self) -> None:
         """
@@ -102,7 +102,7 @@ class ManyElementsTests(SynchronousTestCase):
         many.responses[0].partitions *= 2 * UNITS
         self.handler.override = lambda *_: many
         self.send(self.large(1))
-        slices = self.server.factory.scheduler
+        slices = self.server.factory.shared.scheduler
         while not self.handler.seen:
             self.clock.iterate()
         before = slices.slices
@@ -151,13 +151,13 @@ class ManyElementsTests(SynchronousTestCase):
         for at in range(100, len(data), 10_000):
             self.protocol.dataReceived(data[at : at + 10_000])
         self.clock.advance(0)
-        held = self.server.factory.budget.used
+        held = self.server.factory.shared.budget.used
         self.protocol.give_back_memory()
-        self.assertEqual(self.server.factory.budget.used, held)
+        self.assertEqual(self.server.factory.shared.budget.used, held)
         self.handler.release(1)
         self.clock.advance(0)
         self.protocol.give_back_memory()
-        self.assertEqual(self.server.factory.budget.used, 0)
+        self.assertEqual(self.server.factory.shared.budget.used, 0)
 
 
 class OrderTests(SynchronousTestCase):
@@ -415,7 +415,7 @@ class BackPressureTests(SynchronousTestCase):
             protocol.dataReceived(b"".join(client.ask(fetch(tag)) for tag in range(10)))
             crowd.append((protocol, transport, client, carrier))
             self.assertLessEqual(carrier.unsent, 600_000 if number < 4 else 160_000)
-        unsent = server.factory.unsent
+        unsent = server.factory.shared.unsent
         self.assertEqual(unsent.total, sum(carrier.unsent for *_, carrier in crowd))
         self.assertLess(unsent.total, 1_000_000 + 20 * 160_000)
         for protocol, transport, client, carrier in crowd[:10]:
@@ -450,7 +450,7 @@ class BackPressureTests(SynchronousTestCase):
         A frame beyond its share of memory is not read on before there is room; then it is served.
         """
         server = Server()
-        server.factory.budget.total = 200_000
+        server.factory.shared.budget.total = 200_000
         (one, _), (two, transport) = server.connect(), server.connect()
         large = Client().ask(produce(7, bytes(150_000)))
         one.dataReceived(large[:120_000])
@@ -475,7 +475,7 @@ class BackPressureTests(SynchronousTestCase):
         for _ in range(200):
             stranger, _ = server.connect()
             stranger.dataReceived(struct.pack(">i", 100 << 20) + b"\0" * 14)
-        self.assertEqual(server.factory.budget.used, 0)
+        self.assertEqual(server.factory.shared.budget.used, 0)
         protocol, transport = server.connect()
         client = Client()
         request = client.ask(produce(3, bytes(2_000_000)))
@@ -494,11 +494,11 @@ class BackPressureTests(SynchronousTestCase):
         stream = client.ask(fetch(1)) + client.ask(produce(2, bytes(90_000)))
         first = len(stream) - 88_000
         protocol.dataReceived(stream[:first])
-        self.assertEqual(server.factory.budget.used, 0)
+        self.assertEqual(server.factory.shared.budget.used, 0)
         server.handler.release(1)
         server.turn()
         protocol.dataReceived(stream[first : first + 80_000])
-        self.assertGreater(server.factory.budget.used, 70_000)
+        self.assertGreater(server.factory.shared.budget.used, 70_000)
 
     def test_small_requests_faster_than_they_are_served(self) -> None:
         """
@@ -566,7 +566,7 @@ class UnfinishedFrameTests(SynchronousTestCase):
         """
         Time in which we did not read does not count, but what went before does.
         """
-        self.server.factory.budget.total = 100_000
+        self.server.factory.shared.budget.total = 100_000
         other, _ = self.server.connect("10.0.0.2")
         large = Client().ask(produce(7, bytes(900_000)))
         other.dataReceived(large[:200_000])
@@ -577,11 +577,11 @@ class UnfinishedFrameTests(SynchronousTestCase):
         other.connectionLost(LOST)
         self.assertEqual(self.transport.producerState, "producing")
         self.sweep(4)
-        self.server.factory.budget.total = 1
+        self.server.factory.shared.budget.total = 1
         self.protocol.dataReceived(bytes(400_000))
         self.sweep(4)
-        self.server.factory.budget.total = 100_000_000
-        self.server.factory.budget.release(self.protocol, 1)
+        self.server.factory.shared.budget.total = 100_000_000
+        self.server.factory.shared.budget.release(self.protocol, 1)
         self.sweep(4)
         self.assertEqual(self.expired(), 1)
 
@@ -779,7 +779,7 @@ class EndTests(SynchronousTestCase):
         self.assertGreater(self.protocol.frames.capacity, FLOOR)
         for now in (5.0, 10.0):
             self.protocol.check(now)
-        self.assertEqual((self.protocol.frames.capacity, self.server.factory.budget.used), (FLOOR, 0))
+        self.assertEqual((self.protocol.frames.capacity, self.server.factory.shared.budget.used), (FLOOR, 0))
 
     def test_done_is_done(self) -> None:
         """

@@ -20,6 +20,7 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from logbus.net.connection_limits import ConnectionLimits
 from logbus.net.factory import KafkaServerFactory
 from logbus.net.listening_reactor import ListeningReactor
+from logbus.net.shared_resources import SharedResources
 from logbus.net.transport import ServerPort, ServerTransport
 from tests.net.fakes import SERVED, Client, Handler, Loop, Peer, TemporaryFile, fetch, metadata, produce
 
@@ -36,7 +37,7 @@ class RealCase(SynchronousTestCase):
         self.loop = Loop()
         self.addCleanup(self.loop.close)
         self.handler = Handler()
-        self.factory = KafkaServerFactory(SERVED, self.handler, self.loop.reactor, limits=self.limits)
+        self.factory = KafkaServerFactory(SERVED, self.handler, SharedResources(self.loop.reactor, self.limits))
         self.client = Client()
         self.port = self.listen(self.endpoint)
 
@@ -94,7 +95,8 @@ class TransportTests(RealCase):
         # Linux doubles the value, for its own bookkeeping.
         sizes = {}
         for wanted in (64 * 1024, -1):
-            self.factory.limits = evolve(self.limits, send_buffer=wanted)
+            limits = evolve(self.limits, send_buffer=wanted)
+            self.factory.shared = evolve(self.factory.shared, limits=limits)
             self.connect()
             sizes[wanted] = self.transport().socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         self.assertIn(sizes[64 * 1024], (64 * 1024, 2 * 64 * 1024))
@@ -416,9 +418,10 @@ sys.path[:0] = {path!r}
 from twisted.internet.endpoints import serverFromString
 from logbus.net.listening_reactor import ListeningReactor
 from logbus.net.factory import KafkaServerFactory
+from logbus.net.shared_resources import SharedResources
 from tests.net.fakes import SERVED, Client, Handler, Loop, Peer, metadata
 loop = Loop()
-factory = KafkaServerFactory(SERVED, Handler(), loop.reactor)
+factory = KafkaServerFactory(SERVED, Handler(), SharedResources(loop.reactor))
 ports = []
 serverFromString(ListeningReactor(loop.reactor), "tcp:0:interface=127.0.0.1").listen(factory).addCallback(ports.append)
 number = ports[0].getHost().port

@@ -1,0 +1,56 @@
+"""What the connections of all listeners share."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+from twisted.internet.interfaces import IReactorTime
+
+from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas, UnsentReplies, WarningLimiter
+from logbus.net.metrics import NetMetrics
+from logbus.net.request_budget import RequestBudget
+from logbus.net.time_slices import SliceScheduler
+
+
+@frozen(eq=False)
+class SharedResources:
+    """
+    The limits of connections, and what all listeners count and divide among them (Kafka: SocketServer has these).
+
+    :ivar clock: the reactor, for later turns and deadlines.
+    :ivar limits: of connections and peers.
+    :ivar metrics: counters.
+    :ivar budget: memory for large frames.
+    :ivar quotas: counts connections.
+    :ivar unsent: replies that peers have not taken.
+    :ivar scheduler: gives time slices to requests of many elements.
+    :ivar warning_limiter: limits warnings about peers.
+    """
+
+    clock: IReactorTime
+    limits: ConnectionLimits = field(factory=ConnectionLimits)
+    metrics: NetMetrics = field(factory=NetMetrics)
+    budget: RequestBudget = field()
+    quotas: ConnectionQuotas = field()
+    unsent: UnsentReplies = field()
+    scheduler: SliceScheduler = field()
+    warning_limiter: WarningLimiter = field()
+
+    @budget.default
+    def _budget(self) -> RequestBudget:
+        return RequestBudget(256 * 1024 * 1024, self.metrics, self.clock)
+
+    @quotas.default
+    def _quotas(self) -> ConnectionQuotas:
+        return ConnectionQuotas(self.limits)
+
+    @unsent.default
+    def _unsent(self) -> UnsentReplies:
+        return UnsentReplies(self.limits.max_unsent_in_all)
+
+    @scheduler.default
+    def _scheduler(self) -> SliceScheduler:
+        return SliceScheduler(self.clock)
+
+    @warning_limiter.default
+    def _warning_limiter(self) -> WarningLimiter:
+        return WarningLimiter(self.clock.seconds)
