@@ -17,7 +17,7 @@ Modules that these share:
 * ``serializers``: bytes, text, JSON
 * ``interceptors``: hooks of producers and consumers
 * ``client_metrics``: metrics as numbers and for Prometheus
-* ``group_metadata``: GroupMetadata, CommittedOffset
+* ``group_metadata``: GroupMetadata, CommittedOffset, the errors of outdated members
 * ``list_offsets``: lookup of offsets by time
 * ``retry``: retriable errors and backoff
 * ``validators``: checks of options and arguments
@@ -42,8 +42,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from logbus.client.admin.admin_client import AdminClient, NewTopic
-    from logbus.client.admin.group_admin import ListedGroup
-    from logbus.client.admin.group_description import GroupDescription, GroupMember
+    from logbus.client.admin.group_admin import GroupDescription, GroupMember, ListedGroup
     from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
     from logbus.client.cluster.cluster import Cluster
     from logbus.client.connector import (
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
     from logbus.client.producer.partitioner import RoundRobin, Uniform
     from logbus.client.producer.producer import Producer
     from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
-    from logbus.client.producer.transaction import (
+    from logbus.client.producer.transaction_errors import (
         Fenced,
         OutcomeUnknown,
         ProducerUnusable,
@@ -138,12 +137,12 @@ _MODULES = {
     "ConsumerRecord": "consumer.consumer_record",
     "DeliveryFailed": "producer.producer_record",
     "EARLIEST": "list_offsets",
-    "Fenced": "producer.transaction",
+    "Fenced": "producer.transaction_errors",
     "FetchOf": "consumer.simple_consumer",
     "Fetched": "consumer.consumer_record",
-    "GroupDescription": "admin.group_description",
+    "GroupDescription": "admin.group_admin",
     "GroupListener": "membership",
-    "GroupMember": "admin.group_description",
+    "GroupMember": "admin.group_admin",
     "GroupMetadata": "group_metadata",
     "GroupOptions": "membership",
     "LATEST": "list_offsets",
@@ -153,19 +152,19 @@ _MODULES = {
     "MessageStream": "connector",
     "NewTopic": "admin.admin_client",
     "InvalidOption": "validators",
-    "OutcomeUnknown": "producer.transaction",
+    "OutcomeUnknown": "producer.transaction_errors",
     "Producer": "producer.producer",
     "ProducerRecord": "producer.producer_record",
-    "ProducerUnusable": "producer.transaction",
+    "ProducerUnusable": "producer.transaction_errors",
     "RebalanceFailed": "connector",
     "RecordError": "consumer.batch_delivery",
     "RecordMetadata": "producer.producer_record",
     "RoundRobin": "producer.partitioner",
     "SimpleConsumer": "consumer.simple_consumer",
     "TopicFilter": "connector",
-    "TransactionAborted": "producer.transaction",
+    "TransactionAborted": "producer.transaction_errors",
     "TransactionDescription": "admin.transaction_admin",
-    "TransactionError": "producer.transaction",
+    "TransactionError": "producer.transaction_errors",
     "Uniform": "producer.partitioner",
     "Unreachable": "retry",
     "WhiteList": "connector",

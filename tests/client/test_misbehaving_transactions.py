@@ -10,7 +10,7 @@ from typing import Any
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.producer.producer import Producer
-from logbus.client.producer.transaction import OutcomeUnknown, ProducerUnusable
+from logbus.client.producer.transaction_errors import OutcomeUnknown, ProducerUnusable
 from logbus.errors import LogbusError
 from tests.client.misbehaving_brokers import MISBEHAVIORS
 from tests.client.misbehaving_network import MisbehavingNetwork

@@ -8,7 +8,6 @@ A request about several things returns a value or an error for each.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
@@ -16,9 +15,6 @@ from twisted.internet.defer import Deferred
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.errors import ApiError
 from logbus.model import TopicPartition
-
-if TYPE_CHECKING:
-    from logbus.client.cluster.coordinators import Coordinators
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
 """The states of transactional ids, as coordinators report them."""
@@ -123,8 +119,10 @@ class TransactionAdmin:
 
         async def ask() -> dict[str, TransactionDescription | ApiError]:
             from logbus.client.admin.transaction_requests import describe_at
+            from logbus.client.cluster.coordinators import TRANSACTIONS, Coordinators
 
-            return await self._transaction_coordinators().ask(transactional_ids, describe_at)
+            coordinators = Coordinators(self._cluster, self._timeout, TRANSACTIONS)
+            return await coordinators.ask(transactional_ids, describe_at)
 
         return Deferred.fromCoroutine(ask())
 
@@ -177,12 +175,8 @@ class TransactionAdmin:
 
         async def ask() -> None:
             from logbus.client.admin.transaction_requests import terminate
+            from logbus.client.cluster.coordinators import TRANSACTIONS, Coordinators
 
-            await terminate(self._transaction_coordinators(), transactional_id)
+            await terminate(Coordinators(self._cluster, self._timeout, TRANSACTIONS), transactional_id)
 
         return Deferred.fromCoroutine(ask())
-
-    def _transaction_coordinators(self) -> Coordinators:
-        from logbus.client.cluster.coordinators import TRANSACTIONS, Coordinators
-
-        return Coordinators(self._cluster, self._timeout, TRANSACTIONS)

@@ -8,7 +8,7 @@ an event begins with the length of its id, which is never 0.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
@@ -25,12 +25,22 @@ from logbus.client.schema.schema_registry import SchemaRegistry, unframe
 from logbus.client.serializers import SerializationError
 from logbus.extras import install_hint
 
-if TYPE_CHECKING:
-    from logbus.client.schema.avro import AvroDeserializer, PlainAvro
-
 _FRAMED = 0
 _NOT_FOUND = 404
 _NEEDED = f"Avro needs fastavro, which is not installed: {install_hint('avro')}"
+
+
+class _PlainAvro(Protocol):
+    """What is used of ``PlainAvro``, whose module can only be imported if fastavro is installed."""
+
+    def write(self, topic: str, value: Any) -> bytes: ...
+    def read(self, topic: str, data: bytes) -> Any: ...
+
+
+class _FramedAvro(Protocol):
+    """What is used of ``AvroDeserializer``, likewise."""
+
+    def deserialize(self, topic: str, data: bytes | None) -> Deferred[Any]: ...
 
 
 def encode_avro(event: MonitoringEvent) -> bytes:
@@ -52,7 +62,7 @@ class EventDecoder:
 
     def __init__(self, registry: SchemaRegistry | None = None) -> None:
         self._registry = registry
-        self._framed: AvroDeserializer | None = None
+        self._framed: _FramedAvro | None = None
 
     def __call__(self, data: bytes | None) -> MonitoringEvent | Deferred[MonitoringEvent]:
         """
@@ -91,7 +101,7 @@ class EventDecoder:
 
 
 @cache
-def _avro() -> PlainAvro:
+def _avro() -> _PlainAvro:
     try:
         from logbus.client.schema.avro import PlainAvro
     except ImportError:

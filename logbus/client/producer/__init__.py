@@ -27,7 +27,8 @@ Idempotence and transactions:
 * ``idempotence``: sequence numbers, and decisions about failed batches; pure
 * ``producer_identity``: ProducerIdentity: the producer id without transactions
 * ``transaction_manager``: TransactionManager: the state of a transactional producer
-* ``transaction``: Transaction, and its errors
+* ``transaction``: Transaction: the application's ``async with``
+* ``transaction_errors``: TransactionAborted, ProducerUnusable, and so on
 * ``transaction_messages``: builds requests of transactions and reads error codes; pure
 * ``coordinator_requests``: CoordinatorRequests: requests to a coordinator, with retries
 

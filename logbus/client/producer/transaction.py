@@ -1,46 +1,19 @@
-"""
-A producer's transaction, and its errors.
-
-There are two kinds of errors (KIP-1050). After a :class:`TransactionAborted`, try another transaction. After a
-:class:`ProducerUnusable`, such as :class:`Fenced`, a new producer is needed.
-"""
+"""A producer's transaction, as the application uses it: ``async with producer.transaction()``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
+from logbus.client.producer.transaction_errors import ProducerUnusable
+from logbus.client.producer.transaction_manager import TransactionManager
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
-
-if TYPE_CHECKING:
-    from logbus.client.producer.transaction_manager import TransactionManager
-
-
-class TransactionError(LogbusError):
-    """Base of errors of transactions."""
-
-
-class TransactionAborted(TransactionError):
-    """The transaction was aborted, or can only be aborted; the message has the cause. Another one may be tried."""
-
-
-class OutcomeUnknown(TransactionError):
-    """The coordinator did not answer in time, so the transaction was committed or aborted. Another one may be tried."""
-
-
-class ProducerUnusable(TransactionError):
-    """This producer can send nothing more; close it."""
-
-
-class Fenced(ProducerUnusable):
-    """Another producer uses the transactional id, or the coordinator timed this one out; close it."""
 
 
 class Transaction:

@@ -23,7 +23,7 @@ from logbus.client.producer.coordinator_requests import CoordinatorRequests
 from logbus.client.producer.deferreds import shield
 from logbus.client.producer.idempotence import ProducerId
 from logbus.client.producer.producer_identity import ProducerIdentity
-from logbus.client.producer.transaction import (
+from logbus.client.producer.transaction_errors import (
     Fenced,
     OutcomeUnknown,
     ProducerUnusable,

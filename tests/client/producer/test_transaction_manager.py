@@ -10,11 +10,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.admin.admin_client import AdminClient, NewTopic
 from logbus.client.cluster.cluster import Cluster
+from logbus.client.group_metadata import GroupMetadata
 from logbus.client.producer import transaction_manager
 from logbus.client.producer.producer import Producer
-from logbus.client.producer.transaction import (
+from logbus.client.producer.transaction_errors import (
     Fenced,
-    GroupMetadata,
     OutcomeUnknown,
     ProducerUnusable,
     TransactionAborted,
