@@ -1,10 +1,23 @@
-"""A member's identity in its group, and committed offsets."""
+"""A member's identity in its group, the errors of an outdated one, and committed offsets."""
 
 from __future__ import annotations
 
 from attrs import field, frozen
 
+from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
+
+MOVED_ON = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+"""Errors of commits that the coordinator rejects because of the member's generation or identity."""
 
 
 @frozen

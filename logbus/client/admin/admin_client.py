@@ -1,8 +1,8 @@
 """
 The admin client (Kafka: AdminClient): topics, partitions, records to delete, and the cluster. Its other parts are
 :mod:`~logbus.client.admin.config_admin`, :mod:`~logbus.client.admin.replica_admin`,
-    :mod:`~logbus.client.admin.group_admin`,
-:mod:`~logbus.client.admin.log_dir_admin` and :mod:`~logbus.client.admin.transaction_admin`.
+:mod:`~logbus.client.admin.group_admin`, :mod:`~logbus.client.admin.log_dir_admin` and
+:mod:`~logbus.client.admin.transaction_admin`.
 
 .. code-block:: python
 
@@ -164,12 +164,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
         )
 
         def read(response: CreateTopicsResponse) -> dict[str, ApiError | None]:
-            for each in response.topics:
-                self._cluster.forget(each.name)
-            return {
-                each.name: response_error(each.error_code, f"topic {each.name}", each.error_message)
-                for each in response.topics
-            }
+            return {each.name: self._topic_changed(each.name, each) for each in response.topics}
 
         return self._at_controller(request, read)
 
@@ -184,8 +179,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
             answers: dict[str, ApiError | None] = {}
             for each in response.responses:
                 name = each.name or ""
-                self._cluster.forget(name)
-                answers[name] = response_error(each.error_code, f"topic {name}", each.error_message)
+                answers[name] = self._topic_changed(name, each)
                 if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     answers[name] = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             return answers
@@ -222,12 +216,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
         )
 
         def read(response: CreatePartitionsResponse) -> dict[str, ApiError | None]:
-            for each in response.results:
-                self._cluster.forget(each.name)
-            return {
-                each.name: response_error(each.error_code, f"topic {each.name}", each.error_message)
-                for each in response.results
-            }
+            return {each.name: self._topic_changed(each.name, each) for each in response.results}
 
         return self._at_controller(request, read)
 
@@ -310,6 +299,11 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
                 await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
 
         return Deferred.fromCoroutine(ask())
+
+    def _topic_changed(self, name: str, answer: Any) -> ApiError | None:
+        """The error of a topic in a response, if there is one; its metadata is looked up again."""
+        self._cluster.forget(name)
+        return response_error(answer.error_code, f"topic {name}", answer.error_message)
 
     async def _delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | ApiError]:
         answers: dict[TopicPartition, int | ApiError] = {}

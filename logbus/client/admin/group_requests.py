@@ -9,7 +9,8 @@ from twisted.internet.task import deferLater
 from logbus.client.admin.group_admin import ListedGroup
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.cluster.coordinators import Coordinators, group_error, is_coordinator_retriable
-from logbus.client.group_metadata import CommittedOffset
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
+from logbus.client.membership.offset_requests import COMMITS_A_REQUEST, commit_request
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
@@ -21,9 +22,6 @@ from logbus.wire.messages.groups import (
     ListGroupsResponse,
 )
 from logbus.wire.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -36,8 +34,6 @@ from logbus.wire.messages.offsets import (
     OffsetFetchResponseTopics,
 )
 
-COMMITS_A_REQUEST = 1000
-"""All commits of a request become one record batch, whose size brokers limit (``message.max.bytes``)."""
 _OFFSET_COMMIT, _OFFSET_FETCH, _LIST_GROUPS = 8, 9, 16
 _BY_NAME = 9
 """The last version of OffsetCommit and OffsetFetch that identifies topics by name."""
@@ -90,17 +86,7 @@ async def alter_offsets(
 async def _alter_some(
     coordinators: Coordinators, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, ApiError | None]:
-    topics: dict[str, OffsetCommitRequestTopic] = {}
-    for (topic, partition), committed in offsets.items():
-        topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[])).partitions.append(
-            OffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
-    request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
+    request = commit_request(GroupMetadata(group_id), offsets)
 
     async def send(
         channel: Channel, node: Node, group_ids: Sequence[str]

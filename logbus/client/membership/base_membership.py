@@ -17,13 +17,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.group_metadata import CommittedOffset
+from logbus.client.group_metadata import MOVED_ON, CommittedOffset
 from logbus.client.membership.actions import Action, ListenerEvent, NotifyListener, ReportFailure, ReportLeft
 from logbus.client.membership.group_coordinator_client import GroupCoordinatorClient
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import CommitFailed, GroupListener, GroupMetadata, GroupOptions
 from logbus.client.membership.missing_topics import MissingTopics
-from logbus.client.membership.offset_requests import MOVED_ON, commit_failure
+from logbus.client.membership.offset_requests import commit_failure
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition

@@ -8,12 +8,12 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.task import deferLater
 
-from logbus.client.admin.group_requests import COMMITS_A_REQUEST
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership.group_coordinator_client import GroupCoordinatorClient
 from logbus.client.membership.interface import GroupMetadata
 from logbus.client.membership.offset_requests import (
+    COMMITS_A_REQUEST,
     OffsetResults,
     commit_failure,
     commit_request,

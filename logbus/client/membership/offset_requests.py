@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 from attrs import field, frozen
 
-from logbus.client.group_metadata import CommittedOffset
-from logbus.client.membership.interface import CommitFailed, GroupMetadata
+from logbus.client.group_metadata import MOVED_ON, CommittedOffset, GroupMetadata
+from logbus.client.membership.interface import CommitFailed
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
@@ -26,22 +26,12 @@ from logbus.wire.messages.offsets import (
 
 T = TypeVar("T")
 
+COMMITS_A_REQUEST = 1000
+"""All commits of a request become one record batch, whose size brokers limit (``message.max.bytes``)."""
 _SEVERAL_GROUPS = 8
 """The first version of OffsetFetch for several groups (KIP-709)."""
 _STABLE = 7
 """The first version of OffsetFetch with require_stable (KIP-447); older brokers always return stable offsets."""
-
-MOVED_ON = frozenset(
-    {
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-        ErrorCode.STALE_MEMBER_EPOCH,
-        ErrorCode.FENCED_MEMBER_EPOCH,
-    }
-)
-"""Errors of commits that the coordinator rejects because of the member's generation or identity."""
 
 
 @frozen

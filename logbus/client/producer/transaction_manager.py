@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from logbus.client import validators as check
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.cluster.coordinators import GROUPS, TRANSACTIONS
-from logbus.client.group_metadata import CommittedOffset, GroupMetadata
+from logbus.client.group_metadata import MOVED_ON, CommittedOffset, GroupMetadata
 from logbus.client.producer.coordinator_requests import CoordinatorRequests
 from logbus.client.producer.deferreds import shield
 from logbus.client.producer.idempotence import ProducerId
@@ -51,16 +51,6 @@ from logbus.wire.messages.transactions import (
 _FEATURE = "transaction.version"
 _LAST_PRODUCE_BY_V1 = 11
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-_MOVED_ON = frozenset(
-    {
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.STALE_MEMBER_EPOCH,
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-    }
-)
 _FATAL = frozenset(
     {
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -224,7 +214,7 @@ class TransactionManager(ProducerIdentity):
                 raise ApiError(code, f"{foreign[0]} is not assigned to this member of group {group.group_id!r}")
             await self._send_offsets(offsets, group)
         except LogbusError as e:
-            if isinstance(e, ApiError) and e.code in _MOVED_ON:
+            if isinstance(e, ApiError) and e.code in MOVED_ON:
                 e = ApiError(
                     e.code,
                     f"{e}: the group has gone on without this member, and others may read these partitions. Go back "

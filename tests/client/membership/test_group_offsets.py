@@ -9,10 +9,9 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.group_metadata import CommittedOffset
+from logbus.client.group_metadata import MOVED_ON, CommittedOffset
 from logbus.client.membership import CommitFailed, GroupMetadata
 from logbus.client.membership.group_offsets import GroupOffsets
-from logbus.client.membership.offset_requests import MOVED_ON
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.wire.messages import groups, offsets
