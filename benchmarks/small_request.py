@@ -14,17 +14,22 @@ import sys
 import tempfile
 import time
 import uuid
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock
 
 from benchmarks.compare import wire
+from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.partition import Partition
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.handlers.coalesced_produce import CoalescedProduceHandlers
+from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.produce import ProduceHandlers
+from logbus.handlers.produce_appender import ProduceAppender
+from logbus.handlers.produce_errors import ProduceErrors
 from logbus.handlers.request_router import RequestRouter
+from logbus.handlers.transaction_verification import TransactionVerification
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net.factory import KafkaServerFactory
 from logbus.net.shared_resources import SharedResources
@@ -77,8 +82,11 @@ def connection(log: Log, reactor: Any) -> tuple[ServerTransport, EndlessSocket]:
     replica.take(LeaderAndIsr(leader=0, leader_epoch=0, isr=(0,)))
     replicas._by_partition[log.partition] = replica
     router = RequestRouter()
-    produce = ProduceHandlers(replicas, reactor, time.time, frozenset())
-    router.add([produce, CoalescedProduceHandlers(produce)])
+    # No batch is transactional.
+    metadata, verification = ClusterMetadata("bench"), cast(TransactionVerification, None)
+    appender, errors = ProduceAppender(replicas, metadata, reactor, time.time), ProduceErrors(CurrentLeaders(metadata))
+    router.add(ProduceHandlers(appender, replicas, reactor, errors, verification))
+    router.add(CoalescedProduceHandlers(appender, errors))
     sock = EndlessSocket()
     factory = KafkaServerFactory(
         router.served, router, SharedResources(reactor), coalesced_router=router.serve_coalesced

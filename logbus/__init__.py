@@ -19,7 +19,6 @@ A broker:
 * ``registry``: the schema registry
 * ``admin``: the admin listener: metrics, health, REST
 * ``broker``: the composition root, which builds these parts
-* ``routes``: the table of APIs
 * ``settings``: the packages' settings, from the configuration
 * ``socket_server``: binds ports and accepts connections
 * ``listener_config``: the listeners in the configuration

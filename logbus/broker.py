@@ -85,6 +85,9 @@ from logbus.coordination.transactions.transaction_expiration import TransactionE
 from logbus.coordination.transactions.transaction_metrics import TransactionMetrics
 from logbus.data_access import DataAccess
 from logbus.errors import ApiError, StorageError
+from logbus.handlers.broker_parts import BrokerParts
+from logbus.handlers.discovery import build_router
+from logbus.handlers.produce_appender import ProduceAppender
 from logbus.handlers.startup_gate import StartupGate
 from logbus.ilogbus import Fetched, IBroker, IProtocolPlugin, Leadership, Listener
 from logbus.metastore.imetastore import IMetadataStore, SessionState
@@ -99,7 +102,6 @@ from logbus.net.shared_resources import SharedResources
 from logbus.net.time_slices import SliceScheduler
 from logbus.protocols import protocol_plugins
 from logbus.records.record import Record
-from logbus.routes import routes
 from logbus.services import OrderedService
 from logbus.settings import (
     cleaner_settings,
@@ -356,7 +358,40 @@ class Broker(OrderedService):
         )
         self.internal_topics = InternalTopics(self.metadata, self.topics_anywhere, config)
         self.opening = StartupGate()
-        self.router, self.produce_handlers, self.fetch_handlers = routes(self, release)
+        self.produce_appender = ProduceAppender(self.replicas, self.metadata, reactor, wall_clock)
+        self.router = build_router(
+            BrokerParts(
+                broker_id=self.broker_id,
+                config=config,
+                release=release,
+                reactor=reactor,
+                wall_clock=wall_clock,
+                random=self.random,
+                slice_scheduler=self.slice_scheduler,
+                warning_limiter=self.connections.warning_limiter,
+                metadata=self.metadata,
+                store=self.store,
+                metadata_updates=self.receiver,
+                startup_gate=self.opening,
+                peers=self.peers,
+                plugin_calls=self.plugin_calls,
+                controller=self.controller,
+                forwarder=self.forwarder,
+                topic_admin=self.topic_admin,
+                topics_anywhere=self.topics_anywhere,
+                partition_admin=self.partition_admin,
+                internal_topics=self.internal_topics,
+                replicas=self.replicas,
+                reader=self.reader,
+                produce_appender=self.produce_appender,
+                group_coordinator=self.group_coordinator,
+                group_cleanup=self.upkeep,
+                transactions=self.transactions,
+                producer_ids=self.producer_ids,
+                add_partitions_manager=self.add_partitions_manager,
+                marker_writer=self.marker_writer,
+            )
+        )
         self._socket_server = SocketServer(
             reactor,
             self,
@@ -393,8 +428,7 @@ class Broker(OrderedService):
             part.setServiceParent(self)
         for owner in (
             self.net_metrics,
-            self.produce_handlers,
-            self.fetch_handlers,
+            self.produce_appender,
             self.router,
             self.purgatory,
             self.logs,

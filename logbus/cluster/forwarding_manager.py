@@ -24,12 +24,6 @@ from logbus.wire.connection import api_key_of
 from logbus.wire.messages.inter_broker import ForwardRequest, ForwardResponse
 from logbus.wire.schema import EncodeError, encode, incremental_encoder
 
-FORWARDED_API_KEYS = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
-"""
-CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, ElectLeaders, IncrementalAlterConfigs,
-AlterPartitionReassignments, ListPartitionReassignments.
-"""
-
 CONNECTIONS = 4
 """Connections over which requests are spread, since each answers in order."""
 

@@ -10,7 +10,7 @@ from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from logbus.config import keys
+from logbus.config import ConfigView, keys
 from logbus.coordination.classic.classic_group import ClassicGroup
 from logbus.coordination.consumer.consumer_group import ConsumerGroup, ConsumerGroupDescription
 from logbus.coordination.consumer.consumer_group_member import JOINING
@@ -24,6 +24,11 @@ from logbus.coordination.group_shard import GroupShard
 from logbus.errors import ApiError, ErrorCode
 
 CONSUMER = "consumer"
+
+
+def consumer_protocol_enabled(config: ConfigView) -> bool:
+    """Whether groups may use the consumer protocol (``group.coordinator.rebalance.protocols``)."""
+    return CONSUMER in config.get(keys.GROUP_COORDINATOR_REBALANCE_PROTOCOLS)
 
 
 @define(eq=False)
@@ -42,7 +47,7 @@ class ConsumerGroupService:
             and :meth:`.StateLog.append`; GROUP_ID_NOT_FOUND; UNSUPPORTED_VERSION: the protocol is disabled here.
         """
         coordinator = self._coordinator
-        if CONSUMER not in coordinator.config.get(keys.GROUP_COORDINATOR_REBALANCE_PROTOCOLS):
+        if not consumer_protocol_enabled(coordinator.config):
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols has no consumer protocol here"
             )

@@ -3,17 +3,22 @@ The handlers of the APIs: each takes a decoded request, and returns a response m
 
 A request comes from :mod:`logbus.net` to ``request_router``, which calls the method that declares the API's key. The
 method checks the request, calls a part of the broker, and converts the outcome to a response of the request's version.
+A new API is a new module here (``docs/howto/add-an-api.rst``): ``discovery`` finds its class by the declaration.
 
 Routing:
 
 * ``request_router``: the table of handlers by API key
+* ``discovery``: finds the classes of handlers in this package, and builds them
+* ``broker_parts``: the parts of a broker that they are built from
 * ``startup_gate``: delays requests about the metadata until a starting broker has it
-* ``forward``: forwards requests to the controller, and serves forwarded ones (Forward)
+* ``forward_to_controller``: forwards requests to the controller
+* ``forward``: serves forwarded requests (Forward)
 
 Records:
 
 * ``produce``: Produce
 * ``coalesced_produce``: Produce requests that differ only in their batches
+* ``produce_appender``: appends the batches of both, and counts them
 * ``produce_errors``: error responses of Produce
 * ``transaction_verification``: lets transactional batches wait for verification (KIP-890)
 * ``fetch``: Fetch

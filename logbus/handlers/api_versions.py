@@ -5,16 +5,19 @@ ApiVersions, UpdateFeatures: the supported API versions and finalized features (
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Self
 
 from attrs import define
 from twisted.logger import Logger
 
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import Answer, serves
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
-from logbus.wire.kafka_releases import finalized_features
+from logbus.wire.kafka_releases import DEFAULT_RELEASE, advertised_table, finalized_features, release_table
 from logbus.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -46,18 +49,31 @@ class ApiVersionsHandlers:
     """
     Serves ApiVersions and UpdateFeatures.
 
-    :ivar advertised: the versions by API key; complete before the first request.
+    :param advertised: returns the versions by API key.
     """
 
-    advertised: Mapping[int, VersionRange]
+    _advertised: Callable[[], Mapping[int, VersionRange]]
     _log = Logger()
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        release_table(broker.release or DEFAULT_RELEASE)  # Refuses an unknown release now.
+
+        @cache
+        def advertised() -> Mapping[int, VersionRange]:
+            # With the first request, when the router has all handlers.
+            apis = broker.router.apis.values()
+            offered = {api.api_key: api.versions for api in apis if api.advertised_if(broker.config)}
+            return advertised_table(broker.release, offered)
+
+        return cls(advertised)
 
     @serves(18, 0, 4)
     def api_versions(self, context: RequestContext, request: Request) -> Answer:
         message: ApiVersionsRequest = request.message
         if request.unsupported:
             # KIP-511: respond in version 0 with the range of this API, so that the client can retry.
-            first, last = self.advertised[18]
+            first, last = self._advertised()[18]
             return ApiVersionsResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
                 api_keys=[ApiVersion(api_key=18, min_version=first, max_version=last)],
@@ -70,11 +86,11 @@ class ApiVersionsHandlers:
             self._log.debug(
                 "{host}:{port} is {name} {version}", host=context.host, port=context.port, name=name, version=version
             )
-        features = finalized_features(self.advertised)
+        features = finalized_features(self._advertised())
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersion(api_key=key, min_version=first, max_version=last)
-                for key, (first, last) in sorted(self.advertised.items())
+                for key, (first, last) in sorted(self._advertised().items())
             ],
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=0, max_version=level)
@@ -107,7 +123,7 @@ class ApiVersionsHandlers:
 
         :raise ApiError: INVALID_UPDATE_VERSION.
         """
-        features = finalized_features(self.advertised)
+        features = finalized_features(self._advertised())
         level = features.get(update.feature)
         if level is None:
             known = ", ".join(sorted(features)) or "there are none"

@@ -4,11 +4,14 @@ AskPlugin: delivers a call from a plugin on another broker to the same plugin on
 
 from __future__ import annotations
 
+from typing import Self
+
 from attrs import define
 from twisted.logger import Logger
 
 from logbus.cluster.plugin_calls import PluginCalls
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
@@ -23,6 +26,10 @@ class AskPluginHandlers:
     _calls: PluginCalls
     _identity: InterBrokerIdentity
     _log = Logger()
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.plugin_calls, InterBrokerIdentity(broker.warning_limiter))
 
     @serves(1006, 0, 0)
     @task

@@ -7,6 +7,8 @@ other requests; the response to a closed connection is dropped.
 
 from __future__ import annotations
 
+from typing import Self
+
 from attrs import define
 from twisted.internet.defer import Deferred
 
@@ -18,6 +20,7 @@ from logbus.coordination.group import Group
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_shard import GroupShard
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import Answer, serves
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
@@ -45,6 +48,10 @@ class ClassicGroupHandlers:
     """Serves the members of groups that use the classic protocol."""
 
     _coordinator: GroupCoordinator
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.group_coordinator)
 
     def _shard(self, group_id: str) -> GroupShard:
         if not group_id:

@@ -9,12 +9,18 @@ path when their transaction is open in the partition; those that may have to wai
 
 from __future__ import annotations
 
+from typing import Self
+
 from attrs import define
 from twisted.internet.defer import Deferred
 
 from logbus.cluster.replication.replica import Replica
 from logbus.errors import ApiError
-from logbus.handlers.produce import ALL, ProduceHandlers
+from logbus.handlers.broker_parts import BrokerParts
+from logbus.handlers.current_leaders import CurrentLeaders
+from logbus.handlers.produce import ALL
+from logbus.handlers.produce_appender import ProduceAppender
+from logbus.handlers.produce_errors import ProduceErrors
 from logbus.handlers.request_router import serves_coalesced
 from logbus.net.request_context import RequestContext
 from logbus.records.checksum import Buffer
@@ -24,20 +30,23 @@ from logbus.wire.request_template import CoalescedProduce, RequestTemplate
 
 @define(eq=False)
 class CoalescedProduceHandlers:
-    """Serves runs of equal Produce requests, by the methods for single ones."""
+    """Serves runs of equal Produce requests, several batches by one write if it can."""
 
-    _produce: ProduceHandlers
+    _appender: ProduceAppender
+    _errors: ProduceErrors
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.produce_appender, ProduceErrors(CurrentLeaders(broker.metadata)))
 
     @serves_coalesced(0)
     def run(self, context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
-        produce, template, batches = self._produce, run.template, run.batches
-        now_ms, transactional = produce.now_ms(), template.transactional
+        appender, template, batches = self._appender, run.template, run.batches
+        now_ms, transactional = appender.now_ms(), template.transactional
         if len(batches) == 1 and not transactional:
             return self._one(context, template, run.correlation_ids[0], batches[0], now_ms)
-        if transactional and produce.verification is None:
-            return None
         if topic := self._topic(template):
-            written = produce.append_many(
+            written = appender.append_many(
                 topic,
                 template.index,
                 batches,
@@ -61,7 +70,7 @@ class CoalescedProduceHandlers:
     def _topic(self, template: RequestTemplate) -> str:
         """The topic's name; empty if it is unknown."""
         try:
-            return self._produce.topic_name(template.topic, template.topic_id, template.index, template.api_version)
+            return self._appender.topic_name(template.topic, template.topic_id, template.index, template.api_version)
         except ApiError:
             return ""
 
@@ -80,18 +89,18 @@ class CoalescedProduceHandlers:
         def not_durable(error: ApiError) -> bytes:
             return b"".join([self._refused(context, topic, template, id, error) for id in ids])
 
-        return self._produce.when_durable(replica, template.timeout_ms, answers, not_durable)
+        return self._appender.when_durable(replica, template.timeout_ms, answers, not_durable)
 
     def _one(
         self, context: RequestContext, template: RequestTemplate, correlation_id: int, data: Buffer, now_ms: int
     ) -> bytes | Deferred[bytes]:
-        produce, topic, index, version = self._produce, template.topic, template.index, template.api_version
+        appender, topic, index, version = self._appender, template.topic, template.index, template.api_version
         to_all = template.acks == ALL
         try:
-            topic = produce.topic_name(topic, template.topic_id, index, version)
-            replica, appended = produce.append(topic, index, data, now_ms, version, all_in_sync=to_all)
+            topic = appender.topic_name(topic, template.topic_id, index, version)
+            replica, appended = appender.append(topic, index, data, now_ms, version, all_in_sync=to_all)
         except ApiError as e:
-            produce.refused += 1
+            appender.refused += 1
             return self._refused(context, topic, template, correlation_id, e)
         answer = template.written(
             correlation_id, appended.base_offset, appended.log_append_time, appended.log_start_offset
@@ -102,12 +111,12 @@ class CoalescedProduceHandlers:
         def not_durable(error: ApiError) -> bytes:
             return self._refused(context, topic, template, correlation_id, error)
 
-        return produce.when_durable(replica, template.timeout_ms, answer, not_durable)
+        return appender.when_durable(replica, template.timeout_ms, answer, not_durable)
 
     def _refused(
         self, context: RequestContext, topic: str, template: RequestTemplate, correlation_id: int, error: ApiError
     ) -> bytes:
-        response = self._produce.errors.one(
+        response = self._errors.one(
             context.listener, topic, template.index, error, template.api_version, template.topic_id
         )
         return template.refused(correlation_id, response)

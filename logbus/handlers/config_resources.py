@@ -7,11 +7,13 @@ Version 0 lists subscriptions of client metrics (KIP-714), which do not exist he
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 from attrs import define
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.metadata import reachable
 from logbus.handlers.request_router import serves
 from logbus.net.request_context import RequestContext
@@ -34,6 +36,10 @@ class ConfigResourceHandlers:
     """Serves ListConfigResources."""
 
     _metadata: ClusterMetadata
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.metadata)
 
     @serves(74, 0, 1)
     def list_config_resources(self, context: RequestContext, request: Request) -> ListConfigResourcesResponse:

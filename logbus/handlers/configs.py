@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from attrs import define
 
@@ -29,6 +29,7 @@ from logbus.config.describe_configs import (
 )
 from logbus.config.key_table import GROUP_KEYS, TOPIC_KEYS, broker_key
 from logbus.errors import ApiError, ConfigError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.model import topic_name_problem
 from logbus.net.request_context import RequestContext
@@ -99,7 +100,11 @@ class ConfigHandlers:
     _topics: TopicAdmin
     _peers: Peers
 
-    @serves(32, 1, 4)
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.config, broker.metadata, broker.topic_admin, broker.peers)
+
+    @serves(32, 1, 4, waits_for_metadata=True)
     @task
     async def describe_configs(self, context: RequestContext, request: Request) -> DescribeConfigsResponse:
         message: DescribeConfigsRequest = request.message
@@ -180,7 +185,7 @@ class ConfigHandlers:
             return describe_group(self._config, overrides, names)
         raise self._unknown_type(resource.resource_type)
 
-    @serves(33, 0, 2)
+    @serves(33, 0, 2, forwarded=True)
     @task
     async def alter_configs(self, context: RequestContext, request: Request) -> AlterConfigsResponse:
         message: AlterConfigsRequest = request.message
@@ -193,7 +198,7 @@ class ConfigHandlers:
         responses = await self._alter(context.time_slice(request), message, replacement)
         return AlterConfigsResponse(responses=responses)
 
-    @serves(44, 0, 1)
+    @serves(44, 0, 1, forwarded=True)
     @task
     async def incremental_alter_configs(
         self, context: RequestContext, request: Request

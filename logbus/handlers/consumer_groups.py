@@ -4,13 +4,16 @@ ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups of the consumer protocol (
 
 from __future__ import annotations
 
+from typing import Self
+
 from attrs import define
 
 from logbus.coordination.consumer.consumer_group import ConsumerGroupDescription
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult
 from logbus.coordination.consumer.partition_sets import Partitions, from_wire
-from logbus.coordination.consumer_group_service import ConsumerGroupService
+from logbus.coordination.consumer_group_service import ConsumerGroupService, consumer_protocol_enabled
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.group_admin import GROUP_OPERATIONS
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
@@ -39,7 +42,11 @@ class ConsumerGroupHandlers:
 
     _consumers: ConsumerGroupService
 
-    @serves(68, 0, 1)
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(ConsumerGroupService(broker.group_coordinator))
+
+    @serves(68, 0, 1, advertised_if=consumer_protocol_enabled)
     @task
     async def heartbeat(self, context: RequestContext, request: Request) -> ConsumerGroupHeartbeatResponse:
         message: ConsumerGroupHeartbeatRequest = request.message
@@ -64,7 +71,7 @@ class ConsumerGroupHandlers:
         except ApiError as e:
             return ConsumerGroupHeartbeatResponse(error_code=e.code, error_message=e.message)
 
-    @serves(69, 0, 1)
+    @serves(69, 0, 1, advertised_if=consumer_protocol_enabled)
     @task
     async def describe(self, context: RequestContext, request: Request) -> ConsumerGroupDescribeResponse:
         message: ConsumerGroupDescribeRequest = request.message

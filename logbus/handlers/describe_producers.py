@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import Self
 
 from attrs import define
 from twisted.internet.interfaces import IReactorTime
@@ -13,6 +14,7 @@ from twisted.internet.task import deferLater
 
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
 from logbus.storage.producers.producer_state_manager import ProducerStateEntry
@@ -37,6 +39,10 @@ class DescribeProducersHandlers:
 
     _replicas: ReplicaManager
     _clock: IReactorTime
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.replicas, broker.reactor)
 
     @serves(61, 0, 0)
     @task

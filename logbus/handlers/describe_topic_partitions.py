@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from attrs import define, field
 
 from logbus.cluster.cluster_metadata import ClusterMetadata, TopicImage
+from logbus.config import keys
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.metadata import TOPIC_OPERATIONS
 from logbus.handlers.request_router import serves, task
-from logbus.model import topic_name_problem
+from logbus.model import INTERNAL_TOPICS, topic_name_problem
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
@@ -43,7 +46,12 @@ class DescribeTopicPartitionsHandlers:
     _names: Sequence[str] = field(default=(), init=False)
     _names_version: int = field(default=-1, init=False)
 
-    @serves(75, 0, 0)
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        config = broker.config
+        return cls(broker.metadata, INTERNAL_TOPICS, lambda: config.get(keys.MAX_REQUEST_PARTITION_SIZE_LIMIT))
+
+    @serves(75, 0, 0, waits_for_metadata=True)
     @task
     async def describe_topic_partitions(
         self, context: RequestContext, request: Request

@@ -5,11 +5,13 @@ ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
 from attrs import define
 
 from logbus.cluster.controller.partition_admin import ElectionType, Outcomes, PartitionAdmin
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
 from logbus.net.request_context import RequestContext
@@ -37,7 +39,11 @@ class ElectionHandlers:
 
     _partitions: PartitionAdmin
 
-    @serves(43, 0, 2)
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.partition_admin)
+
+    @serves(43, 0, 2, forwarded=True)
     @task
     async def elect_leaders(self, context: RequestContext, request: Request) -> ElectLeadersResponse:
         message: ElectLeadersRequest = request.message
@@ -61,7 +67,7 @@ class ElectionHandlers:
             )
         return ElectLeadersResponse(replica_election_results=await _results(outcomes, time_slice))
 
-    @serves(45, 0, 1)
+    @serves(45, 0, 1, forwarded=True)
     @task
     async def alter_partition_reassignments(
         self, context: RequestContext, request: Request
@@ -101,7 +107,7 @@ class ElectionHandlers:
             responses=[ReassignableTopicResponse(name=topic, partitions=found) for topic, found in answers.items()],
         )
 
-    @serves(46, 0, 0)
+    @serves(46, 0, 0, forwarded=True)
     @task
     async def list_partition_reassignments(
         self, context: RequestContext, request: Request

@@ -8,6 +8,7 @@ A request counts as a follower's only if the connection has proved to be from th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 from uuid import UUID
 
 from attrs import define, field, frozen
@@ -24,7 +25,9 @@ from logbus.cluster.replication.replica_reader import (
     ReplicaReader,
     SessionlessFetchContext,
 )
+from logbus.config import keys
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.fetch_sessions import (
     FINAL_EPOCH,
@@ -116,6 +119,18 @@ class FetchHandlers:
     @_hints.default
     def _hints_of_metadata(self) -> CurrentLeaders:
         return CurrentLeaders(self._metadata)
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        config = broker.config
+        sessions = FetchSessionCache(
+            broker.replicas,
+            broker.reactor.seconds,
+            broker.random,
+            config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
+            config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS),
+        )
+        return cls(broker.reader, broker.replicas, broker.metadata, sessions, config.get(keys.FETCH_MAX_BYTES))
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of fetching."""

@@ -4,6 +4,8 @@ FindCoordinator: the coordinators of groups and transactional ids.
 
 from __future__ import annotations
 
+from typing import Self
+
 from attrs import define
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
@@ -11,6 +13,7 @@ from logbus.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinato
 from logbus.coordination.internal_topics import InternalTopics
 from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.metadata import reachable
 from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
@@ -32,7 +35,11 @@ class FindCoordinatorHandlers:
     _topics: InternalTopics
     _metadata: ClusterMetadata
 
-    @serves(10, 0, 6)
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.group_coordinator, broker.transactions, broker.internal_topics, broker.metadata)
+
+    @serves(10, 0, 6, waits_for_metadata=True)
     @task
     async def find_coordinator(self, context: RequestContext, request: Request) -> FindCoordinatorResponse:
         message: FindCoordinatorRequest = request.message

@@ -4,12 +4,15 @@ DescribeGroups, ListGroups, DeleteGroups: the administration of groups.
 
 from __future__ import annotations
 
+from typing import Self
+
 from attrs import define
 
 from logbus.coordination.classic.classic_group import ClassicGroup
 from logbus.coordination.group_cleanup import GroupCleanup
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
@@ -39,6 +42,10 @@ class GroupAdminHandlers:
 
     _coordinator: GroupCoordinator
     _upkeep: GroupCleanup
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.group_coordinator, broker.group_cleanup)
 
     @serves(15, 0, 6)
     @task

@@ -5,6 +5,7 @@ OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from attrs import define
 from twisted.internet.defer import Deferred
@@ -15,6 +16,7 @@ from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_offsets import NO_EXPIRY, CommittedOffset, GroupOffsets
 from logbus.coordination.offset_commits import OffsetCommits, OffsetCommitter
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.offset_commit_validator import TOPIC_ID_VERSION, OffsetCommitValidator
 from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
@@ -63,6 +65,15 @@ class GroupOffsetHandlers:
     _rules: OffsetCommitValidator
 
     # Kafka 4 has removed versions 0 and 1; the fields that they lack have defaults.
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(
+            broker.group_coordinator,
+            OffsetCommits(broker.group_coordinator),
+            broker.group_cleanup,
+            OffsetCommitValidator(broker.metadata, broker.config),
+        )
+
     @serves(8, 0, 10)
     @task
     async def offset_commit(self, context: RequestContext, request: Request) -> OffsetCommitResponse:

@@ -4,12 +4,15 @@ InitProducerId: allocates producer ids (KIP-98), and starts transactional produc
 
 from __future__ import annotations
 
+from typing import Self
+
 from attrs import define
 
 from logbus.cluster.producer_id_manager import ProducerIdManager
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_metadata import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.handlers.transactions import error_for_version
 from logbus.net.request_context import RequestContext
@@ -30,6 +33,10 @@ class InitProducerIdHandlers:
 
     _ids: ProducerIdManager
     _transactions: TransactionCoordinator
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.producer_ids, broker.transactions)
 
     @serves(22, 0, 5)
     @task

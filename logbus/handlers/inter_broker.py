@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from hmac import compare_digest
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from attrs import define
@@ -24,6 +24,7 @@ from logbus.cluster.controller_channel import note_failed, partitions_of, topics
 from logbus.cluster.icluster import IMetadataUpdateReceiver, IsrChange
 from logbus.cluster.metadata_update_codec import decode_update
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import serves, task
 from logbus.metastore.imetastore import IMetadataStore, MetastoreError, NoNode
@@ -67,6 +68,17 @@ class InterBrokerHandlers:
     _receiver: IMetadataUpdateReceiver
     _controller: Controller
     _identity: InterBrokerIdentity
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(
+            broker.broker_id,
+            broker.metadata,
+            broker.store,
+            broker.metadata_updates,
+            broker.controller,
+            InterBrokerIdentity(broker.warning_limiter),
+        )
 
     @serves(1000, 0, 0)
     @task

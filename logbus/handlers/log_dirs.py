@@ -7,11 +7,13 @@ Kafka's tools send DescribeLogDirs to every broker; ``kafka-reassign-partitions`
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Self
 
 from attrs import define
 
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
 from logbus.net.request_context import RequestContext
@@ -36,6 +38,10 @@ class LogDirHandlers:
     """Describes log directories, and moves logs between them."""
 
     _replicas: ReplicaManager
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.replicas)
 
     @serves(35, 0, 5)
     @task

@@ -5,7 +5,7 @@ ListOffsets, OffsetForLeaderEpoch, DeleteRecords: offsets of logs by time and ep
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Self
 
 from attrs import define
 from twisted.internet.defer import Deferred
@@ -14,6 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from logbus.cluster.controller.topic_plan import internal
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.model import INTERNAL_TOPICS, NO_EPOCH, TimestampOffset
 from logbus.net.request_context import RequestContext
@@ -69,6 +70,10 @@ class LogOffsetHandlers:
 
     _replicas: ReplicaManager
     _clock: IReactorTime
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.replicas, broker.reactor)
 
     @serves(2, 0, 11)
     @task

@@ -5,6 +5,7 @@ Metadata, DescribeCluster: topics with their leaders, and the brokers of the clu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Self
 from uuid import UUID
 
 from attrs import define, field
@@ -14,10 +15,12 @@ from twisted.python.failure import Failure
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, TopicImage
 from logbus.cluster.controller.topic_plan import NewTopic
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
+from logbus.config import keys
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import Answer, serves
 from logbus.handlers.topics import for_all
-from logbus.model import Endpoint, topic_name_problem
+from logbus.model import INTERNAL_TOPICS, Endpoint, topic_name_problem
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.records.file_slice import joined
@@ -71,7 +74,17 @@ class MetadataHandlers:
     _cached_version: int = field(default=-1, init=False)
     _waiting: dict[CacheKey, list[Deferred[bytes]]] = field(factory=dict, init=False)
 
-    @serves(3, 0, 13)
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(
+            broker.metadata,
+            broker.topics_anywhere,
+            INTERNAL_TOPICS,
+            lambda: broker.config.get(keys.AUTO_CREATE_TOPICS_ENABLE),
+            broker.internal_topics.plan,
+        )
+
+    @serves(3, 0, 13, waits_for_metadata=True)
     def metadata(self, context: RequestContext, request: Request) -> Answer:
         message: MetadataRequest = request.message
         wanted, version = message.topics, request.api_version
@@ -277,7 +290,7 @@ class MetadataHandlers:
             ],
         )
 
-    @serves(60, 0, 2)
+    @serves(60, 0, 2, waits_for_metadata=True)
     def describe_cluster(self, context: RequestContext, request: Request) -> Answer:
         message: DescribeClusterRequest = request.message
         if message.endpoint_type != BROKERS_ENDPOINT_TYPE:

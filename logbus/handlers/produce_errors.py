@@ -27,10 +27,10 @@ class ProduceErrors:
     """
     Makes error responses.
 
-    :ivar hints: looks up current leaders; None: responses do not name them.
+    :ivar hints: looks up current leaders.
     """
 
-    hints: CurrentLeaders | None = None
+    hints: CurrentLeaders
 
     def refuse(self, answer: PartitionProduceResponse, topic: str, error: ApiError, version: int) -> None:
         """Set the error of a partition whose batch was not written."""
@@ -41,7 +41,7 @@ class ProduceErrors:
                 BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
                 for number, why in error.records
             ]
-        if self.hints is not None and version >= LEADER_VERSION:
+        if version >= LEADER_VERSION:
             answer.current_leader = self.hints.hint(topic, answer.index, error)
 
     def one(
@@ -59,7 +59,7 @@ class ProduceErrors:
     def add_leader_endpoints(self, response: ProduceResponse, listener: str) -> None:
         """Add the addresses of the leaders in a response."""
         hints = [answer.current_leader for topic in response.responses for answer in topic.partition_responses]
-        if self.hints is not None and any(hints):
+        if any(hints):
             response.node_endpoints = self.hints.endpoints(listener, hints)
 
 

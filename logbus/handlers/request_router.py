@@ -7,18 +7,20 @@ to clients (``ApiVersions``) come from the same declarations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from attrs import define, field
+from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
 
+from logbus.config import ConfigView
 from logbus.metrics import Registry
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages import API_NAMES
 from logbus.wire.request_template import PRODUCE, CoalescedProduce
+from logbus.wire.version_range import VersionRange
 
 Answer = Any
 """A response message, None if the protocol has no response, or a Deferred of these."""
@@ -27,22 +29,54 @@ Handler = Callable[[RequestContext, Request], Answer]
 CoalescedHandler = Callable[[RequestContext, CoalescedProduce], bytes | Deferred[bytes] | None]
 F = TypeVar("F", bound=Callable[..., Any])
 A = TypeVar("A")
+T = TypeVar("T")
 
-VersionRange = tuple[int, int]
 
-
-def serves(api_key: int, first: int, last: int) -> Callable[[F], F]:
+@frozen
+class ServedApi:
     """
-    Declare that a method serves ``api_key`` at versions ``first`` to ``last``.
+    How an API is served.
+
+    :ivar forwarded: whether only the controller can serve it; other brokers forward its requests.
+    :ivar waits_for_metadata: whether a starting broker serves it only when it has the cluster's metadata.
+    :ivar advertised_if: whether clients are told of it, given the configuration.
+    """
+
+    api_key: int
+    versions: VersionRange
+    forwarded: bool = False
+    waits_for_metadata: bool = False
+    advertised_if: Callable[[ConfigView], bool] = lambda config: True
+
+
+def serves(
+    api_key: int,
+    first: int,
+    last: int,
+    *,
+    forwarded: bool = False,
+    waits_for_metadata: bool = False,
+    advertised_if: Callable[[ConfigView], bool] = lambda config: True,
+) -> Callable[[F], F]:
+    """
+    Declare that a method serves ``api_key`` at versions ``first`` to ``last``; the rest is in :class:`ServedApi`.
 
     The method takes the :class:`RequestContext` and the :class:`Request`, and gives an :data:`Answer`.
     """
+    api = ServedApi(api_key, VersionRange(first, last), forwarded, waits_for_metadata, advertised_if)
 
     def mark(method: F) -> F:
-        method.__serves__ = (api_key, first, last)  # type: ignore[attr-defined]
+        method.__serves__ = api  # type: ignore[attr-defined]
         return method
 
     return mark
+
+
+@frozen
+class CoalescedApi:
+    """An API of which several requests may be served at once."""
+
+    api_key: int
 
 
 def serves_coalesced(api_key: int) -> Callable[[F], F]:
@@ -54,7 +88,7 @@ def serves_coalesced(api_key: int) -> Callable[[F], F]:
     """
 
     def mark(method: F) -> F:
-        method.__serves_coalesced__ = api_key  # type: ignore[attr-defined]
+        method.__serves__ = CoalescedApi(api_key)  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -70,46 +104,84 @@ def task(method: Callable[[A, RequestContext, Request], Any]) -> Callable[[A, Re
     return start
 
 
+async def response_of(answer: Answer) -> Answer:
+    """Wait for the response that an answer may be a Deferred of."""
+    return await answer if isinstance(answer, Deferred) else answer
+
+
+def marks(cls: type) -> Iterator[tuple[str, ServedApi | CoalescedApi]]:
+    """The methods of a class that serve APIs, by name."""
+    for name, value in vars(cls).items():
+        mark = getattr(value, "__serves__", None)
+        if mark is not None:
+            yield name, mark
+
+
+@runtime_checkable
+class HasMetrics(Protocol):
+    """Handlers with metrics of their own."""
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare them."""
+
+
 @define(eq=False)
 class RequestRouter:
     """
     The table of all handlers.
 
-    :ivar served: the versions served, by API key.
+    :ivar apis: the APIs served, by key.
     :ivar counts: number of requests so far, by API key.
     """
 
-    served: dict[int, VersionRange] = field(factory=dict, init=False)
+    apis: dict[int, ServedApi] = field(factory=dict, init=False)
     counts: dict[int, int] = field(factory=dict, init=False)
     _handlers: dict[int, Handler] = field(factory=dict, init=False)
     _coalesced: dict[int, CoalescedHandler] = field(factory=dict, init=False)
+    _by_class: dict[type, Any] = field(factory=dict, init=False)
 
-    def add(self, families: Iterable[object]) -> None:
-        """Add the handlers of ``families``; two handlers for one API are an error."""
-        for family in families:
-            for name in dir(type(family)):
-                method = getattr(type(family), name)
-                if getattr(method, "__serves_coalesced__", None) is not None:
-                    self._coalesced[method.__serves_coalesced__] = getattr(family, name)
-                mark = getattr(method, "__serves__", None)
-                if mark is not None:
-                    key, first, last = mark
-                    if key in self._handlers:
-                        raise ValueError(f"API {key} has two handlers, {self._handlers[key]} and {family}.{name}")
-                    self.served[key] = (first, last)
-                    self.counts[key] = 0
-                    self._handlers[key] = getattr(family, name)
+    @property
+    def served(self) -> dict[int, VersionRange]:
+        """The versions served, by API key."""
+        return {key: api.versions for key, api in self.apis.items()}
+
+    def add(self, handlers: object) -> None:
+        """
+        Add the methods of an object that serve APIs.
+
+        :raises ValueError: there is another handler of one of these APIs.
+        """
+        self._by_class[type(handlers)] = handlers
+        for name, api in marks(type(handlers)):
+            method = getattr(handlers, name)
+            if isinstance(api, CoalescedApi):
+                self._coalesced[api.api_key] = method
+                continue
+            key = api.api_key
+            if key in self._handlers:
+                raise ValueError(f"API {key} has two handlers, {self._handlers[key]} and {method}")
+            self.apis[key] = api
+            self.counts[key] = 0
+            self._handlers[key] = method
+
+    def find(self, cls: type[T]) -> T:
+        """The object of class ``cls`` that was added."""
+        found: T = self._by_class[cls]
+        return found
 
     def register_metrics(self, registry: Registry) -> None:
-        """Declare the numbers of requests."""
+        """Declare the metrics of handlers that have some, and the numbers of requests."""
+        for handlers in self._by_class.values():
+            if isinstance(handlers, HasMetrics):
+                handlers.register_metrics(registry)
         requests = registry.counter("logbus_requests_total", "Requests by API.", ("api",))
-        for key in self.served:
+        for key in self.apis:
             requests.labels(api=API_NAMES[key]).function = partial(self.counts.__getitem__, key)
 
-    def wrap(self, keys: Iterable[int], wrap: Callable[[Handler], Handler]) -> None:
-        """Wrap the handlers of some APIs, as far as they are served."""
-        for key in keys:
-            if key in self._handlers:
+    def wrap(self, applies: Callable[[ServedApi], bool], wrap: Callable[[Handler], Handler]) -> None:
+        """Wrap the handlers of the APIs to which ``applies`` applies."""
+        for key, api in self.apis.items():
+            if applies(api):
                 self._handlers[key] = wrap(self._handlers[key])
 
     def __call__(self, context: RequestContext, request: Request) -> Answer:

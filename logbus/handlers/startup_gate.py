@@ -15,14 +15,11 @@ from logbus.handlers.request_router import Answer, Handler
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 
-#: FindCoordinator, DescribeConfigs, Metadata, DescribeCluster, DescribeTopicPartitions.
-ABOUT_THE_CLUSTER = frozenset({3, 10, 32, 60, 75})
-
 
 @define(eq=False)
 class StartupGate:
     """
-    Lets requests about the cluster wait until :meth:`open`.
+    Lets requests of APIs that are served with ``waits_for_metadata`` wait until :meth:`open`.
 
     While a connection waits for a response its other requests are not served, so each has at most one waiting here.
     """

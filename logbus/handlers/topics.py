@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 from uuid import UUID
 
 from attrs import define
@@ -14,9 +14,10 @@ from attrs import define
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller.topic_admin import CreatedTopic, TopicAdmin
 from logbus.cluster.controller.topic_plan import NewPartitions, NewTopic
-from logbus.config import ConfigView
+from logbus.config import ConfigView, keys
 from logbus.config.describe_configs import describe_topic
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
@@ -56,7 +57,12 @@ class TopicHandlers:
     _config: ConfigView
     _delete_enabled: Callable[[], bool]
 
-    @serves(19, 2, 7)
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        config = broker.config
+        return cls(broker.topic_admin, broker.metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE))
+
+    @serves(19, 2, 7, forwarded=True)
     @task
     async def create_topics(self, context: RequestContext, request: Request) -> CreateTopicsResponse:
         message: CreateTopicsRequest = request.message
@@ -133,7 +139,7 @@ class TopicHandlers:
             for entry in describe_topic(self._config, created.configs)
         ]
 
-    @serves(20, 1, 6)
+    @serves(20, 1, 6, forwarded=True)
     @task
     async def delete_topics(self, context: RequestContext, request: Request) -> DeleteTopicsResponse:
         message: DeleteTopicsRequest = request.message
@@ -174,7 +180,7 @@ class TopicHandlers:
             answer.topic_id = topic.topic_id.bytes
         return state.name
 
-    @serves(37, 0, 3)
+    @serves(37, 0, 3, forwarded=True)
     @task
     async def create_partitions(self, context: RequestContext, request: Request) -> CreatePartitionsResponse:
         message: CreatePartitionsRequest = request.message

@@ -5,6 +5,7 @@ DescribeTransactions, ListTransactions: the administration of transactions (KIP-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Self
 
 from attrs import define
 from twisted.internet.task import deferLater
@@ -15,6 +16,7 @@ from logbus.coordination.transactions.transaction_metadata import TransactionMet
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transaction_summary import transaction_duration_ms
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
 from logbus.net.request_context import RequestContext
@@ -45,6 +47,10 @@ class TransactionAdminHandlers:
     """Lists and describes transactions."""
 
     _coordinator: TransactionCoordinator
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.transactions)
 
     @serves(65, 0, 0)
     @task

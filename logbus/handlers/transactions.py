@@ -5,6 +5,7 @@ AddPartitionsToTxn, AddOffsetsToTxn, EndTxn: transactions of producers, for clie
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Self
 
 from attrs import define, frozen
 from twisted.internet.defer import Deferred, gatherResults
@@ -14,9 +15,10 @@ from logbus.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinato
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_metadata import V1, V2, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.inter_broker import shield_from_cancellation
 from logbus.handlers.request_router import serves, task
-from logbus.model import TopicPartition
+from logbus.model import INTERNAL_TOPICS, TopicPartition
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
@@ -80,6 +82,10 @@ class TransactionHandlers:
     _groups: GroupCoordinator
     _metadata: ClusterMetadata
     _internal_topics: frozenset[str]
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        return cls(broker.transactions, broker.group_coordinator, broker.metadata, INTERNAL_TOPICS)
 
     @serves(24, 0, 5)
     @task

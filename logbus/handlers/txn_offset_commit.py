@@ -4,13 +4,18 @@ TxnOffsetCommit: commits a group's offsets in a producer's transaction.
 
 from __future__ import annotations
 
+from typing import Self
+
 from attrs import define
 
+from logbus.config import keys
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_offsets import CommittedOffset
+from logbus.coordination.transactions.add_partitions_to_txn_manager import RetryBackoff
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.coordination.txn_offset_commits import TxnOffsetCommits, TxnOffsetCommitter
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.offset_commit_validator import OffsetCommitValidator
 from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
@@ -36,6 +41,17 @@ class TxnOffsetCommitHandlers:
     _coordinator: GroupCoordinator
     _commits: TxnOffsetCommits
     _rules: OffsetCommitValidator
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        config, groups = broker.config, broker.group_coordinator
+        commits = TxnOffsetCommits(
+            groups,
+            broker.add_partitions_manager,
+            lambda: config.get(keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE),
+            RetryBackoff.of(config),
+        )
+        return cls(groups, commits, OffsetCommitValidator(broker.metadata, config))
 
     @serves(28, 0, 5)
     @task

@@ -8,6 +8,7 @@ not proved to be a broker may only do the latter: see :mod:`logbus.coordination.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Self
 
 from attrs import define
 from twisted.internet.defer import gatherResults
@@ -15,10 +16,12 @@ from twisted.internet.defer import gatherResults
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
 from logbus.coordination.transactions.hanging_transactions import MAX_PARTITIONS, HangingTransactions, Verdicts
 from logbus.coordination.transactions.marker_writer import MarkerWriter, Outcomes
+from logbus.coordination.transactions.transaction_lookup import TransactionLookup
 from logbus.errors import ErrorCode
+from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.inter_broker import shield_from_cancellation
 from logbus.handlers.request_router import serves, task
-from logbus.model import TopicPartition
+from logbus.model import INTERNAL_TOPICS, TopicPartition
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.transactions import (
@@ -50,6 +53,11 @@ class WriteTxnMarkersHandlers:
 
     _writer: MarkerWriter
     _hanging: HangingTransactions
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        lookup = TransactionLookup(broker.broker_id, broker.metadata, broker.transactions, broker.peers)
+        return cls(broker.marker_writer, HangingTransactions(broker.replicas, lookup, INTERNAL_TOPICS))
 
     @serves(27, 0, 2)
     @task

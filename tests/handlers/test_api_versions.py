@@ -22,7 +22,7 @@ class FeatureTests(SynchronousTestCase):
 
     def ask(self, message: Any, version: int, release: str | None = None) -> Any:
         """The answer of a broker that names itself as ``release``."""
-        handlers = ApiVersionsHandlers(advertised_table(release, release_table(RELEASES[-1])))
+        handlers = ApiVersionsHandlers(lambda: advertised_table(release, release_table(RELEASES[-1])))
         context = RequestContext(1, "kafka", "10.0.0.1", 4000)
         if isinstance(message, ApiVersionsRequest):
             return handlers.api_versions(context, a_request(message, version))

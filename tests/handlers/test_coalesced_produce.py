@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config import TopicConfig
 from logbus.errors import ErrorCode
+from logbus.handlers.produce import ProduceHandlers
 from logbus.model import TopicPartition
 from logbus.records.file_slice import joined
 from logbus.storage.istorage import IOPool
@@ -209,7 +210,7 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
     server = MemoryBroker().start()
     try:
         server.create("t", 2, **config)
-        verification: Any = server.broker.produce_handlers.verification
+        verification: Any = server.broker.router.find(ProduceHandlers).verification
         verification._verifier = Yes(server.reactor)
         if not together:
             server.plugin.factories["kafka"].coalesced_router = None
@@ -233,7 +234,7 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
                 left.append((segment.size, segment.max_timestamp, segment.max_timestamp_offset, segment.indexed_size))
                 left.append([segment.offsets.entry(i) for i in range(segment.offsets.count)])
                 left.append((segment.times.count, segment.times.last, segment.first_timestamp))
-        counts = broker.produce_handlers
+        counts = broker.produce_appender
         left.append((counts.records, counts.batches, counts.bytes_written, counts.refused, broker.router.counts))
         metrics = broker.net_metrics
         left.append((metrics.requests, metrics.bytes_in, metrics.broken_frames, metrics.failures))
@@ -322,7 +323,7 @@ class Runs(HandlerCase):
 
     def test_of_a_transaction(self) -> None:
         """Batches that continue a transaction are also one write."""
-        verification: Any = self.server.broker.produce_handlers.verification
+        verification: Any = self.server.broker.router.find(ProduceHandlers).verification
         verification._verifier = Yes(self.server.reactor)
         for start, writes in ((0, 5), (5, 1)):
             data = (
@@ -339,7 +340,7 @@ class Runs(HandlerCase):
         """A batch that is refused is so alone."""
         corrupt = a_batch(b"x")[:-1] + b"!"
         self.assertEqual(self.feed(a_batch(), corrupt, a_batch()), [(0, 1), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 2)])
-        self.assertEqual((self.writes, self.server.broker.produce_handlers.refused), (2, 1))
+        self.assertEqual((self.writes, self.server.broker.produce_appender.refused), (2, 1))
 
     def test_a_partition_that_goes(self) -> None:
         """Each request for a partition that has moved gets an error, although its template is known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logbus.errors import ErrorCode, StorageError
+from logbus.handlers.fetch import FetchHandlers
 from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, content, fetch_request
 
 
@@ -19,7 +20,7 @@ class Fetch(HandlerCase):
             client.produce(a_batch(bytes(500)))
         size = len(content(client.fetch(0)))
         self.assertTrue(500 < size <= 2048)
-        self.assertEqual(server.broker.fetch_handlers.bytes_sent, size)
+        self.assertEqual(server.broker.router.find(FetchHandlers).bytes_sent, size)
 
     def test_no_bytes_at_all(self) -> None:
         """A consumer that takes no bytes gets the first batch all the same, or it would never get on (KIP-74)."""

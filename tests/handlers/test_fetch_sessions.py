@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.fetch import FetchHandlers
 from logbus.handlers.fetch_sessions import EVICTION_SECONDS, MAX_EPOCH, CachedPartition, FetchSessionCache
 from logbus.model import LeaderAndIsr
 from logbus.storage.log import Log
@@ -29,7 +30,7 @@ class SessionCase(SynchronousTestCase):
         self.server.create("t", 3)
         self.server.create("u", 3)
         self.client = self.server.connect()
-        self.sessions = self.server.broker.fetch_handlers.sessions
+        self.sessions = self.server.broker.router.find(FetchHandlers).sessions
 
     @property
     def by_id(self) -> MemoryBroker | None:

@@ -99,9 +99,9 @@ class Outcomes(HandlerCase):
         """Records, batches, bytes and refusals are counted."""
         self.client.produce(a_batch(b"a", b"b"))
         self.client.produce(b"nonsense")
-        handlers = self.server.broker.produce_handlers
-        self.assertEqual((handlers.records, handlers.batches, handlers.refused), (2, 1, 1))
-        self.assertEqual(handlers.bytes_written, len(a_batch(b"a", b"b")))
+        appender = self.server.broker.produce_appender
+        self.assertEqual((appender.records, appender.batches, appender.refused), (2, 1, 1))
+        self.assertEqual(appender.bytes_written, len(a_batch(b"a", b"b")))
 
     def test_a_mistake_of_ours(self) -> None:
         """An unexpected exception is UNKNOWN_SERVER_ERROR for its partition, and is logged."""

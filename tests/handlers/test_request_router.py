@@ -20,6 +20,6 @@ class Routing(SynchronousTestCase):
             def one(self, context: object, request: object) -> None: ...
 
         router = RequestRouter()
-        router.add([Family()])
+        router.add(Family())
         self.assertEqual((router.served, router.counts), ({3: (0, 1)}, {3: 0}))
-        self.assertRaises(ValueError, router.add, [Family()])
+        self.assertRaises(ValueError, router.add, Family())

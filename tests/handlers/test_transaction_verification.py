@@ -14,6 +14,7 @@ from logbus.config import ConfigView
 from logbus.coordination.transactions.add_partitions_to_txn_manager import RetryBackoff
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers import transaction_verification
+from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.transaction_verification import producer_error
 from logbus.model import TopicPartition
 from logbus.records.batch import ControlType, Marker
@@ -78,7 +79,7 @@ class ParticipationCase(HandlerCase):
     def setUp(self) -> None:
         super().setUp()
         self.coordinator = Coordinator()
-        verification = self.server.broker.produce_handlers.verification
+        verification = self.server.broker.router.find(ProduceHandlers).verification
         assert verification is not None
         self.verification = verification
         verification._verifier = self.coordinator
@@ -616,7 +617,7 @@ class AnyOrder(SynchronousTestCase):
         try:
             server.create("t", 2)
             coordinator = Coordinator()
-            verification: Any = server.broker.produce_handlers.verification
+            verification: Any = server.broker.router.find(ProduceHandlers).verification
             verification._verifier = coordinator
             client = server.connect()
             sent = {(producer, index): 0 for producer in (0, 1) for index in (0, 1)}

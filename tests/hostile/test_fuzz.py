@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.coordination.transactions.state_machine import IDLE
+from logbus.model import INTERNAL_TOPICS
 from logbus.records.checksum import crc32c
 from logbus.records.compression import Codec
 from logbus.records.file_slice import joined
-from logbus.routes import INTERNAL_TOPICS
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages import api
 from logbus.wire.messages.api_versions import ApiVersionsRequest, FeatureUpdateKey, UpdateFeaturesRequest

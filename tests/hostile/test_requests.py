@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ErrorCode
+from logbus.handlers.fetch import FetchHandlers
 from logbus.records.batch import Record, encode_batch
 from logbus.records.checksum import crc32c
 from logbus.records.compression import Codec, compress
@@ -223,7 +224,7 @@ class Records(SynchronousTestCase):
             self.assertEqual((answer.error_code, answer.base_offset), (code, -1), what)
             self.assertTrue(answer.error_message, what)
         self.assertEqual(self.client.produce().base_offset, 0)
-        self.assertEqual(self.server.broker.produce_handlers.refused, 22)
+        self.assertEqual(self.server.broker.produce_appender.refused, 22)
 
     def test_too_large(self) -> None:
         """A batch above max.message.bytes is refused by its size alone."""
@@ -380,7 +381,7 @@ class Excess(SynchronousTestCase):
     def test_sessions_by_the_thousand(self) -> None:
         """A client that opens a fetch session with each poll gets so many, and goes on without."""
         request = fetch_request([("t", 0, 0)], session_id=0, session_epoch=0)
-        sessions = self.server.broker.fetch_handlers.sessions
+        sessions = self.server.broker.router.find(FetchHandlers).sessions
         for _ in range(sessions.slots + 200):
             self.assertEqual(self.client.ask(request, 12).error_code, 0)
         self.assertEqual(len(sessions), sessions.slots)

@@ -10,6 +10,7 @@ import struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ErrorCode
+from logbus.handlers.fetch import FetchHandlers
 from logbus.ilogbus import Listener
 from logbus.records.batch import Record, check_crc, encode_batch, iter_batches, iter_records, read_header
 from logbus.records.compression import Codec
@@ -375,14 +376,14 @@ class Fetching(TrapCase):
         """Trap 13: (0, -1) has no session and opens none; (0, 0) opens one; (id, -1) closes it."""
         request = fetch_request([("t", 0, 0)], session_id=0, session_epoch=-1)
         self.assertEqual(self.client.ask(request, 12).session_id, 0)
-        self.assertEqual(len(self.server.broker.fetch_handlers.sessions), 0)
+        self.assertEqual(len(self.server.broker.router.find(FetchHandlers).sessions), 0)
         request.session_epoch = 0
         session_id = self.client.ask(request, 12).session_id
         self.assertGreater(session_id, 0)
-        self.assertEqual(len(self.server.broker.fetch_handlers.sessions), 1)
+        self.assertEqual(len(self.server.broker.router.find(FetchHandlers).sessions), 1)
         request.session_id, request.session_epoch = session_id, -1
         self.assertEqual(self.client.ask(request, 12).session_id, 0)
-        self.assertEqual(len(self.server.broker.fetch_handlers.sessions), 0)
+        self.assertEqual(len(self.server.broker.router.find(FetchHandlers).sessions), 0)
 
     def test_followers_fetch_elsewhere(self) -> None:
         """A client that pretends to be a replica moves no watermark (CVE-2018-1288)."""

@@ -19,6 +19,7 @@ from logbus.client.consumer.fetch_session_handler import (
 )
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.list_offsets import EARLIEST
+from logbus.handlers.fetch import FetchHandlers
 from logbus.model import TopicPartition
 from logbus.records.compression import Codec
 from tests.client.membership_kit import CLIENTS, MembershipCase
@@ -157,7 +158,7 @@ class EndingTests(MembershipCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.sessions = self.cluster[0].broker.fetch_handlers.sessions
+        self.sessions = self.cluster[0].broker.router.find(FetchHandlers).sessions
         self.consumer = Consumer(self.a_client())
         self.addCleanup(self.consumer.close)
         self.read()

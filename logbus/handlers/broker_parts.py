@@ -1,0 +1,85 @@
+"""
+The parts of a broker that handlers are built from.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from attrs import field, frozen
+
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller.controller import Controller
+from logbus.cluster.controller.partition_admin import PartitionAdmin
+from logbus.cluster.controller.topic_admin import TopicAdmin
+from logbus.cluster.forwarding_manager import ForwardingManager
+from logbus.cluster.icluster import IMetadataUpdateReceiver
+from logbus.cluster.peers import Peers
+from logbus.cluster.plugin_calls import PluginCalls
+from logbus.cluster.producer_id_manager import ProducerIdManager
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.cluster.replication.replica_reader import ReplicaReader
+from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
+from logbus.config import ConfigView
+from logbus.coordination.group_cleanup import GroupCleanup
+from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.internal_topics import InternalTopics
+from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from logbus.coordination.transactions.marker_writer import MarkerWriter
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.handlers.produce_appender import ProduceAppender
+from logbus.handlers.request_router import RequestRouter
+from logbus.handlers.startup_gate import StartupGate
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.net.connection_limits import WarningLimiter
+from logbus.net.time_slices import SliceScheduler
+
+
+@frozen(kw_only=True)
+class BrokerParts:
+    """
+    What the ``build`` method of a class of handlers can pick from.
+
+    :ivar release: advertise this Kafka release's versions; None: the default table.
+    :ivar reactor: the time; ``wall_clock``: seconds since 1970.
+    :ivar topic_admin: changes topics if this broker is the controller; ``topics_anywhere``: wherever the controller is.
+    :ivar router: contains all handlers before the first request comes.
+    """
+
+    broker_id: int
+    config: ConfigView
+    release: str | None
+    reactor: Any
+    wall_clock: Callable[[], float]
+    random: random.Random
+    slice_scheduler: SliceScheduler
+    warning_limiter: WarningLimiter
+    router: RequestRouter = field(factory=RequestRouter)
+
+    metadata: ClusterMetadata
+    store: IMetadataStore
+    metadata_updates: IMetadataUpdateReceiver
+    startup_gate: StartupGate
+    peers: Peers
+    plugin_calls: PluginCalls
+
+    controller: Controller
+    forwarder: ForwardingManager
+    topic_admin: TopicAdmin
+    topics_anywhere: TopicAdminForwarder
+    partition_admin: PartitionAdmin
+    internal_topics: InternalTopics
+
+    replicas: ReplicaManager
+    reader: ReplicaReader
+    produce_appender: ProduceAppender
+
+    group_coordinator: GroupCoordinator
+    group_cleanup: GroupCleanup
+
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIdManager
+    add_partitions_manager: AddPartitionsToTxnManager
+    marker_writer: MarkerWriter

@@ -1,0 +1,47 @@
+"""
+Finds the classes of handlers in this package, and builds them.
+
+A class belongs to them if one of its methods is marked by :func:`.serves`. So a new API is a new module, and no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Protocol, Self
+
+import logbus.handlers
+from logbus.handlers.broker_parts import BrokerParts
+from logbus.handlers.forward_to_controller import ForwardToController
+from logbus.handlers.request_router import RequestRouter, marks
+
+
+class ApiHandlers(Protocol):
+    """A class of handlers."""
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        """Make the handlers of a broker."""
+
+
+def handler_classes() -> Iterator[type[ApiHandlers]]:
+    """The classes of handlers, each from the module that defines it."""
+    for found in iter_modules(logbus.handlers.__path__, "logbus.handlers."):
+        for value in vars(import_module(found.name)).values():
+            if isinstance(value, type) and value.__module__ == found.name and any(marks(value)):
+                yield value
+
+
+def build_router(broker: BrokerParts) -> RequestRouter:
+    """
+    Build all handlers, and fill the broker's router.
+
+    :raises ValueError: two handlers serve the same API.
+    """
+    router = broker.router
+    for cls in handler_classes():
+        router.add(cls.build(broker))
+    router.wrap(lambda api: api.forwarded, ForwardToController(broker.forwarder).wrap)
+    router.wrap(lambda api: api.waits_for_metadata, broker.startup_gate.wrap)
+    return router
