@@ -224,7 +224,7 @@ BUGS: dict[str, Bug] = {
     ),
     "a follower appends what is damaged": Bug(
         ((append_as_follower, "batch_problem", lambda *_: None),),
-        test="tests.storage.test_log.AppendTests.test_from_a_leader_gone_wrong",
+        test="tests.storage.test_log.AppendTests.test_invalid_batches_from_a_leader",
     ),
     **TRANSACTION_BUGS,
 }

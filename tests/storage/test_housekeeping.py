@@ -61,8 +61,8 @@ class HousekeepingTests(SynchronousTestCase):
         self.pass_time(61)
         self.assertFalse(any(name.endswith(".deleted") for name in self.disk.names("orders-0")))
 
-    def test_a_clock_that_jumps(self) -> None:
-        """A wall clock that jumps a month ahead deletes nothing, and is complained of once."""
+    def test_jumping_clock(self) -> None:
+        """A wall clock that jumps a month ahead deletes nothing, and is logged once."""
         log = self.managed()
         self.wall += 30 * 86_400
         with capturedLogs() as lines:
@@ -73,8 +73,11 @@ class HousekeepingTests(SynchronousTestCase):
         self.pass_time(1000)
         self.assertEqual(log.log_start_offset, 5)
 
-    def test_a_full_disk_is_told_of_once(self) -> None:
-        """As long as checkpoints cannot be put down; not as a bug, and again when it happens again."""
+    def test_full_disk_is_logged_once(self) -> None:
+        """
+        A full disk is logged once, not as a bug, as long as checkpoints cannot be written; and again when it is full
+        again.
+        """
         log = self.managed()
         for _ in range(2):
             self.disk.faults = lambda op, path: no_space() if op == "replace" else None
@@ -136,7 +139,7 @@ class HousekeepingTests(SynchronousTestCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.disk.open_files, 0)
 
-    def test_a_policy_of_ones_own(self) -> None:
+    def test_pluggable_policy(self) -> None:
         """A policy that is plugged in decides."""
 
         @implementer(IDeletePolicy)

@@ -84,8 +84,8 @@ class LeaderEpochCacheTests(SynchronousTestCase):
 class DamagedCheckpointTests(SynchronousTestCase):
     """The file is gone, or nonsense."""
 
-    def test_it_is_learnt_again(self) -> None:
-        """From the batches, after a clean stop as after a crash."""
+    def test_rebuilt_from_batches(self) -> None:
+        """The epochs are rebuilt from the batches, after a clean stop as after a crash."""
         for stops in (True, False):
             for damage in (b"nonsense", None):
                 disk = MemoryDisk()

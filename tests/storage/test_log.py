@@ -36,8 +36,8 @@ class AppendTests(SynchronousTestCase):
         self.assertEqual(data[16 : len(first)], first[16:])
         self.assertEqual(read_all(log), [(0, b"a"), (1, b"b"), (2, b"c")])
 
-    def test_the_callers_buffer_is_left_alone(self) -> None:
-        """A retry must find the same bytes: a writable buffer is not patched."""
+    def test_callers_buffer_is_not_changed(self) -> None:
+        """A writable buffer is not patched: a retry must find the same bytes."""
         log = a_log(config=TopicConfig(message_timestamp_type="LogAppendTime"))
         data = bytearray(batch())
         before = bytes(data)
@@ -135,8 +135,8 @@ class AppendTests(SynchronousTestCase):
         self.assertEqual(offsets_of(data_of(log.read(0, 1 << 20).data)), [5, 9])
         self.assertEqual(list(log.epochs), [(2, 5), (3, 9)])
 
-    def test_from_a_leader_gone_wrong(self) -> None:
-        """What does not lie behind the log's end, or is damaged, is not appended."""
+    def test_invalid_batches_from_a_leader(self) -> None:
+        """A follower does not append batches that are damaged or not at the log's end."""
         log = a_log()
         log.append_as_follower(batch(b"a", base_offset=3))
         error = self.assertRaises(ApiError, log.append_as_follower, batch(b"b", base_offset=3))

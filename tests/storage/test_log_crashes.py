@@ -178,21 +178,21 @@ class CrashTests(SynchronousTestCase):
         steps = self.each_crash(lambda disk: disk.after_kill(), "all")
         self.assertGreater(steps, 100)
 
-    def test_power_cut_that_loses_everything(self) -> None:
-        """Nothing that was not synced survives; what was acknowledged was synced."""
+    def test_power_cut_losing_all_unsynced(self) -> None:
+        """No unsynced write survives; acknowledged records were synced."""
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("lose")), "synced")
 
-    def test_power_cut_that_loses_nothing(self) -> None:
-        """Everything survives, by luck."""
+    def test_power_cut_losing_nothing(self) -> None:
+        """All writes survive."""
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("keep")), "synced")
 
-    def test_power_cut_that_tears(self) -> None:
-        """A part of the last writes survives, cut anywhere."""
+    def test_power_cut_tearing_writes(self) -> None:
+        """Parts of the last writes survive, cut anywhere."""
         for seed in range(3):
             rng = random.Random(seed)
             self.each_crash(lambda disk, rng=rng: disk.after_power_cut(PowerCutOutcome("tear", rng)), "synced")  # type: ignore[misc]
 
-    def test_power_cut_that_reorders(self) -> None:
+    def test_power_cut_reordering_writes(self) -> None:
         """Later writes survive where earlier ones do not; holes are zeros."""
         for seed in range(3):
             rng = random.Random(seed)
@@ -233,7 +233,7 @@ class FlushTests(SynchronousTestCase):
             self.successResultOf(waiter)
         self.assertEqual((self.log.flushed_end_offset, self.syncs()), (2, 2))
 
-    def test_nothing_to_flush(self) -> None:
+    def test_flush_without_changes(self) -> None:
         """A log that is synced is flushed at once, without a system call."""
         self.successResultOf(self.log.flush())
         self.assertEqual(self.syncs(), 0)
@@ -271,8 +271,8 @@ class FlushTests(SynchronousTestCase):
         self.disk.release(IOPool.SYNC, 1)
         self.assertEqual(self.log.flushed_end_offset, 3)
 
-    def test_a_name_that_another_commit_syncs(self) -> None:
-        """A flush does not say that a record is durable while the name of its segment is not."""
+    def test_segment_name_synced_by_another_commit(self) -> None:
+        """A flush does not report a record as durable before the name of its segment is."""
         self.log.append_as_leader(batch(), 0)
         flushed = self.log.flush()
         self.disk.release(IOPool.SYNC)
@@ -303,7 +303,7 @@ class FlushTests(SynchronousTestCase):
         epochs = load_leader_epochs(disk, self.log.directory, 0, 2)
         self.assertEqual(list(epochs), [(0, 0), (1, 1)])
 
-    def test_files_that_cannot_be_opened(self) -> None:
+    def test_unopenable_files(self) -> None:
         """A flush that fails before it begins leaves the epochs and the directory to the next one."""
         self.log.append_as_leader(batch(), 3)
         file = type(self.log.segments[-1].log)

@@ -62,8 +62,8 @@ class LossTests(SynchronousTestCase):
         self.life(disk, stops=True)
         self.assertEqual(self.life(disk.after_power_cut(PowerCutOutcome("keep"))), (False, False))
 
-    def test_a_start_that_did_not_end(self) -> None:
-        """Until the loss is recorded, each start finds it again."""
+    def test_unfinished_start(self) -> None:
+        """Until a loss of records is recorded, each start finds it again."""
         disk = MemoryDisk()
         self.life(disk)
         disk = disk.after_power_cut(PowerCutOutcome("lose"))
@@ -74,8 +74,8 @@ class LossTests(SynchronousTestCase):
         self.assertEqual(self.life(fresh, serves=False), (False, True))
         self.assertEqual(self.life(fresh.after_kill()), (False, True))
 
-    def test_a_clean_stop_before_anybody_knew(self) -> None:
-        """A broker that is stopped in order before the controller has heard of the loss finds it again."""
+    def test_clean_stop_before_the_loss_is_reported(self) -> None:
+        """A broker that stops cleanly before the controller knows of a loss reports it after the restart."""
         disk = MemoryDisk()
         self.life(disk)
         disk = disk.after_power_cut(PowerCutOutcome("lose"))
@@ -99,8 +99,8 @@ class LossTests(SynchronousTestCase):
             disk = disk.after_kill()
         self.assertEqual(unclean, [False, False, True, True, False])
 
-    def test_below_its_own_checkpoints(self) -> None:
-        """A log that ends below what was committed or synced lost records: it is named, and counted."""
+    def test_log_end_below_checkpoints(self) -> None:
+        """A log that ends below its high watermark or recovery point lost records: it is named, and counted."""
         for checkpoint in ("high watermarks", "recovery points"):
             disk = MemoryDisk()
             manager = a_manager(disk)
@@ -127,7 +127,7 @@ class LossTests(SynchronousTestCase):
             self.successResultOf(manager.open())
             self.assertEqual(manager.shortened, 0)
 
-    def test_the_kernel_says_which_run_it_is(self) -> None:
-        """The same at every time of asking."""
+    def test_boot_id_is_stable(self) -> None:
+        """The boot id is the same in every call."""
         self.assertEqual(read_boot_id(), read_boot_id())
         self.assertRegex(read_boot_id() or "", "^[0-9a-f-]{36}$")

@@ -53,10 +53,10 @@ class LogManagerTests(SynchronousTestCase):
         self.successResultOf(killed.close())
         self.assertEqual([log.topic_id for log in opened(self, disk.after_kill())], [ID])
 
-    def test_a_high_watermark_beyond_what_was_recovered(self) -> None:
+    def test_high_watermark_above_the_recovered_end(self) -> None:
         """
-        It is put down lower before the log is used: after another crash it would make committed what was only written
-        in the place of what had been.
+        A high watermark above the recovered end is lowered on disk before the log is used, so that new records do not
+        count as committed.
         """
         disk = MemoryDisk()
         manager = opened(self, disk)
@@ -210,8 +210,8 @@ class LogManagerTests(SynchronousTestCase):
         at = steps.index(("truncate", "orders-0/00000000000000000000.log"))
         self.assertEqual(steps[at - 1], ("replace", "recovery-point-offset-checkpoint"))
 
-    def test_truncate_on_a_disk_that_fails(self) -> None:
-        """The caller gets the disk's failure, as from everything else here."""
+    def test_truncation_on_a_failing_disk(self) -> None:
+        """The caller gets the disk's error."""
         disk = MemoryDisk()
         manager = opened(self, disk)
         log = self.successResultOf(manager.create(PARTITION))

@@ -109,8 +109,8 @@ class MoveTests(SynchronousTestCase):
         append(moved, 1)
         self.assertEqual([offset for offset, _ in read_all(moved)], [77])
 
-    def test_there_and_back(self) -> None:
-        """At once, while the first directory still has the old files."""
+    def test_move_and_move_back(self) -> None:
+        """A partition can be moved back while its old files are still in the first directory."""
         machine = Machine().open()
         before = read_all(machine.create())
         for to, root in ((1, "/b"), (0, "/a"), (1, "/b")):
@@ -120,8 +120,8 @@ class MoveTests(SynchronousTestCase):
         machine.clock.advance(61)
         self.assertEqual((machine.names(0), machine.names(1)), ([], ["orders-0"]))
 
-    def test_written_meanwhile(self) -> None:
-        """What is appended while the log is copied comes along, and what was truncated does not."""
+    def test_appends_and_truncations_during_a_move(self) -> None:
+        """Appends and truncations during the copy take effect in the new directory, too."""
         machine = Machine().open()
         log = machine.create(40)
         machine.disks[0].held.add(IOPool.READ)
@@ -136,8 +136,8 @@ class MoveTests(SynchronousTestCase):
         self.assertEqual(moved.disk.root, "/b")
         self.assertEqual([value for _, value in read_all(moved)], [b"%d in %d" % (i, 1 + (i >= 20)) for i in range(50)])
 
-    def test_retention_meanwhile(self) -> None:
-        """Records that are given up behind what was copied need not be copied."""
+    def test_retention_during_a_move(self) -> None:
+        """Records that were deleted during the copy are not copied."""
         machine = Machine().open()
         log = machine.create(40)
         machine.disks[0].held.add(IOPool.READ)
@@ -200,7 +200,7 @@ class MoveTests(SynchronousTestCase):
         self.assertEqual((machine.names(1), machine.manager.directories[1].futures), ([], {}))
         append(log, 1)
 
-    def test_deleted_meanwhile(self) -> None:
+    def test_deletion_during_a_move(self) -> None:
         """A partition that is deleted is not moved."""
         machine = Machine().open()
         machine.create()
@@ -224,7 +224,7 @@ class MoveTests(SynchronousTestCase):
         machine.clock.advance(1)
         self.assertEqual(machine.names(1), [])
 
-    def test_swap_that_fails(self) -> None:
+    def test_failing_swap(self) -> None:
         """A disk that fails as the logs trade places leaves the current log in use."""
         machine = Machine().open()
         log = machine.create()

@@ -229,8 +229,8 @@ class RecoveryTests(SynchronousTestCase):
         inode.truncate(3)
         self.reopened()
 
-    def test_epochs_of_what_is_walked_over(self) -> None:
-        """A walk that begins before an epoch does leaves the history as it is."""
+    def test_epochs_before_the_recovery_point(self) -> None:
+        """A recovery that starts before an epoch does leaves the epoch history as it is."""
         for stop in (self.closed, self.flushed):
             with self.subTest(stop=stop):
                 self.setUp()

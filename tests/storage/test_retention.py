@@ -72,8 +72,8 @@ class PolicyTests(SynchronousTestCase):
             self.assertEqual(self.left(log), [4])
             self.assertEqual(log.log_start_offset, 4)
 
-    def test_never_at_the_high_watermark(self) -> None:
-        """What is not committed stays, however old."""
+    def test_uncommitted_records_are_kept(self) -> None:
+        """Uncommitted records are kept, however old."""
         log = three_segments(retention_ms=10_000)
         log.high_watermark = 3
         self.assertEqual(self.left(log, NOW_MS + 99_000), [2, 4])

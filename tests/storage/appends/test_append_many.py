@@ -154,10 +154,8 @@ class AppendManyTests(SynchronousTestCase):
         log.append_marker(1, 0, Marker(ControlType.COMMIT, 0), 3, NOW_MS)
         self.assertIsNone(append_many(log, (its(9), its(10)), 3, NOW_MS, True, in_transaction=True))
 
-    def test_a_disk_that_is_full(self) -> None:
-        """
-        What could not be written is not in the log, and the log goes on.
-        """
+    def test_full_disk(self) -> None:
+        """Batches that do not fit on the disk are not in the log, and the log goes on."""
         log = self.a_log()
         self.fault = OSError(errno.ENOSPC, "full")
         self.assertIsNone(self.append(log, batch(b"a"), batch(b"b")))
@@ -165,7 +163,7 @@ class AppendManyTests(SynchronousTestCase):
         self.fault = None
         self.assertEqual(self.append(log, batch(b"a"), batch(b"b")), [1, 2])
 
-    def test_a_disk_that_fails(self) -> None:
+    def test_failing_disk(self) -> None:
         """
         A disk that cannot write goes offline; appends of single batches report it.
         """

@@ -23,8 +23,8 @@ class AsTheTopicWants(SynchronousTestCase):
     """The batch that goes into the log."""
 
     @given(st.sampled_from(sorted(CODECS)), st.sampled_from(list(Codec)), st.lists(st.binary(max_size=50), min_size=1))
-    def test_keeps_everything_but_the_codec(self, wanted: str, sent: Codec, values: list[bytes]) -> None:
-        """Whatever codec comes in, the topic's goes out, around the same records and numbers."""
+    def test_only_the_codec_changes(self, wanted: str, sent: Codec, values: list[bytes]) -> None:
+        """Whatever codec a batch comes with, it gets the topic's; its records and numbers stay the same."""
         data = batch(
             *values,
             timestamps=[NOW_MS - 7 * i for i in range(len(values))],
@@ -45,7 +45,7 @@ class AsTheTopicWants(SynchronousTestCase):
         }
         self.assertEqual({name: getattr(header, name) for name in same}, same)
 
-    def test_leaves_what_is_right_alone(self) -> None:
+    def test_same_codec_is_not_copied(self) -> None:
         """A batch with the topic's codec is not even copied."""
         data = batch(b"v" * 1000, codec=Codec.LZ4)
         out, _ = recompressed(data, read_header(data), TopicConfig(compression_type="lz4"))
@@ -62,8 +62,8 @@ class AsTheTopicWants(SynchronousTestCase):
         ]
         self.assertLess(sizes[1], sizes[0])
 
-    def test_records_that_cannot_be_read(self) -> None:
-        """What cannot be opened is refused, not stored."""
+    def test_unreadable_records(self) -> None:
+        """A batch that cannot be decompressed is refused, not stored."""
         data = bytearray(batch(b"v" * 100, codec=Codec.NONE))
         data[61] ^= 0x40
         error = self.assertRaises(ApiError, recompressed, data, read_header(data), TopicConfig(compression_type="gzip"))
@@ -101,7 +101,7 @@ class InALog(SynchronousTestCase):
         self.assertEqual(error.code, ErrorCode.MESSAGE_TOO_LARGE)
         self.assertEqual(log.append_as_leader(batch(b"small"), 0).base_offset, 0)
 
-    def test_what_must_be_opened_is_bounded(self) -> None:
+    def test_decompressed_size_is_bounded(self) -> None:
         """
         A batch whose records must be looked at is refused if they are too many, or too many bytes once decompressed;
         where they are not decoded, it is accepted.

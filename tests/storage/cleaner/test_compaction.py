@@ -142,8 +142,8 @@ class Properties(SynchronousTestCase):
         self.assertEqual(len(keys), len(set(keys)))
 
     @given(BATCHES, st.integers(0, 80))
-    def test_nothing_above_the_bound_changes(self, drawn: Drawn, bound: int) -> None:
-        """From the bound on every record stays as it is; a batch that lies behind it stays byte for byte."""
+    def test_records_above_the_bound_are_kept(self, drawn: Drawn, bound: int) -> None:
+        """Every record from the bound on stays as it is; a whole batch above it stays byte for byte."""
         log = a_log(drawn)
         left, end = clean(log, bound=bound)
         self.assertEqual(
@@ -179,8 +179,8 @@ class Properties(SynchronousTestCase):
             self.assertEqual(record, known[record.offset])
 
     @given(BATCHES)
-    def test_what_batches_stand_for(self, drawn: Drawn) -> None:
-        """The log ends where it did; each producer's last batch is there, so that its sequence goes on."""
+    def test_end_offset_and_sequences_are_kept(self, drawn: Drawn) -> None:
+        """The log's end stays, and each producer's last batch, so that its sequence continues."""
         log = a_log(drawn)
         left, _ = clean(log)
         self.assertEqual(end_of(left), end_of(log))
@@ -267,7 +267,7 @@ class CompactionTests(SynchronousTestCase):
         left, _ = clean(left, now=NOW + 2 * DAY, producers={})
         self.assertEqual(left, log[1:])
 
-    def test_the_marker_goes_last(self) -> None:
+    def test_marker_is_removed_last(self) -> None:
         """Without records of its transaction a marker stays for delete.retention.ms, with the date in its batch."""
         log = self.a_transaction(ControlType.COMMIT)
         newer = encode_batch([Record(0, NOW, b"k", b"1"), Record(0, NOW, b"l", b"2")], base_offset=5)

@@ -242,8 +242,8 @@ class CleaningMachine(RuleBasedStateMachine):
 class PartTests(SynchronousTestCase):
     """A cleaning that ends in the middle of a segment."""
 
-    def test_what_is_aborted_behind_it(self) -> None:
-        """Of the transactions behind its end readers are told as before, until they are cleaned, too."""
+    def test_aborted_transactions_above_the_bound(self) -> None:
+        """Readers are still told of aborted transactions above the bound, until those are cleaned, too."""
         log = a_log(config=CONFIG)
         for key in (b"1", b"1", b"2", b"3"):
             log.append_as_leader(batch(keys=[key]), 0)

@@ -215,8 +215,8 @@ class ChoiceTests(CleanerCase):
         self.clock.advance(10_000)
         self.assertEqual(self.cleaned(), [])
 
-    def test_deleted_and_compacted(self) -> None:
-        """With compact,delete old segments go, too, cleaned or not."""
+    def test_compact_and_delete(self) -> None:
+        """With compact,delete old segments are deleted, cleaned or not."""
         self.log.configure(evolve(COMPACT, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=10_000))
         self.fill(30, timestamp=NOW_MS - 20_000)
         self.fill(30)
@@ -360,8 +360,8 @@ class TimeTests(CleanerCase):
             self.assertEqual((found.offset, found.timestamp), (max(asked, first), NOW_MS + max(asked, first)))
         self.assertIsNone(self.log.offset_for_timestamp(NOW_MS + 60))
 
-    def test_the_latest_record_gone(self) -> None:
-        """The record with the largest timestamp is found among those that are left."""
+    def test_latest_timestamp_after_compaction(self) -> None:
+        """The largest timestamp is that of a record that is left."""
         self.fill(3, keys=1, timestamp=NOW_MS + 50_000)
         self.fill(57, keys=1)
         self.clean()
@@ -390,7 +390,7 @@ class TimeTests(CleanerCase):
 class ReplacementTests(CleanerCase):
     """What happens to segments meanwhile."""
 
-    def test_readers_go_on(self) -> None:
+    def test_readers_of_replaced_segments(self) -> None:
         """A slice of a replaced segment still has the old content."""
         self.fill()
         held = self.log.read(0, 1 << 20).data
@@ -457,8 +457,8 @@ class ReplacementTests(CleanerCase):
         self.assertLess(len(self.log.segments), 35)
         self.assertLess(len(syncs), 200)
 
-    def test_small_segments_of_what_expires(self) -> None:
-        """Where retention deletes as well, segments are not put together beyond what they were: old records must go."""
+    def test_retention_limits_grouping(self) -> None:
+        """Where retention deletes as well, segments are not grouped into larger ones: old records must expire."""
         self.log.configure(evolve(COMPACT, segment_bytes=200, cleanup_policy=frozenset({"compact", "delete"})))
         self.fill(100, keys=5)
         before = len(self.log.segments)
@@ -474,7 +474,7 @@ class ReplacementTests(CleanerCase):
         self.assertEqual(state(self.log), expected)
         self.assertEqual(self.manager.cleaner.uncleanable, {})
 
-    def test_appends_go_on(self) -> None:
+    def test_appends_during_cleaning(self) -> None:
         """Producers write while a log is cleaned, and segments roll."""
         self.fill()
         self.evict()
@@ -544,8 +544,8 @@ class ReplacementTests(CleanerCase):
         self.clean()
         self.assertEqual(self.manager.cleaner.cleanings, 1)
 
-    def test_truncated_meanwhile(self) -> None:
-        """A truncation waits until the cleaning was given up, and what it cut does not come back."""
+    def test_truncation_during_cleaning(self) -> None:
+        """A truncation waits until the cleaning has stopped, and truncated records do not come back."""
 
         def truncate() -> None:
             cut = self.manager.truncate({PARTITION: 21})
@@ -556,8 +556,8 @@ class ReplacementTests(CleanerCase):
         for pool in (IOPool.READ, IOPool.BACKGROUND):
             self.interrupted(pool, truncate)
 
-    def test_deleted_meanwhile(self) -> None:
-        """Retention goes on while a log is cleaned, and what it deleted does not come back."""
+    def test_retention_during_cleaning(self) -> None:
+        """Retention goes on while a log is cleaned, and deleted records do not come back."""
 
         def delete() -> None:
             self.log.advance_start(30)
@@ -569,8 +569,8 @@ class ReplacementTests(CleanerCase):
         for pool in (IOPool.READ, IOPool.BACKGROUND):
             self.interrupted(pool, delete)
 
-    def test_topic_deleted_meanwhile(self) -> None:
-        """A topic that is deleted while it is cleaned is gone, and the cleaner goes on."""
+    def test_topic_deletion_during_cleaning(self) -> None:
+        """A topic can be deleted while it is cleaned, and the cleaner goes on."""
 
         def delete() -> None:
             gone = self.manager.delete(PARTITION)
@@ -584,8 +584,8 @@ class ReplacementTests(CleanerCase):
         for pool in (IOPool.READ, IOPool.BACKGROUND):
             self.interrupted(pool, delete)
 
-    def test_stopped_meanwhile(self) -> None:
-        """A stop gives up the cleaning, and is clean."""
+    def test_stop_during_cleaning(self) -> None:
+        """A stop ends the cleaning, and the shutdown is clean."""
 
         def stop() -> None:
             expected = state(self.log)
@@ -738,8 +738,8 @@ class ModelTests(CleanerCase):
     @example(11935)
     @given(st.integers(0, 2**32))
     @settings(max_examples=25, deadline=None)
-    def test_a_life(self, seed: int) -> None:
-        """Appends of every sort, cleanings, kills and clean stops."""
+    def test_random_operations(self, seed: int) -> None:
+        """Appends of every kind, cleanings, kills and clean stops, at random."""
         self.end()
         self.begin()
         self.log.configure(evolve(COMPACT, delete_retention_ms=20_000))

@@ -160,20 +160,20 @@ class CleanerCrashTests(SynchronousTestCase):
         """The process is killed: what it had written is there, and what it had begun is finished or undone."""
         self.assertGreater(self.each_crash(lambda disk: disk.after_kill()), 50)
 
-    def test_power_cut_that_loses_everything(self) -> None:
-        """Nothing that was not synced survives."""
+    def test_power_cut_losing_all_unsynced(self) -> None:
+        """No unsynced write survives."""
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("lose")))
 
-    def test_power_cut_that_loses_nothing(self) -> None:
-        """Everything survives, by luck."""
+    def test_power_cut_losing_nothing(self) -> None:
+        """All writes survive."""
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("keep")))
 
-    def test_power_cut_that_tears(self) -> None:
-        """A part of the last writes survives, cut anywhere, and some of the names."""
+    def test_power_cut_tearing_writes(self) -> None:
+        """Parts of the last writes survive, cut anywhere, and some of the names."""
         rng = random.Random(1)
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("tear", rng)))
 
-    def test_power_cut_that_reorders(self) -> None:
+    def test_power_cut_reordering_writes(self) -> None:
         """Later writes survive where earlier ones do not."""
         rng = random.Random(2)
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("reorder", rng)))

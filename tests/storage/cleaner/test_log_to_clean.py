@@ -55,8 +55,8 @@ class SegmentGroupTests(TestCase):
         self.assertEqual(run_of(1.0, *[Sized(300)] * 9), 3)
         self.assertEqual(run_of(1.0, Sized(2000), Sized(1)), 1)
 
-    def test_what_is_left(self) -> None:
-        """Those of which little is left become one as long as the next has room, whatever of it stays."""
+    def test_small_segments_are_grouped(self) -> None:
+        """Segments with few records left become one segment, up to the maximum size."""
         self.assertEqual(run_of(0.0, *[Sized(900)] * 20), 20)
         self.assertEqual(run_of(0.1, *[Sized(500)] * 20), 11)
         deleting = evolve(CONFIG, cleanup_policy=frozenset({"compact", "delete"}))

@@ -180,8 +180,8 @@ class DiskTests(SynchronousTestCase):
         self.assertRaises(StorageError, file.write, 0, [b"x"])
         self.assertIn("truncate", str(self.disk.failure))
 
-    def test_told_of_refusals(self) -> None:
-        """Listeners are called for operations that fail for lack of space: at once, or when a pool's result arrives."""
+    def test_full_disk_listeners(self) -> None:
+        """Listeners are called for operations that fail for lack of space, directly or when a pool's result arrives."""
 
         def refuse(*args: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -206,7 +206,7 @@ class DiskTests(SynchronousTestCase):
         self.patch(disk_module.os, "statvfs", lambda path: os.stat(path + "/missing"))
         self.assertIsNone(self.disk.space())
 
-    def test_refused_and_closed(self) -> None:
+    def test_file_closes_after_a_failed_write(self) -> None:
         """A file whose last write was refused closes with its last reference, without the garbage collector."""
 
         def refuse(*args: object) -> None:

@@ -35,8 +35,8 @@ class SpaceStateTests(TestCase):
         self.assertTrue(state.measured(DiskSpace(12, 100), True, 0.9))
         self.assertIs(state.level, SpaceLevel.ENOUGH)
 
-    def test_never_low(self) -> None:
-        """A limit of 1 asks for no warning; nor does a system that does not say how much space there is."""
+    def test_no_warning(self) -> None:
+        """A limit of 1 gives no warning; nor does a file system that does not report its free space."""
         state = SpaceState()
         self.assertFalse(state.measured(DiskSpace(0, 100), True, 1.0))
         self.assertFalse(state.measured(None, True, 0.1))
@@ -99,7 +99,7 @@ class SpaceMonitorTests(SynchronousTestCase):
         self.failureResultOf(self.manager.directories[0].checkpoint_recovery_points(), ApiError)
         self.assertEqual(self.manager.space.full_directories, ["/disk"])
 
-    def test_other_refusals(self) -> None:
+    def test_other_errors(self) -> None:
         """Too many open files are not a full disk."""
         self.disk.faults = lambda op, path: OSError(errno.EMFILE, os.strerror(errno.EMFILE)) if op == "write" else None
         self.assertRaises(ApiError, self.log.append_as_leader, batch(b"v"), 0)

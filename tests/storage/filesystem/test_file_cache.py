@@ -24,8 +24,8 @@ class FileCacheTests(SynchronousTestCase):
         lazy[3].get()
         self.assertEqual(disk.open_files, 3)
 
-    def test_a_reader_keeps_it_open(self) -> None:
-        """A closed file can be read by holders of a reference."""
+    def test_readers_keep_files_open(self) -> None:
+        """Those who hold a reference can read a closed file."""
         disk, cache = MemoryDisk(), FileCache(3)
         lazy = LazyFile(cache, disk, "a")
         file = lazy.create()

@@ -136,7 +136,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(len(self.disk.loads), MAX_CONCURRENT_READS)
         self.assertEqual(self.disk.open_files, 1)
 
-    def test_a_disk_that_fails(self) -> None:
+    def test_failing_disk(self) -> None:
         """
         An error takes the directory offline, and fails all waiting reads.
         """
@@ -148,10 +148,8 @@ class QueueTests(SynchronousTestCase):
             self.failureResultOf(wait, StorageError)
         self.assertIsNotNone(self.disk.failure)
 
-    def test_an_error_nobody_waits_for(self) -> None:
-        """
-        What fails while it is read ahead for later takes the directory offline, too.
-        """
+    def test_error_while_reading_ahead(self) -> None:
+        """An error while reading ahead takes the directory offline, even if no reader waits for the data."""
         self.want(0)
         self.disk.release(IOPool.READ)
         self.disk.faults = lambda op, path: broken() if op == "read" else None
@@ -172,9 +170,9 @@ class QueueTests(SynchronousTestCase):
         self.disk.release(IOPool.READ)
         self.assertEqual(len(self.disk.loads), MAX_CONCURRENT_READS)
 
-    def test_nobody_can_say(self) -> None:
+    def test_unknown_cache_state(self) -> None:
         """
-        Where it cannot be known what is cached, all is read first that was not just read ahead.
+        Where the page cache cannot be queried, a thread reads everything first that was not read ahead just before.
         """
         self.disk.held.clear()
         self.patch(MemoryFile, "is_cold", lambda *_: None)
@@ -206,10 +204,8 @@ class RealFileTests(SynchronousTestCase):
         self.fd = self.file.fileno()
         return self.file
 
-    def test_what_was_just_written(self) -> None:
-        """
-        The end of a file that is written to is hot without a question; what is further back is asked for.
-        """
+    def test_recent_writes_are_cached(self) -> None:
+        """The end of a file that is written to counts as cached without a query; positions further back are queried."""
         asked: list[int] = []
         self.patch(PageCache, "is_cold", lambda self, fd, position, length: asked.append(position))
         self.file.write(SIZE, [b"more"])
@@ -251,10 +247,8 @@ class RealFileTests(SynchronousTestCase):
         self.assertTrue(file.is_cold(0, SIZE))
         self.assertFalse(cached(self.fd, 2 * CHUNK))
 
-    def test_a_file_system_that_does_not_say(self) -> None:
-        """
-        One that knows no reads without waiting is asked once; then all counts as unknown.
-        """
+    def test_file_system_without_nowait(self) -> None:
+        """A file system without non-blocking reads is asked once; from then on everything counts as unknown."""
         calls: list[Any] = []
 
         def refuse(*args: Any) -> int:
@@ -266,7 +260,7 @@ class RealFileTests(SynchronousTestCase):
         self.assertEqual([page_cache.is_cold(self.fd, 0, CHUNK) for _ in range(3)], [None, None, None])
         self.assertEqual(len(calls), 1)
 
-    def test_a_platform_that_cannot_ask(self) -> None:
+    def test_platform_without_nowait(self) -> None:
         """
         Without RWF_NOWAIT all is unknown, and is read by a thread first.
         """

@@ -111,8 +111,8 @@ class MarkerTests(TransactionCase):
         self.mark(7, epoch=1, version=1)
         self.assertFalse(self.log.producers.open_transaction(7, 1))
 
-    def test_again(self) -> None:
-        """While nothing is open a marker that comes again is written again, and changes nothing."""
+    def test_repeated_marker(self) -> None:
+        """A marker that is repeated when no transaction is open is written again, and changes nothing."""
         for version in (0, 1, 2):
             pid = 7 + version
             self.write(pid)
@@ -130,8 +130,8 @@ class MarkerTests(TransactionCase):
         self.assertEqual(self.log.aborted_transactions(0, 10), [])
         self.refused(ErrorCode.INVALID_PRODUCER_EPOCH, self.write, 7, epoch=3)
 
-    def test_outside_of_it(self) -> None:
-        """While a transaction is open its producer writes nothing outside of it; afterwards it may do both."""
+    def test_no_writes_outside_a_transaction(self) -> None:
+        """A producer with an open transaction cannot write outside of it; afterwards it can do both."""
         self.write(7)
         self.refused(ErrorCode.INVALID_TXN_STATE, self.write, 7, transactional=False)
         self.write(7)
@@ -140,8 +140,8 @@ class MarkerTests(TransactionCase):
         self.write(7)
         self.assertTrue(self.log.producers.open_transaction(7, 0))
 
-    def test_sent_again_after_the_end(self) -> None:
-        """A batch that is sent again is a duplicate also after its transaction ended, in the same epoch."""
+    def test_retry_after_the_end(self) -> None:
+        """A retried batch is a duplicate after its transaction ended, too, in the same epoch."""
         data = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         self.log.append_as_leader(data, 0)
         self.mark(7)
@@ -197,8 +197,8 @@ class LastStableOffsetTests(TransactionCase):
         self.assertEqual([self.log.last_stable_offset(mark) for mark in (0, 1, 2)], [0, 1, 1])
         self.assertEqual(self.log.last_stable_offset(3), 3)
 
-    def test_one_within_another(self) -> None:
-        """Which of several markers is not committed yet matters by where their transactions began."""
+    def test_nested_transactions(self) -> None:
+        """The last stable offset depends on where the transactions began whose markers are not committed yet."""
         for pid in (1, 2, 3):
             self.write(pid)
         for pid in (2, 3, 1):
@@ -206,8 +206,8 @@ class LastStableOffsetTests(TransactionCase):
         self.assertEqual([self.log.last_stable_offset(mark) for mark in (3, 4, 5)], [0, 0, 0])
         self.assertEqual(self.log.last_stable_offset(6), 6)
 
-    def test_records_that_are_given_up(self) -> None:
-        """They do not stop before the log's start, also if a transaction that is open began there."""
+    def test_start_offset_inside_a_transaction(self) -> None:
+        """No offset before the log's start is reported, even if an open transaction began there."""
         self.write(1, count=3)
         self.write(9, transactional=False)
         self.log.advance_start(2)
@@ -346,8 +346,8 @@ class TransactionIndexTests(TransactionCase):
             self.mark(pid, ABORT)
         self.assertEqual([entry.producer_id for entry in self.log.aborted_transactions(0, 6)], [3, 1, 2])
 
-    def test_rolled_and_deleted(self) -> None:
-        """The file goes with its segment."""
+    def test_index_is_deleted_with_its_segment(self) -> None:
+        """The transaction index is deleted with its segment."""
         self.write(1)
         self.mark(1, ABORT)
         self.log.roll()
@@ -374,8 +374,8 @@ class TransactionIndexTests(TransactionCase):
             self.assertEqual(copy.aborted_transactions(0, 5), [AbortedTransaction(1, 0, 2, 1)])
             self.assertEqual(copy.last_stable_offset(4), 1)
 
-    def test_control_batches_of_others(self) -> None:
-        """A follower refuses a control batch in which there is no sense."""
+    def test_invalid_control_batches(self) -> None:
+        """A follower refuses an invalid control batch."""
         data = batch(b"", keys=[b"?"], producer_id=1, producer_epoch=0, control=True, transactional=True)
         error = self.assertRaises(ApiError, self.log.append_as_follower, data)
         self.assertEqual(error.code, ErrorCode.CORRUPT_MESSAGE)
@@ -476,8 +476,8 @@ class DamageTests(SynchronousTestCase):
         self.lose_power()
         self.assertEqual([entry[:3] for entry in self.log.aborted_transactions(12, 16)], [(1, 12, 14), (2, 13, 15)])
 
-    def test_a_log_that_is_shorter(self) -> None:
-        """If the log itself lost what had been synced, what was aborted there is not known any more."""
+    def test_shortened_log(self) -> None:
+        """If the log lost synced records, the aborted transactions in them are forgotten, too."""
         size = self.both_abort(3)
         now(self.log.flusher.write_back_and_wait())
         now(self.manager.directories[0].checkpoint_recovery_points())
@@ -532,8 +532,8 @@ class DamageTests(SynchronousTestCase):
             )
             self.assertEqual(producers.transactions.last_stable_offset(14), 12)
 
-    def test_an_empty_batch_opens_nothing(self) -> None:
-        """Of a batch that compaction emptied the transaction is over."""
+    def test_empty_batches_start_no_transaction(self) -> None:
+        """A batch that compaction emptied starts no transaction: that transaction has ended."""
         header = read_header(batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True))
         producers = ProducerStateManager()
         producers.appended(header._replace(record_count=0), 0)

@@ -189,26 +189,26 @@ class TransactionCrashTests(SynchronousTestCase):
         """The process is killed."""
         self.assertGreater(self.each_crash(lambda disk: disk.after_kill()), 100)
 
-    def test_power_cut_that_loses_everything(self) -> None:
-        """Nothing that was not synced survives."""
+    def test_power_cut_losing_all_unsynced(self) -> None:
+        """No unsynced write survives."""
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("lose")), 0, 4)
 
-    def test_power_cut_that_loses_nothing(self) -> None:
-        """Everything survives, by luck."""
+    def test_power_cut_losing_nothing(self) -> None:
+        """All writes survive."""
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("keep")), 1, 4)
 
-    def test_power_cut_that_tears(self) -> None:
-        """A part of the last writes survives, cut anywhere, and some of the names."""
+    def test_power_cut_tearing_writes(self) -> None:
+        """Parts of the last writes survive, cut anywhere, and some of the names."""
         rng = random.Random(1)
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("tear", rng)), 2, 4)
 
-    def test_power_cut_that_reorders(self) -> None:
+    def test_power_cut_reordering_writes(self) -> None:
         """Later writes and names survive where earlier ones do not."""
         rng = random.Random(0)
         self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("reorder", rng)), times=3)
 
-    def test_a_start_that_is_cut_short(self) -> None:
-        """A start after a crash in a swap is cut short, too; the one after it goes on."""
+    def test_interrupted_start(self) -> None:
+        """A start after a crash during a swap is interrupted, too; the next one completes the swap."""
         whole = MemoryDisk()
         Story(whole).tell()
         swaps = [i for i, (op, path) in enumerate(whole.done) if op == "rename" and path.endswith(".log.cleaned")]
@@ -296,8 +296,8 @@ class SwapTests(SynchronousTestCase):
                 )
             self.check(disk.after_kill(), f"step {step}")
 
-    def test_starts_that_are_cut_short(self) -> None:
-        """A start that finishes the swap may stop anywhere, too."""
+    def test_repeatedly_interrupted_start(self) -> None:
+        """A start that completes the swap can be interrupted anywhere, too."""
         for step, disk in self.crashes():
             if not any(name.endswith(".swap") for name in disk.names("orders-0")):
                 continue

@@ -64,8 +64,8 @@ class ScrubberCase(SynchronousTestCase):
 class RoundTests(ScrubberCase):
     """What a round finds."""
 
-    def test_whole(self) -> None:
-        """A log without damage is read once, but for the segment that is written to."""
+    def test_undamaged_log(self) -> None:
+        """A log without damage is read once, except its active segment."""
         self.fill()
         self.manager.start_housekeeping()
         self.let_pass(600)
@@ -73,7 +73,7 @@ class RoundTests(ScrubberCase):
         closed = sum(segment.size for segment in self.log.segments[:-1])
         self.assertEqual((scrubber.rounds, scrubber.read_bytes, self.found), (1, closed, []))
 
-    def test_found_before_a_reader_finds_it(self) -> None:
+    def test_bit_flip_is_found(self) -> None:
         """A flipped bit below the recovery point is found, and logged with partition, offset and file."""
         self.fill()
         segment = self.log.segments[2]
@@ -133,8 +133,8 @@ class RoundTests(ScrubberCase):
         self.let_pass(600)
         self.assertEqual([damage.position for damage in self.found], [0])
 
-    def test_logs_that_change(self) -> None:
-        """A log that is cut, or deleted, while it is read is not taken for damaged."""
+    def test_logs_truncated_or_deleted_during_a_scrub(self) -> None:
+        """A log that is truncated or deleted during a scrub does not count as damaged."""
         for change in (
             lambda: self.manager.truncate({PARTITION: 5}),
             lambda: self.manager.delete(PARTITION),
@@ -219,8 +219,8 @@ class SuspectTests(ScrubberCase):
             self.clock.advance(1)
         self.assertEqual((self.manager.scrubber.read_bytes, self.found), (segment.size, []))
 
-    def test_gone_with_its_segment(self) -> None:
-        """Damage in what retention or a cut removed is no damage any more."""
+    def test_damage_is_forgotten_with_its_segment(self) -> None:
+        """Damage in a segment that retention or a truncation removed is forgotten."""
         self.fill()
         segment = self.log.segments[-2]
         flip(self.disk, segment.log.path, 70)

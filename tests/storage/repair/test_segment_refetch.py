@@ -157,8 +157,8 @@ class RepairTests(RestorationCase):
         self.fill(5)
         self.assertEqual(self.whole(self.log), self.whole(self.other))
 
-    def test_a_log_that_cannot_be_written_to(self) -> None:
-        """A damaged header among those that are looked at before the first append does no harm after the repair."""
+    def test_damaged_header_before_the_first_append(self) -> None:
+        """A log with a damaged header that the first append would read can be appended to after the repair."""
         self.fill(3)
         self.successResultOf(self.manager.close())
         self.reopen(self.disk.after_kill())
@@ -215,8 +215,8 @@ class RepairTests(RestorationCase):
         self.reopen(self.disk.after_kill())
         self.assertEqual(list(self.log.aborted_transactions(0, 100)), expected)
 
-    def test_deleted_there(self) -> None:
-        """What the other replica has deleted is not asked for; a segment may come back empty."""
+    def test_deleted_on_the_other_replica(self) -> None:
+        """Records that the other replica has deleted are not fetched; a segment may come back empty."""
         self.fill()
         base, following = self.log.segments[1].base_offset, self.log.segments[2].base_offset
         self.other.advance_start(base + 1)
@@ -238,8 +238,8 @@ class RepairTests(RestorationCase):
         self.other.log_start_offset = offset
         return self.whole(self.other)
 
-    def test_compacted_there(self) -> None:
-        """What the other replica has compacted away goes here, too."""
+    def test_compacted_on_the_other_replica(self) -> None:
+        """Records that the other replica has compacted away are removed here, too."""
         self.fill()
         base, following = self.log.segments[1].base_offset, self.log.segments[2].base_offset
         before, after = self.whole(self.log)[:base], self.whole(self.log)[following:]
@@ -269,7 +269,7 @@ class RefusalTests(RestorationCase):
         self.assertEqual(after, before)
         self.assertEqual((self.leftovers(), self.manager.damage.count), ([], 1))
 
-    def test_damaged_there_too(self) -> None:
+    def test_damaged_on_the_other_replica(self) -> None:
         """A copy that is damaged, too, is not taken."""
         self.fill()
         self.damage(1)
@@ -421,7 +421,7 @@ class CompactedTests(RestorationCase):
         self.clean()
         self.assertEqual(state(self.log), expected)
 
-    def test_compacted_there_and_not_here(self) -> None:
+    def test_compacted_only_on_the_other_replica(self) -> None:
         """The other replica's log is shorter than ours: its end is marked, so that a crash leaves no old segment."""
         self.fill(40)
         self.clean()

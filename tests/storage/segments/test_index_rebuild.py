@@ -104,7 +104,7 @@ class IndexRebuildTests(SynchronousTestCase):
                     self.assertEqual(self.file(name).content(), self.intact[name])
                 self.setUp()
 
-    def test_an_index_that_ends_early(self) -> None:
+    def test_index_ending_early(self) -> None:
         """
         One that fits but covers half of the segment is noticed without a walk over the rest.
         """
@@ -113,10 +113,8 @@ class IndexRebuildTests(SynchronousTestCase):
         self.finish(log, 0)
         self.found(log)
 
-    def test_entries_that_point_anywhere(self) -> None:
-        """
-        One that looks right at its end and is wrong in the middle is noticed when it leads astray.
-        """
+    def test_wrong_entries_in_the_middle(self) -> None:
+        """An index with a correct end and wrong entries before it is noticed when a lookup fails."""
         log = self.damaged(0, damage=lambda data: data[:399] + bytes([data[399] ^ 1]) + data[400:])
         relative = int.from_bytes(self.intact[f"{0:020d}.index"][392:396], "big")
         self.assertEqual(offsets_of(data_of(log.read(0, 1).data)), [0])
@@ -136,10 +134,8 @@ class IndexRebuildTests(SynchronousTestCase):
         self.assertEqual(log.log_end_offset, COUNT + 1)
         self.found(log, COUNT + 1)
 
-    def test_the_segment_that_is_written(self) -> None:
-        """
-        An index that turns out wrong while the log is written to is replaced under way, with all that came meanwhile.
-        """
+    def test_active_segment(self) -> None:
+        """A wrong index of the active segment is replaced, including all batches appended meanwhile."""
         log = self.damaged(1, damage=lambda data: data[:399] + bytes([data[399] ^ 1]) + data[400:])
         self.append(log, COUNT)
         relative = int.from_bytes(self.intact[f"{self.bases[1]:020d}.index"][392:396], "big")
@@ -152,10 +148,8 @@ class IndexRebuildTests(SynchronousTestCase):
         self.successResultOf(self.manager.close())
         self.found(self.open(), COUNT + 50)
 
-    def test_a_roll_meanwhile(self) -> None:
-        """
-        It may also become an older segment meanwhile.
-        """
+    def test_roll_during_a_rebuild(self) -> None:
+        """The segment may be rolled during the rebuild."""
         log = self.damaged(1, damage=lambda data: data[:399] + bytes([data[399] ^ 1]) + data[400:])
         self.append(log, COUNT)
         relative = int.from_bytes(self.intact[f"{self.bases[1]:020d}.index"][392:396], "big")
@@ -165,10 +159,8 @@ class IndexRebuildTests(SynchronousTestCase):
         self.finish(log, 1)
         self.found(log, COUNT + 2)
 
-    def test_a_segment_that_is_damaged_itself(self) -> None:
-        """
-        What lies before the damage can be read; what lies behind it cannot, and the reason is said.
-        """
+    def test_damaged_segment(self) -> None:
+        """Records before the damage can be read; those after it cannot, and the error says why."""
         inode = self.file(f"{0:020d}.log")
         inode.write(len(inode.content()) // 2, bytes(3000))
         log = self.damaged(0)
@@ -177,10 +169,8 @@ class IndexRebuildTests(SynchronousTestCase):
         self.found(log, COUNT // 4)
         self.assertRaises(StorageError, log.read, self.bases[1] - 1, 1)
 
-    def test_deletion_meanwhile(self) -> None:
-        """
-        A segment that is deleted meanwhile gets no index any more.
-        """
+    def test_deletion_during_a_rebuild(self) -> None:
+        """A segment that is deleted during the rebuild gets no index."""
         log = self.damaged(0)
         self.refused(lambda: log.read(10, 1))
         self.disk.release(IOPool.READ, 2)
@@ -191,10 +181,8 @@ class IndexRebuildTests(SynchronousTestCase):
         leftover = next(entry for entry in self.disk.tree.entries.values() if isinstance(entry, Directory))
         self.assertNotIn(f"{0:020d}.index", leftover.entries)
 
-    def test_a_disk_that_fails_meanwhile(self) -> None:
-        """
-        The directory goes offline, and that is what readers hear from then on.
-        """
+    def test_disk_failure_during_a_rebuild(self) -> None:
+        """The directory goes offline, and readers get that error from then on."""
         log = self.damaged(0)
         self.refused(lambda: log.read(10, 1))
         self.disk.faults = lambda op, path: broken() if op == "read" else None
@@ -203,10 +191,8 @@ class IndexRebuildTests(SynchronousTestCase):
         self.assertIsNotNone(self.disk.failure)
         self.assertRaises(StorageError, log.read, 10, 1)
 
-    def test_a_crash_meanwhile(self) -> None:
-        """
-        A broker that dies in the middle finds everything in its next life.
-        """
+    def test_crash_during_a_rebuild(self) -> None:
+        """A broker that dies during the rebuild finds everything after its restart."""
         log = self.damaged(0)
         self.refused(lambda: log.read(10, 1))
         self.disk.release(IOPool.READ, 3)

@@ -36,8 +36,8 @@ class OffsetIndexTests(SynchronousTestCase):
 
     @settings(max_examples=40, deadline=None)
     @given(increasing, st.lists(st.integers(-1, 2**31 - 1), max_size=20))
-    def test_memory_and_file_agree(self, offsets: list[int], keys: list[int]) -> None:
-        """A search gives the same in memory, in the file, and by the book."""
+    def test_memory_and_file_give_the_same(self, offsets: list[int], keys: list[int]) -> None:
+        """A search gives the same result in memory, in the file, and by a plain scan."""
         _, file = files()
         index = OffsetIndex(file)
         index.start()
