@@ -36,8 +36,11 @@ class ReturningTests(ReplicationCase):
                 self.expire(broker_id)
                 self.all_in_sync()
 
-    def test_away_for_a_while(self) -> None:
-        """Its partitions have gone to others when it is back; theirs have not changed hands."""
+    def test_expired_sessions(self) -> None:
+        """
+        Other brokers lead the partitions of a broker whose session expired; when it is back, theirs stay where they
+        are.
+        """
         for broker_id in (1, 2):
             with self.subTest(broker=broker_id):
                 self.expire(broker_id, 5.0)

@@ -41,7 +41,7 @@ class SeveralCase(ClusterCase):
 class FormationTests(SeveralCase):
     """Brokers that come and go."""
 
-    def test_all_know_all(self) -> None:
+    def test_all_brokers_have_all_metadata(self) -> None:
         """Every broker knows every other, and who the controller is."""
         for broker_id in self.cluster.alive:
             metadata = self.cluster.metadata(broker_id)
@@ -55,8 +55,8 @@ class FormationTests(SeveralCase):
         self.assertEqual(self.leaders("t", 3), self.leaders("t", 0))
         self.assertEqual(sorted(self.cluster.metadata(3).brokers), [0, 1, 2, 3])
 
-    def test_goes_in_order(self) -> None:
-        """One that stops is missed at once by the others."""
+    def test_clean_stop(self) -> None:
+        """The others notice at once that a broker has stopped."""
         self.cluster.stop(2)
         self.cluster.settle()
         for broker_id in (0, 1):
@@ -73,8 +73,8 @@ class FormationTests(SeveralCase):
         self.ask(1, create("t", 4), 5)
         self.assertEqual(set(self.leaders("t", 1)), {1, 2})
 
-    def test_back_again(self) -> None:
-        """A broker that was killed comes back with what it had, and leads it again."""
+    def test_killed_broker_restarts(self) -> None:
+        """A broker that was killed has its records after the restart, and leads them again."""
         self.cluster[0].create("t", 3)
         mine = self.leaders("t").index(2)
         self.client(2).produce(partition=mine)
@@ -113,8 +113,8 @@ class FormationTests(SeveralCase):
         self.assertEqual(starting.broker.not_ready(), [])
         self.assertEqual([broker.broker_id for broker in client.answers()[0].brokers], [0, 1, 2, 3])
 
-    def test_stopped_while_it_waits(self) -> None:
-        """A broker can be stopped while it waits to be told; nothing of it is left behind."""
+    def test_stop_while_waiting_for_metadata(self) -> None:
+        """A broker can be stopped while it waits for its first metadata update, and leaves nothing behind."""
         self.cluster.cut(0, 3)
         starting = self.cluster.boot(3, wait=False)
         self.cluster.settle(1)
@@ -229,8 +229,8 @@ class AnswerTests(SeveralCase):
         for found in answers[0]:
             self.assertEqual((found.error_code, found.host), (0, host_of(found.node_id)))
 
-    def test_no_controller_to_ask(self) -> None:
-        """A request that only the controller can serve is refused in its own words when that cannot be reached."""
+    def test_no_reachable_controller(self) -> None:
+        """A request that only the controller can serve gets its own error when the controller is unreachable."""
         self.cluster.cut(0, 1)
         self.cluster.settle(1)
         (answer,) = self.ask(1, create("u", 1), 7).topics

@@ -52,8 +52,8 @@ class MetadataTests(SynchronousTestCase):
             self.assertIs(metadata.remove_topic("t", NEW), topic)
         self.assertEqual(self.metadata.topics, {})
 
-    def test_whoever_mourns_topics(self) -> None:
-        """Is told the names of those that go, after the change; also when another of the name takes its place."""
+    def test_deletion_listeners(self) -> None:
+        """Deletion listeners get the names of deleted topics after the change, also if another topic takes the name."""
         told: list[tuple[Sequence[str], bool]] = []
         self.metadata.when_removed(lambda names: told.append((names, "t" in self.metadata.topics)))
         self.make("t", OLD, 3)
@@ -118,8 +118,8 @@ class MetadataTests(SynchronousTestCase):
         self.failureResultOf(broken, ZeroDivisionError)
         self.assertEqual(self.metadata._subscribers, [])
 
-    def test_cancelled_by_the_change_that_ends_it(self) -> None:
-        """Who hears of a change first may cancel another's waiting for the same."""
+    def test_cancellation_during_a_notification(self) -> None:
+        """A listener that is notified first may cancel another wait for the same change."""
 
         def cancel() -> None:
             waiting.cancel()

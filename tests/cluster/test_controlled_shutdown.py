@@ -38,15 +38,17 @@ class FarewellTests(SynchronousTestCase):
         config = ConfigView.load(set={name.replace("_", "."): value for name, value in settings.items()})
         return ControlledShutdown(self.link, config, self.clock)  # type: ignore[arg-type]
 
-    def test_said(self) -> None:
-        """It waits for the controller, and stops though there are partitions that nobody else can lead."""
+    def test_leaderships_without_another_replica(self) -> None:
+        """
+        The broker waits for the controller's response, and stops even if no other broker can lead some partitions.
+        """
         said = self.controlled_shutdown().say([2])
         self.assertNoResult(said)
         self.link.asked[0].callback([TopicPartition("t", 0)])
         self.assertIsNone(self.successResultOf(said))
 
-    def test_again(self) -> None:
-        """What fails is tried again, with a pause, as often as is set; then the broker just stops."""
+    def test_retries(self) -> None:
+        """A failed request is retried after a pause, as often as configured; then the broker stops anyway."""
         said = self.controlled_shutdown(
             controlled_shutdown_max_retries="2", controlled_shutdown_retry_backoff_ms="700"
         ).say([2])
@@ -61,8 +63,8 @@ class FarewellTests(SynchronousTestCase):
         self.assertIsNone(self.successResultOf(said))
         self.assertEqual((len(self.link.asked), self.clock.getDelayedCalls()), (3, []))
 
-    def test_nobody_to_say_it_to(self) -> None:
-        """Alone, or when it is not wanted, the broker stops at once."""
+    def test_without_controlled_shutdown(self) -> None:
+        """A single broker, and one with controlled shutdown disabled, stops at once."""
         self.successResultOf(self.controlled_shutdown().say([]))
         self.successResultOf(self.controlled_shutdown(controlled_shutdown_enable="false").say([2]))
         self.assertEqual(self.link.asked, [])

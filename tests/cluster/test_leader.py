@@ -121,7 +121,7 @@ class ProduceTests(LeaderCase):
         self.cluster.settle(0.1)
         self.assertEqual(self.replica(0).high_watermark, 2)
 
-    def test_waits_for_who_is_in_sync(self) -> None:
+    def test_waits_for_in_sync_replicas(self) -> None:
         """A follower that is cut off holds acknowledgements up until it has left the in-sync replicas."""
         self.create()
         self.produce()
@@ -142,9 +142,9 @@ class ProduceTests(LeaderCase):
         keeper = self.cluster[0].broker.isr
         self.assertEqual((keeper.shrinks, keeper.under_replicated(), keeper.under_min_isr()), (1, 1, 0))
 
-    def test_who_comes_back_joins(self) -> None:
-        """And counts from then on."""
-        self.test_waits_for_who_is_in_sync()
+    def test_returning_follower_joins(self) -> None:
+        """A follower that returns joins the ISR, and is waited for again."""
+        self.test_waits_for_in_sync_replicas()
         self.cluster.mend()
         self.cluster.settle(40)
         self.assertEqual(sorted(self.isr()), [0, 1, 2])
@@ -261,8 +261,8 @@ class FetchTests(LeaderCase):
         self.assertEqual(self.ask(0, self.request(1, epoch), 17).error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         self.assertEqual(self.replica(0).high_watermark, 0)
 
-    def test_not_those_of_former_lives(self) -> None:
-        """A request that a broker sent before it was restarted is refused."""
+    def test_stale_broker_epoch(self) -> None:
+        """A fetch that a broker sent before its restart is refused."""
         self.create()
         client = self.client(0)
         client.protocol.context.broker = 1
@@ -272,8 +272,8 @@ class FetchTests(LeaderCase):
         client.send(self.request(1, epoch), 17)
         self.assertEqual(self.answer(client).responses[0].partitions[0].error_code, 0)
 
-    def test_what_diverges_is_no_acknowledgement(self) -> None:
-        """A follower that has other records than the leader is told so, and what it asks for counts for nothing."""
+    def test_divergent_fetch_acknowledges_nothing(self) -> None:
+        """A follower with other records than the leader is told so, and its fetch acknowledges nothing."""
         self.create()
         for other in (1, 2):
             self.cluster.cut(0, other)
@@ -313,8 +313,8 @@ class FetchTests(LeaderCase):
         self.assertEqual(self.fetch(1, 2).error_code, 0)
         self.assertEqual(self.fetch(1, 3).error_code, ErrorCode.OFFSET_NOT_AVAILABLE)
 
-    def test_a_new_leader_does_not_know(self) -> None:
-        """Until its followers have fetched, a new leader does not say where the committed records end."""
+    def test_high_watermark_of_a_new_leader(self) -> None:
+        """A new leader does not report the end of the committed records until its followers have fetched."""
         self.create()
         self.produce()
         for other in (1, 2):
@@ -349,8 +349,8 @@ class RackTests(LeaderCase):
 
     config = {**LeaderCase.config, "replica.selector.class": "rack-aware"}
 
-    def test_sent_to_a_replica_in_its_rack(self) -> None:
-        """The leader sends a consumer to the in-sync follower in its rack; others it serves."""
+    def test_preferred_read_replica(self) -> None:
+        """The leader sends a consumer to the in-sync follower in its rack, and serves others itself."""
         for broker_id in range(3):
             self.cluster.stop(broker_id)
         for broker_id in range(3):

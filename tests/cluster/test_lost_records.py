@@ -72,7 +72,7 @@ class LostRecordsTests(ReplicationCase):
         self.restart_unseen(1)
         self.nothing_lost(0, 2)
 
-    def test_it_is_said(self) -> None:
+    def test_loss_is_reported(self) -> None:
         """A log that ends below its own checkpoints is named, and counted."""
         self.lead_with(1)
         self.cluster.settle(70)
@@ -96,8 +96,8 @@ class LostRecordsTests(ReplicationCase):
         self.cluster.boot(2)
         self.nothing_lost(1, 2)
 
-    def test_a_leader_that_nobody_suspects(self) -> None:
-        """Followers that have more committed records than their leader say so, and one of them leads instead."""
+    def test_undetected_loss_of_the_leader(self) -> None:
+        """Followers with more committed records than their leader report it, and one of them becomes leader."""
         self.lead_with(1)
         self.patch(LogManager, "unclean_shutdown", False)
         with capturedLogs() as events:
@@ -111,8 +111,8 @@ class OneBrokerTests(ReplicationCase):
 
     brokers = 1
 
-    def test_it_leads_at_once(self) -> None:
-        """After an unclean stop there is nobody to wait for."""
+    def test_single_broker_leads_at_once(self) -> None:
+        """A single broker leads at once after an unclean stop."""
         self.cluster[0].create("t", 1)
         self.assertEqual(self.produce(b"a").error_code, 0)
         self.cluster.kill(0)

@@ -56,8 +56,8 @@ class MembershipTests(SynchronousTestCase):
         self.store.expire()
         self.assertIsNone(self.ensemble.tree.exists("/brokers/ids/4"))
 
-    def test_a_former_life_is_waited_for(self) -> None:
-        """A node of another session is not deleted; when it expires, we register."""
+    def test_waits_for_the_former_session(self) -> None:
+        """A node of another session is not deleted; the broker registers when it has expired."""
         self.successResultOf(self.member(self.other).register())
         self.other.suspend()
         waiting = self.member(self.store, 2).register()
@@ -120,8 +120,8 @@ class MembershipTests(SynchronousTestCase):
             epoch = self.successResultOf(waiting)
             self.assertEqual(self.ensemble.tree.get("/brokers/ids/4")[1].czxid, epoch)
 
-    def test_cut_off_until_it_is_too_late(self) -> None:
-        """While the store is out of reach nobody can say that the other still lives: it is asked again later."""
+    def test_unreachable_store_during_the_wait(self) -> None:
+        """While the store is unreachable nothing is known of the former session: the broker asks again later."""
         self.successResultOf(self.member(self.other).register())
         waiting = self.member(self.store, 2).register()
         self.clock.advance(5)
@@ -172,8 +172,10 @@ class BrokenConnections(SynchronousTestCase):
         while self.clock.getDelayedCalls():
             self.clock.advance(1)
 
-    def test_it_goes_on(self) -> None:
-        """Nodes and the cluster's id are made, whenever the connection broke, applied or not, and by whomever."""
+    def test_interrupted_registration(self) -> None:
+        """
+        Nodes and the cluster's id are created, whenever the connection breaks, whether the write took effect or not.
+        """
         for applied in (False, True):
             for after in range(6):
                 self.setUp()
@@ -189,8 +191,8 @@ class BrokenConnections(SynchronousTestCase):
                 self.assertEqual(self.successResultOf(found), "AAAAAAAAAAAAAAAAAAAABw")
                 self.assertIn("/brokers/ids", self.ensemble.tree.nodes)
 
-    def test_it_ends(self) -> None:
-        """Who waits for a store that is closed does not wait for good."""
+    def test_closed_store(self) -> None:
+        """Waiting for a store that is closed ends."""
         found = ensure_cluster(self.store, lambda: UUID(int=7))
         self.store.suspend()
         self.store.close()

@@ -66,8 +66,8 @@ class SpellingTests(SynchronousTestCase):
     """From announcements to requests and back."""
 
     @given(ANNOUNCEMENTS)
-    def test_nothing_is_lost(self, update: MetadataUpdate) -> None:
-        """What is read is what was said."""
+    def test_round_trip(self, update: MetadataUpdate) -> None:
+        """A decoded update equals the one that was encoded."""
         self.assertEqual(decode_update(update_request(update)), update)
 
     @given(ANNOUNCEMENTS, st.data())
@@ -93,8 +93,8 @@ class SpellingTests(SynchronousTestCase):
         self.assertEqual(decode_update(request), update)
         self.assertLess(len(request.body), 2**20)
 
-    def test_for_whom_is_outside(self) -> None:
-        """The same said to another broker has the same body."""
+    def test_receiver_is_not_in_the_body(self) -> None:
+        """The same update for another broker has the same body."""
         update = MetadataUpdate(1, 2, 3, brokers={1: BrokerImage(1, {})})
         other = evolve(update, broker_epoch=4)
         self.assertEqual(update_request(update).body, update_request(other).body)

@@ -50,8 +50,8 @@ class ReceiverTests(SynchronousTestCase):
         verifyObject(IMetadataUpdateReceiver, self.receiver)
         verifyObject(IReplicaHost, self.host)
 
-    def test_roles_and_knowledge(self) -> None:
-        """Roles are taken for our replicas only; everything is known."""
+    def test_roles_and_metadata(self) -> None:
+        """Roles are taken for this broker's replicas only; metadata of all partitions are kept."""
         brokers = {0: BrokerImage(0, {}), 1: BrokerImage(1, {})}
         self.apply(brokers=brokers, partitions=(state("t"), state("t", 1, replicas=(1,))))
         self.assertEqual(self.host.log, [("become", [("t", 0)])])
@@ -73,8 +73,8 @@ class ReceiverTests(SynchronousTestCase):
         self.assertEqual((self.host.log, self.metadata.topics), ([], {}))
         self.apply(broker_epoch=6, controller_epoch=4)
 
-    def test_one_after_the_other(self) -> None:
-        """The next announcement waits until the one before is applied, and clients see nothing of it before that."""
+    def test_updates_are_applied_in_order(self) -> None:
+        """An update is applied, and shown to clients, only after the one before it has been applied."""
         self.host.hold()
         first = self.receiver.apply(evolve(self.first, partitions=(state("t"),)))
         second = self.receiver.apply(evolve(self.first, deleted=(DeletedTopic("t", OLD, 1),)))
@@ -86,8 +86,8 @@ class ReceiverTests(SynchronousTestCase):
         self.assertEqual(self.host.log[-1], ("remove", [("t", 0)]))
         self.assertEqual(self.metadata.topics, {})
 
-    def test_deletion_comes_first(self) -> None:
-        """A topic deleted and made again in one announcement has only its new self."""
+    def test_deletion_before_creation(self) -> None:
+        """A topic that is deleted and created again in one update has only its new data."""
         self.apply(partitions=(state("t"), state("t", 1)))
         self.apply(deleted=(DeletedTopic("t", OLD, 2),), partitions=(state("t", topic_id=NEW),))
         self.assertEqual(self.host.log[1:], [("remove", [("t", 0), ("t", 1)]), ("become", [("t", 0)])])
@@ -103,8 +103,8 @@ class ReceiverTests(SynchronousTestCase):
         self.assertIn(("remove", [("gone", 0)]), self.host.log)
         self.assertEqual(list(self.metadata.topics), ["stays"])
 
-    def test_a_replica_that_moved_away(self) -> None:
-        """Its log is removed here."""
+    def test_removed_replica(self) -> None:
+        """The log of a replica that moved to another broker is deleted here."""
         self.apply(partitions=(state("t", replicas=(0, 1)),))
         self.apply(partitions=(state("t", replicas=(1, 2)),))
         self.assertEqual(self.host.log[1:], [("remove", [("t", 0)])])
@@ -118,8 +118,8 @@ class ReceiverTests(SynchronousTestCase):
         assert topic is not None
         self.assertEqual((dict(topic.configs), self.configs), ({"c": "d"}, {"0": {"e": "f"}}))
 
-    def test_what_fails_is_answered(self) -> None:
-        """Partitions that cannot be brought up are in the answer, the others are served."""
+    def test_failing_partitions(self) -> None:
+        """Partitions that cannot be opened are in the response; the others are served."""
         self.host.broken.add(TopicPartition("t", 1))
         errors = self.apply(partitions=(state("t"), state("t", 1)))
         self.assertEqual(list(errors), [("t", 1)])

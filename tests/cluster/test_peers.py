@@ -35,8 +35,8 @@ class PeersTests(ClusterCase):
         error: ApiError = self.failureResultOf(asked, ApiError).value
         return error
 
-    def test_one_for_each_purpose(self) -> None:
-        """A connection is kept and shared; another purpose has another one."""
+    def test_connection_per_purpose(self) -> None:
+        """A connection is kept and shared by all with one purpose; another purpose has its own."""
         first = self.cluster.now(self.peers.channel(self.image, CONTROL))
         self.assertIs(self.cluster.now(self.peers.channel(self.image, CONTROL)), first)
         self.assertIsNot(self.cluster.now(self.peers.channel(self.image, FETCH)), first)
@@ -45,8 +45,8 @@ class PeersTests(ClusterCase):
         """The other knows who asks, and answers as it does to a broker."""
         self.assertEqual(self.cluster.now(self.ask()).error_code, ErrorCode.NOT_CONTROLLER)
 
-    def test_nobody_there(self) -> None:
-        """A broker that is not known, not there, or of another life is said to be, at once."""
+    def test_unavailable_broker(self) -> None:
+        """A broker that is unknown, unreachable, or of another incarnation is an error at once."""
         self.assertEqual(self.assertRaises(ApiError, self.peers.broker, 9).code, ErrorCode.BROKER_NOT_AVAILABLE)
         self.cluster.kill(1, expire=False)
         for _ in range(3):
@@ -69,8 +69,8 @@ class PeersTests(ClusterCase):
         self.cluster.mend()
         self.assertEqual(self.cluster.now(self.ask()).error_code, ErrorCode.NOT_CONTROLLER)
 
-    def test_the_registration_goes(self) -> None:
-        """The connection ends with the broker's registration, and a request on its way with it."""
+    def test_registration_removed(self) -> None:
+        """The connection ends with the broker's registration, and so does a request under way."""
         channel = self.cluster.now(self.peers.channel(self.image, CONTROL))
         self.cluster.kill(1)
         self.cluster.settle(1)
@@ -81,8 +81,8 @@ class PeersTests(ClusterCase):
         self.image = self.peers.broker(1)
         self.assertEqual(self.cluster.now(self.ask()).error_code, ErrorCode.NOT_CONTROLLER)
 
-    def test_the_session_goes(self) -> None:
-        """So it does when the broker lives on, but its session has ended."""
+    def test_session_ended(self) -> None:
+        """The connection also ends when the broker lives on, but its session has ended."""
         channel = self.cluster.now(self.peers.channel(self.image, CONTROL))
         store = self.cluster[1].broker.store
         store.suspend()
@@ -169,8 +169,8 @@ class LinkTests(ClusterCase):
                 metadata.set_controller(controller)
         self.assertEqual(self.failureResultOf(asked, ApiError).value.code, ErrorCode.NETWORK_EXCEPTION)
 
-    def test_nobody_knows(self) -> None:
-        """Without a controller that can be reached the answer is that there is none."""
+    def test_no_controller(self) -> None:
+        """Without a reachable controller the error says that there is none."""
         self.cluster.cut(0, 1)
         asked = self.link(1).report_failed([TopicPartition("t", 0)])
         self.cluster.settle(40)

@@ -41,8 +41,8 @@ class ProducerIdTests(SynchronousTestCase):
         block = ProducerIdBlockZnode.decode(self.ensemble.tree.get(PRODUCER_ID_BLOCK)[0])
         self.assertEqual(block.last, 4 * BLOCK_SIZE - 1)
 
-    def test_a_restart_skips_what_was_claimed(self) -> None:
-        """The next life begins with the next block."""
+    def test_restart_skips_the_claimed_block(self) -> None:
+        """After a restart the next block is used."""
         self.brokers[0].allocate()
         self.settle()
         waiting = self.broker(0).allocate()
@@ -62,8 +62,8 @@ class ProducerIdTests(SynchronousTestCase):
         self.settle()
         self.assertEqual(self.successResultOf(again), 0)
 
-    def test_one_who_gave_up(self) -> None:
-        """A cancelled request harms nobody."""
+    def test_cancelled_request(self) -> None:
+        """A cancelled request does not affect the others."""
         broker = self.brokers[0]
         first, second = broker.allocate(), broker.allocate()
         first.addErrback(lambda _: None)

@@ -87,8 +87,8 @@ class ReplicationCase(ClusterCase):
 class ThreeBrokersTests(ReplicationCase):
     """Records on three brokers."""
 
-    def test_all_have_what_was_acknowledged(self) -> None:
-        """Records produced with acks=all are on all three logs, byte by byte, when they are acknowledged."""
+    def test_acknowledged_records_are_on_all_replicas(self) -> None:
+        """Records acknowledged with acks=all are in all three logs, byte by byte."""
         self.create(partitions=3)
         for partition in range(3):
             for number in range(5):
@@ -106,13 +106,13 @@ class ThreeBrokersTests(ReplicationCase):
         marks = [self.cluster[n].broker.replicas.get("t", 0).high_watermark for n in range(3)]
         self.assertEqual(marks, [1, 1, 1])
 
-    def test_flushed_before_it_is_acknowledged(self) -> None:
-        """With flush.before.ack what is acknowledged is on stable storage on all three."""
+    def test_flush_before_acknowledgement(self) -> None:
+        """With flush.before.ack acknowledged records are on stable storage on all three brokers."""
         self.create(flush_before_ack="true")
         self.assertEqual(self.produce(b"a").error_code, 0)
         self.assertEqual([self.log(n).flushed_end_offset for n in range(3)], [1, 1, 1])
 
-    def test_a_follower_dies_and_comes_back(self) -> None:
+    def test_follower_killed_and_restarted(self) -> None:
         """The others go on without it; when it is back it catches up, and is in sync again."""
         self.create(min_insync_replicas="2")
         self.produce(b"a")
@@ -161,7 +161,7 @@ class ThreeBrokersTests(ReplicationCase):
         after = self.produce(b"v", producer_id=9, producer_epoch=0, base_sequence=3)
         self.assertEqual((after.error_code, after.base_offset), (0, 3))
 
-    def test_duplicates_before_the_epoch_is_known(self) -> None:
+    def test_duplicates_at_a_new_leader(self) -> None:
         """
         What the next leader was told to be committed does not do for a batch that is sent again: it waits until those
         in sync have shown in this epoch that they have it, or are in sync no more.
@@ -187,7 +187,7 @@ class ThreeBrokersTests(ReplicationCase):
         answer = client.answers()[0].responses[0].partition_responses[0]
         self.assertEqual((answer.error_code, answer.base_offset), (0, 0))
 
-    def test_the_last_one_in_sync_loses_records(self) -> None:
+    def test_last_in_sync_replica_loses_records(self) -> None:
         """
         A leader that is alone in sync and loses power is back without what was committed: nobody else could lead. The
         others cut what they have beyond it, or would be out of sync for ever; it is counted.
@@ -212,8 +212,8 @@ class ThreeBrokersTests(ReplicationCase):
         self.assertEqual(self.produce(b"c").base_offset, 0)
         self.all_equal()
 
-    def test_deleted_while_a_broker_was_away(self) -> None:
-        """Its log goes when the broker is back; one of another topic of that name is begun anew."""
+    def test_topic_deleted_while_a_broker_is_away(self) -> None:
+        """The log is deleted when the broker is back; a new topic of the same name starts empty."""
         self.create()
         self.produce(b"a")
         follower = (self.leader() + 1) % 3

@@ -236,8 +236,8 @@ class KilledTests(CoordinatorCase):
 class TroubleTests(CoordinatorCase):
     """What does not work now works later."""
 
-    def test_a_participant_is_away(self) -> None:
-        """The commit is answered; the marker is delivered when the partition has a leader again."""
+    def test_participant_without_a_leader(self) -> None:
+        """The commit is answered; the marker is written when the partition has a leader again."""
         self.add()
         self.write()
         away = next(number for number in range(3) if number != self.coordinator and number != self.cluster.controller)
@@ -263,8 +263,8 @@ class TroubleTests(CoordinatorCase):
         self.cluster.settle(1)
         self.assertIs(self.state, TransactionState.COMPLETE_COMMIT)
 
-    def test_time_goes_on_elsewhere(self) -> None:
-        """A producer is gone, and so is its coordinator: the next one aborts when time is up."""
+    def test_timeout_at_the_next_coordinator(self) -> None:
+        """When producer and coordinator are gone, the next coordinator aborts the transaction after its timeout."""
         self.producer = self.init(timeout_ms=3000)
         self.add()
         self.write()
@@ -276,8 +276,8 @@ class TroubleTests(CoordinatorCase):
         response = self.until_done(self.end_request(), 3)
         self.assertEqual(response.error_code, ErrorCode.PRODUCER_FENCED)
 
-    def test_all_brokers_start_again(self) -> None:
-        """What was decided is carried out by whoever leads after a start, with all that is known of the cluster."""
+    def test_restart_of_all_brokers(self) -> None:
+        """A decided transaction is completed by the brokers that lead its partitions after a restart of all."""
         self.add()
         self.write()
         coordinator = self.coordinator
@@ -296,8 +296,8 @@ class TroubleTests(CoordinatorCase):
         self.assertEqual(self.until_done(self.end_request(), 3).error_code, 0)
         self.check_over(ControlType.COMMIT)
 
-    def test_the_topic_is_known(self) -> None:
-        """The state is in the topic that is named for it, replicated as configured."""
+    def test_transaction_state_topic(self) -> None:
+        """The state is in the topic __transaction_state, replicated as configured."""
         topic = self.cluster.metadata(0).topic(TRANSACTIONS_TOPIC)
         assert topic is not None
         self.assertEqual([len(partition.replicas) for partition in topic.partitions], [3])

@@ -190,7 +190,7 @@ BUGS: dict[str, Bug] = {
     ),
     "nobody hears that a leader lacks records": Bug(
         ((ReplicaReports, "leader_incomplete", lambda self, *_: None),),
-        test="tests.cluster.test_lost_records.LostRecordsTests.test_a_leader_that_nobody_suspects",
+        test="tests.cluster.test_lost_records.LostRecordsTests.test_undetected_loss_of_the_leader",
     ),
     "a replica that did not stop cleanly counts as complete": Bug(
         ((ControllerContext, "unclean", lambda self, come: frozenset()),),
@@ -198,15 +198,15 @@ BUGS: dict[str, Bug] = {
     ),
     "a follower fetches on from what it has not synced": Bug(
         ((PartitionFetchState, "is_synced", True),),
-        test="tests.cluster.test_replication.ThreeBrokersTests.test_flushed_before_it_is_acknowledged",
+        test="tests.cluster.test_replication.ThreeBrokersTests.test_flush_before_acknowledgement",
     ),
     "positions of an earlier epoch count": Bug(
         ((Partition, "_begin", _begin_with_old_positions),),
-        test=_PARTITION + "HighWatermarkTests.test_it_moves_only_past_the_start_of_the_epoch",
+        test=_PARTITION + "HighWatermarkTests.test_moves_only_past_the_start_of_the_epoch",
     ),
     "the high watermark counts the committed ISR only": Bug(
         ((Partition, "_recount", _count_committed_isr),),
-        test=_PARTITION + "ExpansionTests.test_who_was_asked_for_counts_before_the_answer",
+        test=_PARTITION + "ExpansionTests.test_requested_replica_counts_before_the_response",
     ),
     "a request to the controller without an answer is forgotten": Bug(
         ((Partition, "unanswered", _forget_doubt),), test=_PARTITION + "ExpansionTests.test_no_answer_does_not"

@@ -70,11 +70,11 @@ class GrantedTests(SynchronousTestCase):
         ):
             self.assertEqual(given_, code)
 
-    def test_members_that_are_gone_may_stay(self) -> None:
-        """Only who is added must be alive: who is in sync already is the controller's to take out."""
+    def test_dead_members_may_stay(self) -> None:
+        """Only replicas that are added must be alive; the controller itself removes dead ones from the ISR."""
         self.assertEqual(outcome((1, 2, 3), fit=(1, 3)), LeaderAndIsr(1, 5, (1, 2, 3), 9, 9))
 
-    def test_who_joins_has_fetched_in_its_present_life(self) -> None:
+    def test_stale_broker_epochs_are_refused(self) -> None:
         """
         A follower that restarted since it fetched, and may have lost what it had, is not let in: neither is one whose
         life nobody knows. Those in sync are not asked.
@@ -83,8 +83,8 @@ class GrantedTests(SynchronousTestCase):
             self.assertEqual(outcome((1, 2, 3), epochs=epochs), ErrorCode.INELIGIBLE_REPLICA, epochs)
         self.assertEqual(outcome((1, 2, 3), epochs=(-1, -1, 103)), LeaderAndIsr(1, 5, (1, 2, 3), 9, 9))
 
-    def test_asked_again(self) -> None:
-        """A wish that was granted, and whose answer was lost, is answered with the state that it made."""
+    def test_retry_after_a_lost_response(self) -> None:
+        """A change whose response was lost is answered, when it is retried, with the state it led to."""
         self.assertEqual(outcome((2, 1), version=7), NOW)
 
     def test_eligible(self) -> None:
@@ -150,15 +150,15 @@ class AlterPartitionsTests(ControllerCase):
         for node in self.nodes:
             self.assertEqual(self.seen(node), expected)
 
-    def test_asked_twice(self) -> None:
-        """A request that is repeated changes nothing the second time."""
+    def test_repeated_request(self) -> None:
+        """A repeated request changes nothing."""
         wish = IsrChange(T0, 0, 0, (1, 2))
         first = self.alter(1, wish)
         self.assertEqual(self.alter(1, wish), first)
         self.assertEqual(self.stored().version, 1)
 
-    def test_a_former_life(self) -> None:
-        """Who is not registered with this epoch is refused, and nothing is changed."""
+    def test_stale_broker_epoch_of_the_sender(self) -> None:
+        """A sender that is not registered with its broker epoch is refused, and nothing changes."""
         answer = self.nodes[0].controller.submit(
             lambda active: active.alter_partitions(1, 1, [IsrChange(T0, 0, 0, (1,))])
         )
@@ -176,8 +176,8 @@ class AlterPartitionsTests(ControllerCase):
         granted = self.alter(1, evolve(wish, epochs=(epochs[1], epochs[2], epochs[0])))[T0]
         self.assertEqual(getattr(granted, "isr", None), (1, 2, 0))
 
-    def test_a_zombie_grants_nothing(self) -> None:
-        """A controller that was replaced overwrites nothing, and answers that it is none."""
+    def test_replaced_controller_writes_nothing(self) -> None:
+        """A controller that was replaced overwrites nothing, and answers NOT_CONTROLLER."""
         active = self.nodes[0].controller.active
         assert active is not None
         self.nodes[0].store.suspend()

@@ -52,16 +52,16 @@ class ShutDownTests(ThreeBrokers):
         self.assertEqual(self.seen(self.nodes[1], TopicPartition("t", 1)), LeaderAndIsr(2, 0, (2, 0), 1, 1))
         self.assertEqual(sorted(self.nodes[0].metadata.brokers), [0, 1, 2])
 
-    def test_nobody_else(self) -> None:
-        """What nobody else could lead stays, and is named; asked again the answer is the same."""
+    def test_partitions_without_another_leader(self) -> None:
+        """Partitions that no other broker can lead stay, and are named; a second request gets the same answer."""
         self.create(self.nodes[0], [1])
         self.create(self.nodes[0], [1, 2], name="u")
         self.assertEqual(self.successResultOf(self.shut_down(1)), [T0])
         self.assertEqual(self.successResultOf(self.shut_down(1)), [T0])
         self.assertEqual(self.seen(self.nodes[1]), LeaderAndIsr(1, 0, (1,), 1, 0))
 
-    def test_nothing_new(self) -> None:
-        """A broker that shuts down leads nothing that is made or moves meanwhile, until it registers again."""
+    def test_no_new_leaderships_during_shutdown(self) -> None:
+        """A broker that shuts down becomes leader of no partition, new or moved, until it registers again."""
         self.successResultOf(self.shut_down(1))
         self.create(self.nodes[0], [1, 2], [2, 1])
         self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(2, 0, (2,), 1, 0))
@@ -150,8 +150,8 @@ class LossTests(ThreeBrokers):
         self.assertEqual(self.seen(self.nodes[0]).leader, 1, "it was the only one in sync")
         self.assertEqual(self.seen(self.nodes[0], TopicPartition("u", 0)).leader, 1)
 
-    def test_another_may_have_it(self) -> None:
-        """While the other is away the partition waits for it; it leads if it stopped cleanly."""
+    def test_another_replica_may_be_complete(self) -> None:
+        """The partition waits for the other replica, which leads if it stopped cleanly."""
         self.create(self.nodes[0], [1, 2], configs={"flush.before.ack": "false", "min.insync.replicas": "2"})
         self.nodes[2].crash()
         self.nodes[1].crash()
@@ -190,8 +190,8 @@ class LossTests(ThreeBrokers):
         self.back(1, unclean_shutdown=True)
         self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(1, 2, (1,), 1, 2))
 
-    def test_back_within_its_session(self) -> None:
-        """A leader that stopped uncleanly leads no more, though its registration was never missed."""
+    def test_restart_within_the_session(self) -> None:
+        """A leader that stopped uncleanly does not stay leader, even if its registration was never missed."""
         self.create(self.nodes[0], [1, 2, 0])
         watching = self.nodes[0].store
         watching.suspend()
@@ -238,8 +238,8 @@ class ReportTests(ThreeBrokers):
         )
         return answers[self.name]
 
-    def test_its_own(self) -> None:
-        """It leads no more, is not in sync until it says that it has everything, and may be after that."""
+    def test_loss_on_the_controller(self) -> None:
+        """The controller's own broker gives up its leaderships too, and rejoins the ISR when it has everything."""
         self.assertEqual(self.report(1, 1), LeaderAndIsr(2, 1, (2, 0), 1, 1))
         change = IsrChange(self.name, 1, 1, (2, 0, 1), (-1, -1, self.nodes[1].membership.epoch))
         self.assertEqual(self.altered(2, change), ErrorCode.INELIGIBLE_REPLICA)
@@ -257,8 +257,8 @@ class ReportTests(ThreeBrokers):
         answer = answers[self.name]
         return answer.code if isinstance(answer, ApiError) else answer.isr
 
-    def test_with_nobody_else(self) -> None:
-        """It leads on while there is nobody else, until somebody comes into sync."""
+    def test_loss_without_another_replica(self) -> None:
+        """It stays leader while no other replica is in sync."""
         self.nodes[2].crash()
         self.nodes[0].controller.submit(lambda active: active.shut_down(0, self.nodes[0].membership.epoch))
         self.assertEqual(self.stored().isr, (1,))

@@ -56,15 +56,15 @@ class ControllerCase(SynchronousTestCase):
 class LoneBrokerTests(ControllerCase):
     """A cluster of one."""
 
-    def test_it_elects_itself(self) -> None:
-        """It is the controller of epoch 1, and knows itself."""
+    def test_single_broker_elects_itself(self) -> None:
+        """A single broker is the controller of epoch 1, and knows it."""
         node = self.cluster.started()
         self.assertEqual(node.metadata.controller_id, 0)
         self.assertEqual(node.metadata.brokers[0].epoch, node.membership.epoch)
         self.assertEqual(self.controller_epoch(), 1)
 
-    def test_what_is_counted(self) -> None:
-        """Elections, tenures and events; nothing waits when all is done."""
+    def test_controller_metrics(self) -> None:
+        """Elections, terms and events are counted; no event is queued when all is done."""
         node = self.cluster.started()
         self.create(node, [0], [0])
         metrics = node.controller.metrics
@@ -93,8 +93,8 @@ class LoneBrokerTests(ControllerCase):
         assert image is not None
         self.assertEqual((image.topic_id, dict(image.configs)), (topic.topic_id, {"a": "b"}))
 
-    def test_clients_see_it_when_it_is_served(self) -> None:
-        """While the logs are opened there is no metadata to answer with."""
+    def test_metadata_after_roles_are_taken(self) -> None:
+        """While the logs are opened the metadata are not shown to clients."""
         node = self.cluster.started()
         self.create(node, [0])
         node.crash()
@@ -108,8 +108,8 @@ class LoneBrokerTests(ControllerCase):
         self.successResultOf(ready)
         self.assertIsNotNone(again.metadata.topic("t"))
 
-    def test_deletion_goes_on_after_a_restart(self) -> None:
-        """A topic that was being deleted when the broker died is deleted by its next life, logs and all."""
+    def test_deletion_continues_after_a_restart(self) -> None:
+        """A topic that was being deleted when the broker died is deleted after the restart, with its logs."""
         node = self.cluster.started()
         self.create(node, [0])
         node.host.hold()
@@ -134,7 +134,7 @@ class LoneBrokerTests(ControllerCase):
         self.assertEqual(self.seen(again, TopicPartition("t", 1)), LeaderAndIsr(0, 0, (0,), 2, 0))
         self.assertEqual(tree.children("/brokers/topics/t/partitions"), ["0", "1"])
 
-    def test_nodes_that_cannot_be_read(self) -> None:
+    def test_unreadable_znodes(self) -> None:
         """
         A topic that cannot be read is named in the log and left alone, with its logs; so are foreign brokers; all
         others are served, and nobody can make a topic of that name.
@@ -171,8 +171,8 @@ class LoneBrokerTests(ControllerCase):
         self.assertEqual(tree.get("/brokers/topics/t"), before)
         self.create(node, [0], name="x")
 
-    def test_what_does_not_fit_is_read_again(self) -> None:
-        """When the tree is not as we believe, the client is told, and a new tenure begins by reading it."""
+    def test_unexpected_tree_is_read_again(self) -> None:
+        """When the tree differs from the context, the client gets an error, and a new term starts by reading it."""
         node = self.cluster.started()
         self.successResultOf(node.store.create("/config/topics/t", b'{"version":1,"config":{}}'))
         answer = node.admin.create_topics([NewTopic("t"), NewTopic("u")])
@@ -185,8 +185,8 @@ class LoneBrokerTests(ControllerCase):
         self.cluster.clock.advance(1.0)
         self.create(node, [0], name="v")
 
-    def test_no_room_for_metadata(self) -> None:
-        """A full disk is told to the client, and in the log by a line without a traceback; the controller goes on."""
+    def test_full_metadata_disk(self) -> None:
+        """A full disk is an error for the client, and a log line without a traceback; the controller goes on."""
         node = self.cluster.started()
         full = StoreUnusable("there is no room for a change of the metadata")
         with mock.patch.object(type(node.store), "multi", lambda *_: fail(full)), capturedLogs() as captured:
@@ -338,7 +338,7 @@ class ClusterTests(ControllerCase):
         super().setUp()
         self.nodes = [self.cluster.started(number) for number in range(3)]
 
-    def test_everyone_knows_everything(self) -> None:
+    def test_all_brokers_have_all_metadata(self) -> None:
         """All brokers see all brokers, topics and the controller; only replicas take roles."""
         self.create(self.nodes[0], [1, 2])
         for node in self.nodes:
@@ -365,8 +365,8 @@ class ClusterTests(ControllerCase):
             self.assertIn(node.metadata.controller_id, (1, 2))
         self.create(self.cluster.nodes[self.nodes[1].metadata.controller_id], [2], name="v")
 
-    def test_a_broker_comes_back(self) -> None:
-        """It is told everything, also what was deleted and made while it was away."""
+    def test_returning_broker(self) -> None:
+        """A broker that returns gets all metadata, including what was deleted and created while it was away."""
         self.create(self.nodes[0], [1], name="gone")
         self.create(self.nodes[0], [1])
         self.nodes[1].crash()
@@ -378,8 +378,8 @@ class ClusterTests(ControllerCase):
         self.assertEqual(list(again.host.states), [T0])
         self.assertEqual(self.seen(again), LeaderAndIsr(1, 2, (1,), 1, 2))
 
-    def test_nobody_in_sync_is_left(self) -> None:
-        """The partition waits for one who has the data, unless the topic allows an unclean election."""
+    def test_no_replica_in_sync(self) -> None:
+        """The partition waits for a replica of its ISR, unless the topic allows an unclean election."""
         self.create(self.nodes[0], [1, 2])
         self.nodes[1].crash()
         self.nodes[2].crash()
@@ -390,8 +390,8 @@ class ClusterTests(ControllerCase):
         self.successResultOf(self.nodes[0].admin.alter_topic_configs(edit))
         self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(1, 3, (1,), 1, 3, unclean_epoch=3))
 
-    def test_one_in_sync_comes_back(self) -> None:
-        """Then it leads, cleanly."""
+    def test_in_sync_replica_returns(self) -> None:
+        """It becomes leader, in a clean election."""
         self.create(self.nodes[0], [1, 2])
         self.nodes[1].crash()
         self.nodes[2].crash()
@@ -407,8 +407,8 @@ class ClusterTests(ControllerCase):
         self.nodes[2].crash()
         self.assertEqual(self.seen(self.nodes[0]).leader, -1)
 
-    def test_a_zombie_can_write_nothing(self) -> None:
-        """A controller that was replaced without noticing is stopped by the fence, and steps back."""
+    def test_replaced_controller_is_fenced(self) -> None:
+        """A controller that was replaced without noticing is stopped by the fence, and resigns."""
         self.create(self.nodes[0], [0, 1])
         active = self.nodes[0].controller.active
         assert active is not None

@@ -38,7 +38,7 @@ class FeatureTests(ControllerCase):
             self.started(number, 2)
         self.assertEqual(self.level(), 2)
 
-    def test_all_but_one_are_away(self) -> None:
+    def test_newer_broker_alone(self) -> None:
         """A newer broker that is alone for a moment does not shut out the others."""
         nodes = [self.started(number, 1) for number in range(2)]
         self.create(nodes[0], [0, 1])

@@ -41,8 +41,8 @@ class FenceTests(SynchronousTestCase):
         self.failureResultOf(self.write([Create("/t/a")]), ControllerMoved)
         self.assertEqual(self.successResultOf(self.store.children("/t")), [])
 
-    def test_a_write_that_does_not_fit(self) -> None:
-        """Another failure is told apart from being deposed."""
+    def test_other_failures(self) -> None:
+        """Other failures of a write are distinguished from a lost controller role."""
         self.failureResultOf(self.write([Set("/none", b"")]), MultiFailed)
 
     def test_large_writes_are_cut_between_groups(self) -> None:

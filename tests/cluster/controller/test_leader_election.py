@@ -151,7 +151,7 @@ class ElectionTests(SynchronousTestCase):
             self.assertEqual(result.eligible, ())
 
     @given(situations(), st.lists(st.tuples(living, living), max_size=12))
-    def test_nobody_who_has_the_data_is_forgotten(
+    def test_a_replica_with_all_committed_records_remains(
         self, now: Situation, history: list[tuple[frozenset[int], frozenset[int]]]
     ) -> None:
         """
@@ -220,7 +220,7 @@ class ElectionTests(SynchronousTestCase):
         assert outcome is not None
         self.assertEqual((outcome.result.leader, outcome.result.leader_epoch, outcome.result.isr), (2, 5, (1, 2)))
 
-    def test_back_without_its_logs(self) -> None:
+    def test_return_without_logs(self) -> None:
         """
         Who lost a log directory leads no more where another may have what it held, alive or not; where nobody could,
         who led last leads again.
@@ -425,8 +425,8 @@ class StateTests(SynchronousTestCase):
         self.state.forget(1)
         self.assertEqual(due(), NO_LEADER)
 
-    def test_lives(self) -> None:
-        """Who came is told by the registration's epoch; a loss is one of the process, and is heard of once."""
+    def test_broker_incarnations(self) -> None:
+        """New incarnations are recognized by the broker epoch, and a loss is reported once per incarnation."""
         one, two = UUID(int=1), UUID(int=2)
         self.state.brokers = {
             1: BrokerImage(1, {}, None, 10, one, unsynced_lost=True),

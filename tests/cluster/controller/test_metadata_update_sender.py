@@ -92,8 +92,8 @@ class RemoteReceiverTests(SynchronousTestCase):
         self.announce("d")
         self.assertEqual(self.told()[-1], "d")
 
-    def test_it_is_fresh(self) -> None:
-        """Everything is what it is at the time of the attempt; what comes meanwhile goes after it, in full again."""
+    def test_retries_send_the_present_state(self) -> None:
+        """Each attempt sends the state of that moment; later changes follow, in full again."""
         self.announce("a")
         self.answer(UNREACHABLE)
         self.all = MetadataUpdate(0, 3, 5, brokers={1: BrokerImage(1, {})}, full=True)

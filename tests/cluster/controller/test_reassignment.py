@@ -210,8 +210,8 @@ class ReassignmentTests(AdminCase):
         self.assertEqual(self.seen(controller).isr, (2,))
         self.assertEqual(self.listed(controller), {})
 
-    def test_it_dies_in_the_middle(self) -> None:
-        """Cut short after the states were written, the move is ended by the next controller."""
+    def test_controller_dies_during_a_reassignment(self) -> None:
+        """The next controller completes a reassignment that was interrupted after the states were written."""
         self.create(self.nodes[0], [1])
         self.reassign([2])
         active = self.nodes[0].controller.active

@@ -51,8 +51,8 @@ class TopicCase(SynchronousTestCase):
 class CreationTests(TopicCase):
     """CreateTopics."""
 
-    def test_a_topic_is_served_when_it_is_answered(self) -> None:
-        """The answer comes after the host has taken its roles, and the metadata shows leaders."""
+    def test_topic_is_ready_when_answered(self) -> None:
+        """The response comes after the broker has taken its roles, and the metadata show leaders."""
         self.node.host.hold()
         answer = self.admin.create_topics([NewTopic("orders", 3, 1, configs={"retention.ms": "5"})])
         self.assertNoResult(answer)
@@ -71,8 +71,8 @@ class CreationTests(TopicCase):
         self.assertTrue(state.is_new)
         self.assertEqual(state.overrides, {"retention.ms": "5"})
 
-    def test_what_is_stored(self) -> None:
-        """The assignment, the states and the configuration are where Kafka has them."""
+    def test_stored_znodes(self) -> None:
+        """The assignment, the states and the configuration are in Kafka's znodes."""
         [created] = self.create(NewTopic("t", 2, 1, configs={"a": "b"}))
         tree = self.cluster.ensemble.tree
         assignment = TopicZnode.decode("t", tree.get(TopicZnode.path("t"))[0])
@@ -233,8 +233,8 @@ class DeletionTests(TopicCase):
         """Outcomes of a deletion."""
         return list(self.done(self.admin.delete_topics(topics)))
 
-    def test_by_name_and_by_id(self) -> None:
-        """Nothing is left of the topics: no node, no metadata, no replica."""
+    def test_deletion_by_name_and_id(self) -> None:
+        """A deleted topic leaves no node, no metadata, and no replica."""
         before = dict(self.cluster.ensemble.tree.nodes)
         first, second = self.create(NewTopic("a", 2, 1, configs={"x": "y"}), NewTopic("b", 1, 1))
         self.assertEqual(self.delete("a", second.topic_id), [("a", first.topic_id), ("b", second.topic_id)])
@@ -279,8 +279,8 @@ class DeletionTests(TopicCase):
         self.node.host.release()
         self.assertIsNone(self.cluster.ensemble.tree.exists("/brokers/topics/t"))
 
-    def test_replaced_meanwhile(self) -> None:
-        """If this broker is the controller no more by then, the next one goes on: no failure to look into."""
+    def test_controller_replaced_during_a_deletion(self) -> None:
+        """The next controller goes on with the deletion, and this one logs no failure."""
         self.create(NewTopic("t"))
         self.node.host.hold()
         answer = self.admin.delete_topics(["t"], timeout_ms=100)
@@ -332,8 +332,8 @@ class GrowthTests(TopicCase):
         assert image is not None
         self.assertEqual(len(image.partitions), 3)
 
-    def test_growth_goes_on_after_a_restart_of_the_controller(self) -> None:
-        """What was written is what the next controller reads."""
+    def test_new_partitions_after_a_controller_restart(self) -> None:
+        """The next controller reads the partitions that were written, and goes on."""
         self.create(NewTopic("t", 1, 1))
         self.grow(NewPartitions("t", 2))
         self.node.crash()

@@ -37,8 +37,8 @@ class StepTests(SynchronousTestCase):
         self.assertEqual(after_divergence(own, OffsetAndEpoch(12, 1)), TruncateTo(10))
         self.assertEqual(after_divergence(own, OffsetAndEpoch(7, 1)), TruncateTo(7))
 
-    def test_an_epoch_that_is_not_ours(self) -> None:
-        """Everything behind the last epoch before it goes; what that one holds is for the next round."""
+    def test_unknown_epoch(self) -> None:
+        """The log is truncated after the last epoch below it; the next round compares that one."""
         own = self.own((1, 0), (4, 10))
         self.assertEqual(after_divergence(own, OffsetAndEpoch(15, 3)), TruncateTo(10))
         self.assertEqual(after_divergence(self.own((4, 0)), OffsetAndEpoch(15, 3)), RestartAt(0))

@@ -89,8 +89,10 @@ class FetcherCase(SynchronousTestCase):
 class FetchTests(FetcherCase):
     """As long as all goes well."""
 
-    def test_what_the_leader_has_comes(self) -> None:
-        """At once what is there, then what is appended; the next fetch says that it arrived."""
+    def test_fetches_existing_and_new_records(self) -> None:
+        """
+        The fetcher gets the records that are there, then those that are appended; its next fetch acknowledges them.
+        """
         led, replica = self.lead(), self.replica()
         self.leader.append(led, b"a", b"b")
         self.follow(replica)
@@ -161,8 +163,8 @@ class FetchTests(FetcherCase):
         self.assertEqual(gone, [[1]])
         self.assertEqual({r.session_id for r in self.leader.requests}, {1})
 
-    def test_a_session_that_the_leader_forgot(self) -> None:
-        """Everything is told again, at once."""
+    def test_lost_fetch_session(self) -> None:
+        """If the leader has dropped the session, a full fetch follows at once."""
         led, replica = self.lead(), self.replica()
         self.follow(replica)
         self.leader.unknown_session = True
@@ -171,8 +173,8 @@ class FetchTests(FetcherCase):
         self.same(replica, led)
         self.assertEqual(self.leader.requests[-1].session_id, 2)
 
-    def test_a_new_life(self) -> None:
-        """A broker that had to register again says of every partition, also of those that stand still, what it has."""
+    def test_new_broker_epoch(self) -> None:
+        """After a new registration the next fetch reports the offsets of all partitions, idle ones too."""
         for n in range(3):
             self.lead(n)
             self.follow(self.replica(n))
@@ -219,7 +221,7 @@ class FetchTests(FetcherCase):
         self.leader.append(led, b"g")
         self.same(replica, led)
 
-    def test_nothing_is_followed_any_more(self) -> None:
+    def test_no_partitions_left(self) -> None:
         """The loop ends, and the leader's session with it; a stop ends all."""
         self.lead()
         self.follow(self.replica())
@@ -236,8 +238,8 @@ class FetchTests(FetcherCase):
 class FailureTests(FetcherCase):
     """As soon as something goes wrong."""
 
-    def test_a_leader_that_is_away(self) -> None:
-        """It is tried again and again, at most as often as the setting says, and found when it is back."""
+    def test_unreachable_leader(self) -> None:
+        """An unreachable leader is tried at most as often as configured, and found when it is back."""
         led, replica = self.lead(), self.replica()
         self.leader.down = True
         self.follow(replica)
@@ -260,8 +262,8 @@ class FailureTests(FetcherCase):
         self.clock.advance(0.1)
         self.same(replica, led)
 
-    def test_one_partition_fails(self) -> None:
-        """It is left alone for a while; the others go on."""
+    def test_failing_partition(self) -> None:
+        """A failing partition is left out for a while; the others go on."""
         bad, good = self.lead(0), self.lead(1)
         first, second = self.replica(0), self.replica(1)
         bad.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -277,10 +279,10 @@ class FailureTests(FetcherCase):
         self.same(first, bad)
         self.assertGreater(self.fetcher.counters.failed_partitions, 0)
 
-    def test_a_leader_that_has_not_heard_of_its_role(self) -> None:
+    def test_leader_without_its_role(self) -> None:
         """
-        Announcements reach brokers one after the other: what a leader refuses meanwhile is worth a warning only if it
-        goes on, once.
+        Brokers get updates at different times: a leader that does not know its role yet is logged once, if that
+        lasts.
         """
         led = self.lead()
         self.leader.append(led, b"a")
@@ -299,8 +301,8 @@ class FailureTests(FetcherCase):
             self.clock.advance(0.1)
         self.same(replica, led)
 
-    def test_epochs_that_differ(self) -> None:
-        """A leader that does not know of its epoch yet is waited for; with the right one all goes on."""
+    def test_different_epochs(self) -> None:
+        """A fetcher waits for a leader that does not know its new epoch yet, and goes on when it does."""
         led, replica = self.lead(epoch=3), self.replica()
         self.leader.append(led, b"a")
         self.follow(replica, epoch=4)
@@ -361,8 +363,8 @@ class TruncationTests(FetcherCase):
         self.leader.append(led, b"c")
         return led, replica
 
-    def test_what_only_the_follower_has_goes(self) -> None:
-        """It is cut where the logs part, and goes on from there."""
+    def test_divergent_records_are_truncated(self) -> None:
+        """The follower's log is truncated where it differs from the leader's, and continues from there."""
         led, replica = self.diverged()
         self.follow(replica, epoch=2)
         self.clock.advance(1)
@@ -381,7 +383,7 @@ class TruncationTests(FetcherCase):
         self.assertEqual((replica.log.log_end_offset, self.fetcher.counters.truncations), (4, 0))
         self.assertGreater(self.fetcher.counters.refused_truncations, 0)
 
-    def test_an_answer_is_for_the_log_that_asked(self) -> None:
+    def test_responses_for_a_changed_log_are_ignored(self) -> None:
         """
         What a leader says of a log that was written or cut since does not count, be it records or where the two part;
         the partition is asked for again as it is now.
@@ -437,7 +439,7 @@ class FlushTests(FetcherCase):
 
     config = TopicConfig(flush_before_ack=True)
 
-    def test_only_what_is_synced_is_acknowledged(self) -> None:
+    def test_only_synced_records_are_acknowledged(self) -> None:
         """The next fetch of a partition waits for its sync."""
         led, replica = self.lead(), self.replica()
         self.follow(replica)
@@ -451,7 +453,7 @@ class FlushTests(FetcherCase):
         self.assertEqual(self.position(), 1)
         self.disk.held.clear()
 
-    def test_what_was_not_synced_before(self) -> None:
+    def test_unsynced_records_of_the_past(self) -> None:
         """Records from before the role was taken are synced before the first fetch, which would acknowledge them."""
         led, replica = self.lead(), self.replica()
         self.leader.append(led, b"a")
@@ -464,8 +466,8 @@ class FlushTests(FetcherCase):
         self.assertEqual(self.position(), 1)
         self.disk.held.clear()
 
-    def test_one_fetch_for_many_syncs(self) -> None:
-        """Partitions that are synced at about the same time are acknowledged together; a slow one holds up nobody."""
+    def test_fetches_after_syncs_are_combined(self) -> None:
+        """Partitions synced at about the same time are acknowledged by one fetch; a slow one does not delay others."""
         leds = [self.lead(n) for n in range(3)]
         for n in range(3):
             self.follow(self.replica(n))

@@ -123,8 +123,8 @@ class IsrCase(SynchronousTestCase):
 class AskingTests(IsrCase):
     """Requests to the controller."""
 
-    def test_one_request_for_all(self) -> None:
-        """What is due while a request is under way goes into the next one, all together."""
+    def test_changes_are_sent_together(self) -> None:
+        """Changes that come up while a request is under way are sent together in the next one."""
         verifyObject(IControllerChannel, self.link)
         replicas = [self.lead(0, partition=n) for n in range(3)]
         self.fetch(replicas[0], 1, 0)
@@ -138,8 +138,10 @@ class AskingTests(IsrCase):
         self.answer()
         self.assertEqual((self.link.asked, self.keeper.expansions, self.keeper.under_replicated()), ([], 4, 2))
 
-    def test_who_lags_leaves(self) -> None:
-        """After replica.lag.time.max.ms without having caught up; who waited for it is answered then."""
+    def test_lagging_followers_are_removed(self) -> None:
+        """
+        A follower that lags for replica.lag.time.max.ms is removed; then producers that waited for it are answered.
+        """
         replica = self.lead(0, 1)
         waiting = self.append(replica)
         for _ in range(2):
@@ -152,8 +154,8 @@ class AskingTests(IsrCase):
         self.successResultOf(waiting)
         self.assertEqual((self.keeper.shrinks, self.keeper.under_min_isr(), self.keeper.at_min_isr()), (1, 0, 1))
 
-    def test_a_process_that_stood_still(self) -> None:
-        """A leader that was not running for long does not blame its followers: their fetches are still to be read."""
+    def test_frozen_leader(self) -> None:
+        """A leader that was frozen for long does not remove followers before it has read their fetches."""
         replica = self.lead(0, 1)
         self.append(replica)
         self.clock.advance(60)
@@ -163,8 +165,8 @@ class AskingTests(IsrCase):
             self.clock.advance(5)
         self.assertEqual((self.asked(), replica.high_watermark), ([], 1))
 
-    def test_a_refusal_is_tried_again_later(self) -> None:
-        """Not at once, and ever more rarely."""
+    def test_refused_changes_are_retried(self) -> None:
+        """Refused changes are retried, with growing pauses."""
         self.fetch(self.lead(0), 1, 0)
         times = []
         for _ in range(5):
@@ -193,8 +195,8 @@ class AskingTests(IsrCase):
         self.alive(0, 1)
         self.assertEqual(self.asked(), [(0, 1)])
 
-    def test_who_is_shutting_down(self) -> None:
-        """It is not asked for, though it fetches on, until it registers again."""
+    def test_brokers_shutting_down_are_not_added(self) -> None:
+        """A broker that is shutting down is not proposed, even if it fetches, until it registers again."""
         replica = self.lead(0, 2)
         self.fetch(replica, 1, 0)
         self.fetch(replica, 2, 0)
@@ -214,7 +216,7 @@ class AskingTests(IsrCase):
         replica.fetched(replica.partition.follower(1, 1, 2), OffsetAndStart(0, 0))
         self.assertEqual(self.asked(), [(0, 2, 1)])
 
-    def test_what_a_new_leader_may_lack(self) -> None:
+    def test_fetches_beyond_a_new_leaders_end(self) -> None:
         """
         What lies behind its end is not out of range until those in sync have fetched from it: they may have more that
         is committed, and it be replaced.
@@ -228,8 +230,8 @@ class AskingTests(IsrCase):
             self.assertEqual(error.code, code)
             self.fetch(replica, 1, 1)
 
-    def test_who_stands_still_is_looked_at(self) -> None:
-        """Who fell out of the ISR, or lost its registration, says again where it is, though nothing is written."""
+    def test_idle_followers_are_checked(self) -> None:
+        """After it left the ISR or lost its registration, a follower reports its offset again, even without writes."""
         replica, told = self.lead(0, 1, 2), Told()
         replica.log_watchers[told] = None
         self.lead(0, 1, 2)
@@ -253,8 +255,8 @@ class AskingTests(IsrCase):
         self.answer()
         self.successResultOf(waiting)
 
-    def test_a_controller_that_says_nothing(self) -> None:
-        """An answer that does not come is given up after a while."""
+    def test_silent_controller(self) -> None:
+        """A request without a response is given up after a while."""
         self.fetch(self.lead(0), 1, 0)
         self.assertEqual(self.asked(), [(0, 1)])
         self.clock.advance(31)
@@ -291,8 +293,8 @@ class WaitingTests(IsrCase):
         replica.take(LeaderAndIsr(1, 1, (0, 1), version=2), (0, 1, 2))
         self.assertEqual(self.code(waiting), ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def test_the_same_leader_again(self) -> None:
-        """What was written in its former epoch is committed in the new one."""
+    def test_reelected_leader(self) -> None:
+        """Records of the leader's former epoch are committed in the new one."""
         replica = self.lead(0, 1)
         waiting = self.append(replica)
         self.lead(0, 1, epoch=1)
@@ -324,8 +326,8 @@ class WaitingTests(IsrCase):
         error = self.assertRaises(ApiError, replica.append, a_batch(), NOW_MS, all_in_sync=True)
         self.assertEqual(error.code, ErrorCode.NOT_ENOUGH_REPLICAS)
 
-    def test_who_gives_up_leaves_nothing(self) -> None:
-        """Waits that were cancelled are forgotten, however long the high watermark stands still."""
+    def test_cancelled_waits_are_forgotten(self) -> None:
+        """Cancelled waits are forgotten, however long the high watermark stays where it is."""
         replica = self.lead(0, 1)
         for _ in range(100):
             waiting = self.append(replica)

@@ -73,8 +73,8 @@ class IsolationTests(ReplicationCase):
         self.assertTrue(waiting.closed)
         self.assertEqual((self.wrote(), self.wrote(acks=-1), self.read(), self.shown()), (REFUSED,) * 3 + (NOBODY,))
 
-    def test_connected_again(self) -> None:
-        """The session has lasted: the broker leads on."""
+    def test_reconnected_in_time(self) -> None:
+        """The session survived, and the broker stays leader."""
         self.cut_off()
         self.cluster.settle(6)
         self.assertEqual(self.wrote(), REFUSED)
@@ -103,8 +103,8 @@ class IsolationTests(ReplicationCase):
         self.assertEqual(sorted(self.isr(self.number)), [0, 1, 2])
         self.all_equal(self.number)
 
-    def test_only_the_store_is_away(self) -> None:
-        """Followers fetch on: so does everything else."""
+    def test_only_the_store_is_unreachable(self) -> None:
+        """While followers fetch, the leader goes on without the metadata store."""
         client = self.client(0)
         for broker_id in range(3):
             self.cluster[broker_id].broker.store.suspend()
@@ -112,8 +112,8 @@ class IsolationTests(ReplicationCase):
         self.assertEqual((self.wrote(acks=-1), self.read(), self.shown()), (0, 0, (0, 0)))
         self.assertFalse(client.closed)
 
-    def test_one_follower_is_enough(self) -> None:
-        """A fetch of who might lead instead ends the doubt."""
+    def test_fetch_of_one_follower(self) -> None:
+        """A fetch of a follower that could become leader shows that it has not."""
         self.cut_off()
         self.cluster.settle(6)
         self.assertEqual(self.wrote(), REFUSED)
@@ -121,8 +121,8 @@ class IsolationTests(ReplicationCase):
         self.cluster.settle(10)
         self.assertEqual((self.wrote(), self.shown()), (0, (0, 0)))
 
-    def test_nobody_else_could_lead(self) -> None:
-        """The only replica in sync is the leader, wherever the others are."""
+    def test_leader_alone_in_the_isr(self) -> None:
+        """The only in-sync replica stays leader, wherever the others are."""
         for other in (1, 2):
             self.cluster.kill(other)
         self.cluster.settle(1)

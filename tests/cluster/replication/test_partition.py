@@ -21,7 +21,7 @@ class PartitionTests(SynchronousTestCase):
     def refusal(self, partition: Partition, epoch: int = -1) -> ErrorCode:
         return self.assertRaises(ApiError, partition.check_leader, epoch).code
 
-    def test_sole_replica_commits_what_it_writes(self) -> None:
+    def test_sole_replica_commits_its_records(self) -> None:
         """With nobody else in sync, the high watermark is the end of the leader's log."""
         partition = Partition(NAME, 1)
         self.assertTrue(partition.take(led_by(1), 10))
@@ -53,15 +53,15 @@ class PartitionTests(SynchronousTestCase):
         partition.check_leader(5)
         partition.check_leader(-1)
 
-    def test_an_older_announcement_changes_nothing(self) -> None:
-        """A role of a lower epoch comes from a former controller."""
+    def test_stale_controller_epoch(self) -> None:
+        """A role from a former controller is ignored."""
         partition = Partition(NAME, 1)
         partition.take(led_by(1, epoch=5), 0)
         self.assertFalse(partition.take(led_by(2, epoch=4), 0))
         self.assertTrue(partition.is_leader)
 
     @given(st.lists(st.integers(0, 1000)))
-    def test_high_watermark_never_goes_back(self, ends: list[int]) -> None:
+    def test_high_watermark_is_monotonic(self, ends: list[int]) -> None:
         """Whatever ends are reported, the high watermark only grows, up to the highest of them."""
         partition = Partition(NAME, 1)
         partition.take(led_by(1), 0)

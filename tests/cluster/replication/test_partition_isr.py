@@ -50,8 +50,8 @@ def wished(partition: Partition, now: float = 0.0) -> tuple[int, ...] | None:
 class HighWatermarkTests(SynchronousTestCase):
     """Rules 4 and 6."""
 
-    def test_the_slowest_in_sync_replica_holds_it(self) -> None:
-        """It is where the last of the in-sync replicas is; what the leader alone has is not committed."""
+    def test_follows_the_slowest_in_sync_replica(self) -> None:
+        """The high watermark is the lowest end of the in-sync replicas."""
         partition = leader()
         self.assertFalse(partition.grown(10))
         self.assertFalse(fetch(partition, 2, 10))
@@ -60,8 +60,8 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertTrue(fetch(partition, 3, 10))
         self.assertEqual(partition.high_watermark, 10)
 
-    def test_who_is_not_in_sync_does_not_hold_it(self) -> None:
-        """A replica that fell out, and is far behind, is not waited for."""
+    def test_ignores_replicas_out_of_sync(self) -> None:
+        """A replica outside of the ISR does not hold the high watermark back."""
         partition = leader(isr=(1, 2))
         partition.grown(10)
         fetch(partition, 3, 2, now=1000.0)
@@ -79,7 +79,7 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertTrue(fetch(partition, 2, 12))
         self.assertEqual(partition.high_watermark, 12)
 
-    def test_it_moves_only_past_the_start_of_the_epoch(self) -> None:
+    def test_moves_only_past_the_start_of_the_epoch(self) -> None:
         """What former leaders wrote is committed together with the first that this one did, or all of it."""
         partition = leader(isr=(1, 2), end=10)
         self.assertFalse(fetch(partition, 2, 7))
@@ -87,8 +87,8 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertTrue(fetch(partition, 2, 10))
         self.assertEqual(partition.high_watermark, 10)
 
-    def test_it_stands_still_while_too_few_are_in_sync(self) -> None:
-        """With fewer in sync than min.insync.replicas nothing is committed, until they are enough again."""
+    def test_stays_below_min_insync_replicas(self) -> None:
+        """With fewer in sync than min.insync.replicas nothing is committed."""
         partition = leader(isr=(1,), least=2)
         self.assertFalse(partition.grown(10))
         error = self.assertRaises(ApiError, partition.check_enough_replicas)
@@ -101,7 +101,7 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertEqual(partition.high_watermark, 10)
         partition.check_enough_replicas()
 
-    def test_it_stands_still_while_somebody_is_eligible(self) -> None:
+    def test_stays_while_an_eligible_replica_exists(self) -> None:
         """He may lead without what is written now, whatever minimum the leader has heard of."""
         partition = Partition(NAME, 1, min_insync_replicas=1)
         partition.take(LeaderAndIsr(1, 5, (1,), version=1, eligible=(2,)), 0, (1, 2), 0.0)
@@ -112,7 +112,7 @@ class HighWatermarkTests(SynchronousTestCase):
         partition.take(LeaderAndIsr(1, 5, (1,), version=2), 10, (1, 2), 0.0)
         self.assertEqual(partition.high_watermark, 10)
 
-    def test_it_is_known_in_an_epoch_when_all_have_shown_what_they_have(self) -> None:
+    def test_known_after_fetches_of_all_in_sync_replicas(self) -> None:
         """
         What a new leader was told as a follower is not what those in sync now have. That it is known ends with the
         epoch.
@@ -132,7 +132,7 @@ class HighWatermarkTests(SynchronousTestCase):
         partition.take(LeaderAndIsr(2, 7, (1, 2), version=4), 10, (1, 2, 3), 0.0)
         self.assertFalse(partition.is_established)
 
-    def test_only_what_the_leader_synced_counts_where_it_must(self) -> None:
+    def test_leaders_unsynced_records_do_not_count(self) -> None:
         """With flush.before.ack the leader's own log counts as the others' do: as far as it is on stable storage."""
         partition = leader(isr=(1, 2))
         partition.synced_end_offset = 4
@@ -143,7 +143,7 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertTrue(partition.advance())
         self.assertEqual(partition.high_watermark, 10)
 
-    def test_who_came_back_is_in_sync_for_sure_only_when_the_controller_says_so(self) -> None:
+    def test_restarted_replica_needs_the_controllers_word(self) -> None:
         """
         The controller takes a broker that lost something out of the ISR. A leader that cannot hear of it must not count
         it for the minimum, or it commits what only it itself has.
@@ -180,7 +180,7 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertEqual(partition.high_watermark, 10)
         self.assertIsNone(partition.prepare_isr_change(0.0, LAG))
 
-    def test_one_that_came_back_meanwhile_is_asked_for_again(self) -> None:
+    def test_replica_restarted_during_a_request(self) -> None:
         """A grant says nothing of a life that began after it was asked for; nor does what is announced."""
         partition = leader(isr=(1, 2), least=2)
         fetch_as(partition, 2, 0, 7)
@@ -200,7 +200,7 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertTrue(partition.grown(10))
         partition.check_enough_replicas()
 
-    def test_a_lower_minimum_lets_it_move(self) -> None:
+    def test_lower_minimum_commits(self) -> None:
         """When the topic demands fewer in sync, what waited for them is committed."""
         partition = leader(isr=(1,), least=2)
         partition.grown(10)
@@ -217,7 +217,7 @@ class HighWatermarkTests(SynchronousTestCase):
         self.assertTrue(partition.look(36.0, LAG))
         self.assertEqual(partition.high_watermark, 12)
 
-    def test_nor_one_whose_broker_is_gone(self) -> None:
+    def test_replica_of_a_dead_broker_is_not_added(self) -> None:
         """A replica about to join whose broker ends is forgotten at once."""
         partition = leader(isr=(1,))
         partition.grown(10)
@@ -230,8 +230,8 @@ class HighWatermarkTests(SynchronousTestCase):
 class ExpansionTests(SynchronousTestCase):
     """Rule 5."""
 
-    def test_who_has_reached_the_high_watermark_joins(self) -> None:
-        """Not before; and the leader's log may be further."""
+    def test_caught_up_replica_is_added(self) -> None:
+        """A replica is added when it has reached the high watermark; the leader's log may be longer."""
         partition = leader(isr=(1, 2), end=0)
         partition.grown(10)
         fetch(partition, 2, 6)
@@ -240,7 +240,7 @@ class ExpansionTests(SynchronousTestCase):
         fetch(partition, 3, 6)
         self.assertEqual(wished(partition), (1, 2, 3))
 
-    def test_and_the_start_of_the_epoch(self) -> None:
+    def test_caught_up_to_the_start_of_the_epoch(self) -> None:
         """The high watermark of a new leader may be old: who only has that may lack what is committed."""
         partition = leader(isr=(1, 2), end=10)
         fetch(partition, 3, 9)
@@ -248,7 +248,7 @@ class ExpansionTests(SynchronousTestCase):
         fetch(partition, 3, 10)
         self.assertEqual(wished(partition), (1, 2, 3))
 
-    def test_who_was_asked_for_counts_before_the_answer(self) -> None:
+    def test_requested_replica_counts_before_the_response(self) -> None:
         """The controller may have granted it already."""
         partition = leader(isr=(1, 2))
         partition.grown(10)
@@ -259,7 +259,7 @@ class ExpansionTests(SynchronousTestCase):
         self.assertFalse(fetch(partition, 2, 10, now=1000.0))
         self.assertEqual(partition.high_watermark, 0)
 
-    def test_what_it_had_in_a_former_life_does_not_count(self) -> None:
+    def test_offsets_of_a_former_incarnation_do_not_count(self) -> None:
         """
         A follower that comes back may have less: it joins by what it fetches now, in a life that the controller is
         told. Until it has fetched nothing is committed without it, if it is in sync.
@@ -283,8 +283,8 @@ class ExpansionTests(SynchronousTestCase):
         self.assertTrue(fetch_as(partition, 2, 10, 9))
         self.assertEqual(partition.high_watermark, 10)
 
-    def test_a_refusal_ends_that(self) -> None:
-        """Who was not let in is not waited for any more, once it lags."""
+    def test_refused_replica_does_not_count(self) -> None:
+        """A replica whose addition was refused is not waited for any more, once it lags."""
         partition = leader(isr=(1,), end=0)
         fetch(partition, 2, 0)
         change = partition.prepare_isr_change(0.0, LAG)
@@ -323,15 +323,15 @@ class ExpansionTests(SynchronousTestCase):
             self.assertEqual(partition.maximal_isr, set(isr))
             self.assertFalse(partition.refused(change))
 
-    def test_an_older_state_changes_nothing(self) -> None:
-        """An announcement that was overtaken by an answer does not take it back."""
+    def test_stale_partition_epoch(self) -> None:
+        """An update that a response has overtaken does not undo it."""
         partition = leader(isr=(1, 2))
         partition.take(LeaderAndIsr(1, 5, (1, 2, 3), version=3), 0, (1, 2, 3), 0.0)
         self.assertFalse(partition.take(LeaderAndIsr(1, 5, (1,), version=2), 0, (1, 2, 3), 0.0))
         self.assertEqual(partition.leader_and_isr.isr, (1, 2, 3))
 
-    def test_one_wish_at_a_time(self) -> None:
-        """The next one builds on the answer."""
+    def test_one_request_at_a_time(self) -> None:
+        """The next request builds on the response."""
         partition = leader(isr=(1,))
         fetch(partition, 2, 0)
         self.assertEqual(wished(partition), (1, 2))
@@ -342,8 +342,8 @@ class ExpansionTests(SynchronousTestCase):
 class ShrinkingTests(SynchronousTestCase):
     """Rule 8."""
 
-    def test_who_does_not_fetch_falls_out(self) -> None:
-        """After replica.lag.time.max.ms; the others stay, and what they have is committed."""
+    def test_replica_without_fetches_is_removed(self) -> None:
+        """It is removed after replica.lag.time.max.ms; the records that the others have are committed."""
         partition = leader()
         partition.grown(10)
         fetch(partition, 2, 10, now=29.0)
@@ -356,24 +356,24 @@ class ShrinkingTests(SynchronousTestCase):
         self.assertEqual(partition.high_watermark, 10)
         self.assertIsNone(wished(partition, now=31.0))
 
-    def test_who_is_slow_falls_out(self) -> None:
-        """To fetch is not enough: it must have reached where the log ended a while ago."""
+    def test_slow_replica_is_removed(self) -> None:
+        """A replica that fetches is removed, too, if it does not reach the former end of the log."""
         partition = leader(isr=(1, 2))
         for second in range(40):
             partition.grown(10 * second + 10)
             fetch(partition, 2, second, now=float(second))
         self.assertEqual(wished(partition, now=40.0), (1,))
 
-    def test_who_keeps_up_stays(self) -> None:
-        """A follower never sees the end of a log that grows all the time; it reaches where that was before."""
+    def test_steady_replica_stays(self) -> None:
+        """A replica that reaches the former end of a growing log stays."""
         partition = leader(isr=(1, 2))
         for second in range(100):
             fetch(partition, 2, max(0, 10 * second - 10), now=float(second))
             partition.grown(10 * second + 10)
         self.assertIsNone(wished(partition, now=100.0))
 
-    def test_an_idle_partition_keeps_its_replicas(self) -> None:
-        """Who has everything has no reason to fetch; after the next record it has its time to do so."""
+    def test_idle_replica_stays(self) -> None:
+        """A caught-up replica need not fetch; after the next record it has the full time to do so."""
         partition = leader(isr=(1, 2))
         partition.grown(10)
         fetch(partition, 2, 10)
@@ -460,8 +460,8 @@ class InvariantTests(SynchronousTestCase):
         st.sampled_from([1, 2, 3]),
         st.lists(st.tuples(st.sampled_from((*STEPS, "elect")), st.integers(1, 3), st.integers(0, 40)), max_size=60),
     )
-    def test_what_is_committed(self, least: int, steps: list[tuple[str, int, int]]) -> None:
-        """The high watermark never goes back, and moves only over what all have that the store may name as in sync."""
+    def test_high_watermark_invariants(self, least: int, steps: list[tuple[str, int, int]]) -> None:
+        """The high watermark never falls, and never passes the end of a replica that the ISR in the store may name."""
         stored = LeaderAndIsr(1, 5, (1, 2, 3), version=1)
         partition = Partition(NAME, 1, min_insync_replicas=least)
         partition.take(stored, 0, (1, 2, 3), 0.0)

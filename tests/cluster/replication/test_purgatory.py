@@ -32,8 +32,8 @@ class PurgatoryTests(SynchronousTestCase):
         self.assertEqual(self.left, 1)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_many_wakes_in_a_turn_are_one_look(self) -> None:
-        """All that happens in one turn of the reactor is answered once, at its end."""
+    def test_one_check_per_reactor_turn(self) -> None:
+        """Any number of wake-ups in one turn of the reactor is one check, at its end."""
         delayed = self.wait()
         self.enough = True
         for _ in range(3):
@@ -64,8 +64,8 @@ class PurgatoryTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(delayed.deferred), "answer 1")
         self.assert_nothing_left()
 
-    def test_client_goes_away(self) -> None:
-        """Cancelling leaves nothing behind, and no answer is made."""
+    def test_cancelled_wait(self) -> None:
+        """A cancelled wait leaves nothing behind, and builds no response."""
         delayed = self.wait()
         delayed.deferred.cancel()
         self.failureResultOf(delayed.deferred, CancelledError)

@@ -52,8 +52,8 @@ class ReplicasTests(SynchronousTestCase):
     def become(self, *states: PartitionState) -> dict[TopicPartition, ApiError]:
         return dict(self.successResultOf(self.replicas.become(states)))
 
-    def test_a_partition_comes_up(self) -> None:
-        """A role brings up the log, with the topic's settings; then it leads and takes records."""
+    def test_new_role(self) -> None:
+        """A role opens the log with the topic's configuration; then the replica leads and accepts records."""
         self.assertEqual(self.become(self.state(ms="77")), {})
         replica = self.replicas.leader("t", 0)
         self.assertEqual(replica.log.config.retention_ms, 77)
@@ -61,7 +61,7 @@ class ReplicasTests(SynchronousTestCase):
         self.assertEqual((appended.base_offset, replica.high_watermark, replica.last_stable_offset), (0, 1, 1))
         self.assertEqual([each.topic_partition for each in self.replicas], [("t", 0)])
 
-    def test_what_is_not_here(self) -> None:
+    def test_unknown_partitions(self) -> None:
         """Unknown partitions, of known and of unknown topics."""
         self.become(self.state())
         for topic, partition in (("t", 1), ("t", -1), ("u", 0), ("", 0)):
@@ -79,7 +79,7 @@ class ReplicasTests(SynchronousTestCase):
         self.assertEqual(error.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.assertEqual(self.replicas.get("t", 0).log.log_end_offset, 0)
 
-    def test_a_log_that_forgot_its_topic(self) -> None:
+    def test_log_without_topic_id(self) -> None:
         """A log whose partition.metadata was lost is taken for the partition's, with all its records."""
         self.become(self.state())
         self.replicas.leader("t", 0).append(a_batch(b"v"), NOW_MS)
@@ -99,8 +99,8 @@ class ReplicasTests(SynchronousTestCase):
         self.become(self.state(role=LeaderAndIsr(leader=1, leader_epoch=4, isr=(1,))))
         self.assertEqual(self.replicas.leader("t", 0).partition.leader_epoch, 5)
 
-    def test_the_high_watermark_waits_for_others(self) -> None:
-        """With another replica in sync, what this one has is not committed."""
+    def test_high_watermark_waits_for_the_isr(self) -> None:
+        """With another replica in sync, this one's records are not committed by it alone."""
         self.become(self.state(role=LeaderAndIsr(leader=0, leader_epoch=0, isr=(0, 1))))
         replica = self.replicas.leader("t", 0)
         replica.append(a_batch(b"v"), NOW_MS)
@@ -248,8 +248,8 @@ class ReplicasTests(SynchronousTestCase):
         self.failed([TopicPartition("t", 0)], "the disk is gone")
         self.assertEqual(told, [("unfollow", 0)])
 
-    def test_what_was_committed_still_is(self) -> None:
-        """A replica begins with the high watermark that its log was left with, as far as the log reaches."""
+    def test_high_watermark_after_a_restart(self) -> None:
+        """A replica starts with its checkpointed high watermark, as far as the log reaches."""
         self.become(self.state())
         self.replicas.leader("t", 0).append(a_batch(b"a"), NOW_MS)
         log = self.replicas.get("t", 0).log

@@ -73,8 +73,8 @@ class AtOnce(ReadCase):
             (got,) = self.fetch(wait=wait)
             self.assertIsNone(got.data)
 
-    def test_nothing_wanted(self) -> None:
-        """Without partitions there is nothing to wait for."""
+    def test_no_partitions(self) -> None:
+        """A fetch without partitions does not wait."""
         source = SessionlessFetchContext(self.replicas, [])
         got = self.server.broker.reader.fetch(
             source, min_bytes=1, max_bytes=1, max_wait_ms=9999, fetch_params=FetchParams()
@@ -92,7 +92,7 @@ class AtOnce(ReadCase):
         codes = [one.error.code if one.error else None for one in got]
         self.assertEqual(codes, [None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE])
 
-    def test_out_of_range_where_nothing_more_fits(self) -> None:
+    def test_out_of_range_in_a_full_response(self) -> None:
         """A full answer still tells an offset that does not exist from the log's end."""
         self.append(0, 1000)
         self.append(1)
@@ -103,7 +103,7 @@ class AtOnce(ReadCase):
         self.assertIsNone(got[1].error)
         self.assertEqual(got[2].error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
 
-    def test_a_disk_that_fails(self) -> None:
+    def test_failing_disk(self) -> None:
         """A log that cannot be read is KAFKA_STORAGE_ERROR for its partition."""
         self.append()
         replica = self.replicas.get("t", 0)
@@ -180,8 +180,8 @@ class MoreFollows(ReadCase):
         """Followers read to the log's end."""
         self.assert_read_at_full_speed(broker_id=8, broker_epoch=1, epoch=self.follow())
 
-    def test_a_follower_that_is_held_back(self) -> None:
-        """Who gets nothing because replication is throttled waits."""
+    def test_throttled_follower(self) -> None:
+        """A follower that gets no records because of the throttle waits."""
         epoch = self.follow()
         reader = self.server.broker.reader
         self.patch(reader, "throttle", Throttled())
@@ -297,12 +297,12 @@ class Waiting(ReadCase):
         got = self.wait_for(waiting)
         self.assertEqual([len(one.data or ()) for one in got], [size] * 3)
 
-    def test_more_is_asked_than_may_come(self) -> None:
+    def test_min_bytes_above_max_bytes(self) -> None:
         """min_bytes above max_bytes waits for max_bytes only."""
         size = self.append()
         self.assertIsInstance(self.fetch(least=1 << 31, most=size), list)
 
-    def test_one_look_for_many_records(self) -> None:
+    def test_one_read_for_many_appends(self) -> None:
         """A hundred appends in one turn wake a waiting fetch once."""
         waiting = self.fetch(least=50_000)
         looks = []
@@ -335,7 +335,7 @@ class Waiting(ReadCase):
         self.failureResultOf(waiting, CancelledError)
         self.assertLeft()
 
-    def test_the_partition_goes_away(self) -> None:
+    def test_partition_deleted(self) -> None:
         """Deleting a topic ends the waits for it, with an error, however much was waited for."""
         waiting = self.fetch(least=1 << 31, most=1 << 31)
         self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
@@ -343,15 +343,15 @@ class Waiting(ReadCase):
         self.assertEqual(got.error.code if got.error else None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self.assertLeft()
 
-    def test_leadership_goes_away(self) -> None:
-        """Whoever waits at a replica that stops leading is told to look for the leader."""
+    def test_leadership_lost(self) -> None:
+        """Fetches that wait at a replica that stops leading are answered, so that clients look for the leader."""
         waiting = self.fetch(wait=60_000)
         self.replicas.get("t", 0).take(LeaderAndIsr(leader=3, leader_epoch=1, isr=(3,)))
         (got,) = self.wait_for(waiting)
         self.assertEqual(got.error.code if got.error else None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def test_the_disk_goes_away(self) -> None:
-        """Whoever waits at a log whose directory fails is told so."""
+    def test_disk_failure_during_a_wait(self) -> None:
+        """Fetches that wait at a log whose directory fails get an error."""
         waiting = self.fetch(wait=60_000)
         self.server.disks[0].fail(broken())  # type: ignore[arg-type]
         (got,) = self.wait_for(waiting)

@@ -133,8 +133,8 @@ class LeaderTests(RepairCase):
             self.produce(3)
             self.assert_same()
 
-    def test_nobody_takes_its_place(self) -> None:
-        """Where the controller does not hear of it, the leader copies from a follower in sync, and leads on."""
+    def test_leader_stays(self) -> None:
+        """If the controller elects no other leader, this one copies from a follower in sync, and stays leader."""
         leader = self.leader
         self.cluster[leader].broker.repairs.reports = Unheard()
         self.damage(leader)
@@ -176,8 +176,10 @@ class LeaderTests(RepairCase):
         self.produce(4)
         self.assert_same()
 
-    def test_alone(self) -> None:
-        """With no other replica in sync the damage stays, loudly; the rest is read, and it is repaired when one is."""
+    def test_no_other_replica_in_sync(self) -> None:
+        """
+        Without another replica in sync the damage stays and is reported, the rest can be read; it is repaired later.
+        """
         leader, (one, other) = self.leader, self.followers
         self.cluster.kill(one)
         self.cluster.kill(other)
@@ -335,7 +337,7 @@ class TwoReplicasTests(RepairCase):
     brokers = 2
     config = {**SETTINGS, "default.replication.factor": "2"}
 
-    def test_what_is_not_committed(self) -> None:
+    def test_damage_above_the_high_watermark(self) -> None:
         """
         Damage in the active segment, whose end is not committed yet when another replica leads: the old leader is
         needed in sync before it can be repaired.

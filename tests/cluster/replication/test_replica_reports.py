@@ -55,8 +55,8 @@ class ReportsTests(SynchronousTestCase):
     def answer(self, answers: Mapping[TopicPartition, Any]) -> None:
         self.link.reports[-1][1].callback(answers)
 
-    def test_one_after_the_other(self) -> None:
-        """What is added while a request is under way goes with the next."""
+    def test_one_request_at_a_time(self) -> None:
+        """Reports that are added while a request is under way are sent in the next one."""
         self.reports.incomplete(T0, "damaged")
         self.assertEqual(self.said(), [ReplicaReport(T0, ME, NO_EPOCH, "damaged")])
         self.reports.incomplete(T0, "damaged")
@@ -76,8 +76,8 @@ class ReportsTests(SynchronousTestCase):
     def answer_late(self, error: ApiError) -> None:
         self.link.reports[-1][1].errback(error)
 
-    def test_again(self) -> None:
-        """What the controller has not heard is said again; what is newer stands."""
+    def test_lost_reports_are_repeated(self) -> None:
+        """A report that did not reach the controller is repeated; a newer one replaces it."""
         self.reports.incomplete(T0, "damaged")
         self.reports.complete(T0)
         self.answer_late(ApiError(ErrorCode.NOT_CONTROLLER))

@@ -23,7 +23,7 @@ from tests.cluster.test_leader import LeaderCase
 
 
 class BucketTests(SynchronousTestCase):
-    def test_a_window_at_once_and_then_the_rate(self) -> None:
+    def test_burst_of_one_window(self) -> None:
         """A bucket gives one window's worth at once, may be overdrawn once, and pauses until that is made up for."""
         now = 0.0
         bucket = TokenBucket(lambda: 1000, lambda: now, 2.0)
@@ -52,8 +52,8 @@ class BucketTests(SynchronousTestCase):
         self.assertEqual(free.pause, 0)
 
     @given(st.integers(1, 10**6), st.lists(st.tuples(st.floats(0, 2), st.integers(0, 10**6)), max_size=50))
-    def test_never_more_than_the_rate(self, rate: int, moves: list[tuple[float, int]]) -> None:
-        """Whatever moves when it may: all but the last of it is within the rate and one window."""
+    def test_rate_is_kept(self, rate: int, moves: list[tuple[float, int]]) -> None:
+        """In any sequence of transfers, all but the last are within the rate and one window."""
         now, moved = 0.0, 0
         bucket = TokenBucket(lambda: rate, lambda: now)
         for seconds, size in moves:
@@ -63,8 +63,8 @@ class BucketTests(SynchronousTestCase):
                 bucket.take(size)
                 moved += size
 
-    def test_which_replicas(self) -> None:
-        """All by an asterisk, or each by partition and broker."""
+    def test_throttled_replicas(self) -> None:
+        """All replicas by an asterisk, or each by partition and broker."""
         self.assertTrue(is_listed(("*",), 3, 4))
         self.assertTrue(is_listed(("1:2", "3:4"), 3, 4))
         self.assertFalse(is_listed(("3:40", "4:3"), 3, 4))
@@ -79,8 +79,8 @@ class FollowerTests(FetcherCase):
         super().setUp()
         self.fetcher._throttle = FollowerThrottle(TokenBucket(lambda: self.rate, self.clock.seconds))
 
-    def test_behind_and_in_sync(self) -> None:
-        """Bytes come at the rate while records are missing that are committed; those of one in sync come at once."""
+    def test_only_lagging_replicas_are_throttled(self) -> None:
+        """Bytes come at the rate while committed records are missing; those of an in-sync replica come at once."""
         led, replica = self.lead(), self.replica(follower_replication_throttled_replicas=("0:2",))
         self.leader.max_bytes = 1
         for _ in range(4):
@@ -100,8 +100,8 @@ class FollowerTests(FetcherCase):
             self.clock.advance(0.1)
         self.assertEqual(replica.log.log_end_offset, 6)
 
-    def test_others_go_on(self) -> None:
-        """Replicas that are not listed are not held back, and do not use the rate up."""
+    def test_unlisted_replicas(self) -> None:
+        """Replicas that are not listed are not throttled, and do not use up the rate."""
         self.rate = 0
         led, other = self.lead(0), self.lead(1)
         self.leader.append(led, b"a")
