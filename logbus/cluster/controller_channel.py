@@ -5,7 +5,7 @@ Calls the controller: directly when this broker is it, else by a request (Kafka:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import define
@@ -13,6 +13,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from zope.interface import implementer
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.icluster import IControllerChannel, IsrChange
@@ -55,7 +56,7 @@ class ControllerChannel:
         """See :meth:`IControllerChannel.alter_partitions`."""
 
         async def here(active: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await active.alter_partitions(self.broker_id, epoch, changes)
+            return await broker_changes.alter_partitions(active, self.broker_id, epoch, changes)
 
         async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
             request = AlterPartitionsRequest(
@@ -72,10 +73,7 @@ class ControllerChannel:
                     for one in changes
                 ],
             )
-            response = await self._ask(request)
-            return {
-                TopicPartition(one.topic, one.partition): alter_partition_result(one) for one in response.partitions
-            }
+            return partition_states((await self._ask(request)).partitions)
 
         epoch = self.broker_epoch()
         return self._either(here, there)
@@ -84,7 +82,7 @@ class ControllerChannel:
         """See :meth:`IControllerChannel.report_failed`."""
 
         async def here(active: ActiveController) -> None:
-            await note_failed(active, self.broker_id, epoch, topic_partitions)
+            await broker_changes.report_failed(active, self.broker_id, epoch, topic_partitions)
 
         async def there() -> None:
             await self._ask(ReportFailedRequest(broker_epoch=epoch, failed=topics_of(topic_partitions)))
@@ -98,7 +96,7 @@ class ControllerChannel:
         """See :meth:`IControllerChannel.report_replicas`."""
 
         async def here(active: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await active.report_replicas(self.broker_id, epoch, reports)
+            return await broker_changes.report_replicas(active, self.broker_id, epoch, reports)
 
         async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
             request = ReportReplicasRequest(
@@ -115,10 +113,7 @@ class ControllerChannel:
                     for one in reports
                 ],
             )
-            response = await self._ask(request)
-            return {
-                TopicPartition(one.topic, one.partition): alter_partition_result(one) for one in response.partitions
-            }
+            return partition_states((await self._ask(request)).partitions)
 
         epoch = self.broker_epoch()
         return self._either(here, there)
@@ -127,7 +122,7 @@ class ControllerChannel:
         """See :meth:`IControllerChannel.report_log_ends`."""
 
         async def here(active: ActiveController) -> None:
-            await active.note_log_ends(self.broker_id, epoch, ends)
+            await broker_changes.report_log_ends(active, self.broker_id, epoch, ends)
 
         async def there() -> None:
             topics: dict[str, list[ReportedLogEnd]] = defaultdict(list)
@@ -147,7 +142,7 @@ class ControllerChannel:
         """See :meth:`IControllerChannel.shut_down`."""
 
         async def here(active: ActiveController) -> Sequence[TopicPartition]:
-            return await active.shut_down(self.broker_id, epoch)
+            return await broker_changes.shut_down(active, self.broker_id, epoch)
 
         async def there() -> Sequence[TopicPartition]:
             return partitions_of((await self._ask(ShutDownRequest(broker_epoch=epoch))).remaining)
@@ -156,15 +151,12 @@ class ControllerChannel:
         return self._either(here, there)
 
     def _either(
-        self, here: Callable[[ActiveController], Awaitable[T]], there: Callable[[], Awaitable[T]]
+        self, here: Callable[[ActiveController], Awaitable[T]], there: Callable[[], Coroutine[Deferred[Any], Any, T]]
     ) -> Deferred[T]:
         if self.metadata.controller_id == self.broker_id:
             return self.controller.submit(here)
 
-        async def ask() -> T:
-            return await there()
-
-        return Deferred.fromCoroutine(ask())
+        return Deferred.fromCoroutine(there())
 
     async def _ask(self, message: Any) -> Any:
         controller = self.metadata.brokers.get(self.metadata.controller_id)
@@ -203,20 +195,6 @@ class ControllerChannel:
             replaced.cancel()
 
 
-async def note_failed(
-    active: ActiveController, broker_id: int, broker_epoch: int, names: Iterable[TopicPartition]
-) -> None:
-    """
-    Note that replicas of a broker went offline.
-
-    :raise ApiError: STALE_BROKER_EPOCH.
-    """
-    image = active.state.brokers.get(broker_id)
-    if image is None or image.epoch != broker_epoch:
-        raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with epoch {broker_epoch}")
-    await active.note_failed(image, frozenset(names))
-
-
 def topics_of(names: Iterable[TopicPartition]) -> list[PartitionNumbers]:
     """Group partitions by topic, for a request."""
     numbers: dict[str, list[int]] = defaultdict(list)
@@ -230,8 +208,12 @@ def partitions_of(topics: Iterable[PartitionNumbers]) -> list[TopicPartition]:
     return [TopicPartition(one.topic, number) for one in topics for number in one.partitions]
 
 
-def alter_partition_result(one: AlteredPartition) -> LeaderAndIsr | ApiError:
-    """Decode the outcome for one partition."""
+def partition_states(partitions: Iterable[AlteredPartition]) -> dict[TopicPartition, LeaderAndIsr | ApiError]:
+    """The partition states, or errors, in a response."""
+    return {TopicPartition(one.topic, one.partition): _partition_state(one) for one in partitions}
+
+
+def _partition_state(one: AlteredPartition) -> LeaderAndIsr | ApiError:
     if one.error_code:
         return error_of(one.error_code, one.error_message)
     return LeaderAndIsr(

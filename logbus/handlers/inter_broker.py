@@ -18,9 +18,10 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.controller import Controller
-from logbus.cluster.controller_channel import note_failed, partitions_of, topics_of
+from logbus.cluster.controller_channel import partitions_of, topics_of
 from logbus.cluster.icluster import IMetadataUpdateReceiver, IsrChange
 from logbus.cluster.metadata_update_codec import decode_update
 from logbus.errors import ApiError, ErrorCode
@@ -162,7 +163,7 @@ class InterBrokerHandlers:
         ]
 
         async def run(active: ActiveController, broker_id: int) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await active.alter_partitions(broker_id, message.broker_epoch, changes)
+            return await broker_changes.alter_partitions(active, broker_id, message.broker_epoch, changes)
 
         try:
             outcomes = await self._as_controller(context, "asked for in-sync replicas", run)
@@ -176,7 +177,7 @@ class InterBrokerHandlers:
         message: ShutDownRequest = request.message
 
         async def run(active: ActiveController, broker_id: int) -> list[TopicPartition]:
-            return list(await active.shut_down(broker_id, message.broker_epoch))
+            return list(await broker_changes.shut_down(active, broker_id, message.broker_epoch))
 
         try:
             remaining = await self._as_controller(context, "asked to be relieved", run)
@@ -190,7 +191,7 @@ class InterBrokerHandlers:
         message: ReportFailedRequest = request.message
 
         async def run(active: ActiveController, broker_id: int) -> None:
-            await note_failed(active, broker_id, message.broker_epoch, partitions_of(message.failed))
+            await broker_changes.report_failed(active, broker_id, message.broker_epoch, partitions_of(message.failed))
 
         try:
             await self._as_controller(context, "reported failed replicas", run)
@@ -210,7 +211,7 @@ class InterBrokerHandlers:
         ]
 
         async def run(active: ActiveController, broker_id: int) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await active.report_replicas(broker_id, message.broker_epoch, reports)
+            return await broker_changes.report_replicas(active, broker_id, message.broker_epoch, reports)
 
         try:
             outcomes = await self._as_controller(context, "reported incomplete replicas", run)
@@ -231,7 +232,7 @@ class InterBrokerHandlers:
         }
 
         async def run(active: ActiveController, broker_id: int) -> None:
-            await active.note_log_ends(broker_id, message.broker_epoch, ends)
+            await broker_changes.report_log_ends(active, broker_id, message.broker_epoch, ends)
 
         try:
             await self._as_controller(context, "reported the ends of its logs", run)

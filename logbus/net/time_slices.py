@@ -9,6 +9,7 @@ request of few elements finishes within its first slice, and never waits.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterable
+from itertools import islice
 from typing import TypeVar
 
 from attrs import define, field
@@ -141,6 +142,14 @@ class TimeSlice:
         for element in elements:
             yield element
             if self.used(units):
+                await self.next()
+
+    async def over_parts(self, elements: Iterable[T], size: int) -> AsyncIterator[list[T]]:
+        """Iterate over elements in lists of up to ``size``; each element is a unit of work."""
+        rest = iter(elements)
+        while part := list(islice(rest, size)):
+            yield part
+            if self.used(size):
                 await self.next()
 
     async def finish(self, steps: Generator[None, None, T], units: int = 1) -> T:

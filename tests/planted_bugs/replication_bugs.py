@@ -13,7 +13,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from logbus.cluster.controller import alter_partition, leader_election
-from logbus.cluster.controller.controller_context import ControllerContext
+from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
 from logbus.cluster.controller.fence import Fence
 from logbus.cluster.controller.leader_election import ElectionResult, Situation
 from logbus.cluster.follower.divergence import TruncateTo
@@ -164,11 +164,11 @@ BUGS: dict[str, Bug] = {
     "a sync that failed counts as done": Bug(((GroupCommit, "_failed", _failed_is_done),), DISK, 10),
     "the minimum of replicas is not looked at": Bug(((Role, "has_enough_replicas", True),), ALONE, 15),
     "a replica that lost its page cache stays in sync": Bug(
-        ((ControllerContext, "unclean", lambda self, come: frozenset()),), NO_FLUSH, 10
+        ((BrokerIncarnations, "unclean", lambda self, registered: frozenset()),), NO_FLUSH, 10
     ),
     "a replica that did not stop cleanly stays in sync": Bug(
         (
-            (ControllerContext, "unclean", lambda self, come: frozenset()),
+            (BrokerIncarnations, "unclean", lambda self, registered: frozenset()),
             (ReplicaReports, "leader_incomplete", lambda self, *_: None),
         ),
         LIES,
@@ -193,7 +193,7 @@ BUGS: dict[str, Bug] = {
         test="tests.cluster.test_lost_records.LostRecordsTests.test_undetected_loss_of_the_leader",
     ),
     "a replica that did not stop cleanly counts as complete": Bug(
-        ((ControllerContext, "unclean", lambda self, come: frozenset()),),
+        ((BrokerIncarnations, "unclean", lambda self, registered: frozenset()),),
         test="tests.cluster.test_lost_records.LostRecordsTests.test_all_are_killed",
     ),
     "a follower fetches on from what it has not synced": Bug(

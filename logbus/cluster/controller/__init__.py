@@ -7,6 +7,8 @@ The events and the decisions:
 * ``controller_election``: elects the controller, by an ephemeral node and an epoch.
 * ``active_controller``: the work of the elected controller.
 * ``controller_context``: its state: brokers, topics, partitions.
+* ``broker_incarnations``: the registrations of brokers that were noted.
+* ``broker_reports``: what brokers have reported since they registered.
 * ``state_loader``: loads that from the metadata store.
 * ``fence``: writes that fail once another controller was elected.
 * ``controller_metrics``: counts of its work.
@@ -16,7 +18,6 @@ Pure rules:
 * ``leader_election``: the leader and the ISR of a partition after a change of brokers.
 * ``topic_rules``: the topic settings that elections depend on.
 * ``alter_partition``: leaders' requests to change an ISR (KIP-497).
-* ``incomplete_replicas``: which reports of incomplete replicas count.
 * ``reassignment``: moves of partitions to other replicas (KIP-455).
 * ``preferred_leaders``: partitions that their preferred leader does not lead.
 * ``replica_assignment``: the brokers of new partitions.
@@ -29,6 +30,7 @@ Changes on request:
 * ``topic_changes``: the same, as steps of the active controller.
 * ``partition_admin``: elections and reassignments, for request handlers.
 * ``partition_changes``: the same, as steps of the active controller.
+* ``broker_changes``: requests and reports of brokers, as steps of the active controller.
 * ``leader_rebalancer``: hands leadership back to preferred leaders now and then.
 
 Metadata updates to brokers:

@@ -8,16 +8,16 @@ brokers to apply it: a slow broker must not hold up the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, evolve, field
 from twisted.logger import Logger
 
-from logbus.cluster.controller.alter_partition import altered_state
 from logbus.cluster.controller.broker_channels import BrokerChannels, PendingUpdates
+from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
 from logbus.cluster.controller.controller_context import (
     ABSENT,
+    NO_LEADER,
     ControllerContext,
     PartitionRecord,
     TopicRecord,
@@ -26,26 +26,23 @@ from logbus.cluster.controller.controller_context import (
 from logbus.cluster.controller.controller_metrics import ControllerMetrics
 from logbus.cluster.controller.feature_level import compatible_brokers, next_feature_level
 from logbus.cluster.controller.fence import Fence
-from logbus.cluster.controller.incomplete_replicas import check_report
 from logbus.cluster.controller.leader_election import (
-    NO_LEADER,
     ElectionResult,
-    LiveBrokers,
+    RegisteredBrokers,
     Situation,
     due_elections,
     situation,
 )
 from logbus.cluster.controller.reassignment import Move, finished, moved
 from logbus.cluster.controller.state_loader import load_brokers, load_state
-from logbus.cluster.controller.topic_rules import ReplicaAvailability, RulesFor
+from logbus.cluster.controller.topic_rules import RulesFor
 from logbus.cluster.controller.update_batch import UpdateBatch
-from logbus.cluster.icluster import IsrChange
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
-from logbus.metastore.cluster_znodes import BrokerIncarnation, BrokerIncarnationsZnode, FeatureLevelZnode
+from logbus.metastore.cluster_znodes import BrokerIncarnationsZnode, FeatureLevelZnode
 from logbus.metastore.imetastore import Create, Op, Set, Watcher
 from logbus.metastore.znodes import BROKER_INCARNATIONS, FEATURES, PartitionZnode, StateZnode, TopicZnode
-from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
+from logbus.model import TopicPartition
 from logbus.net.time_slices import SliceScheduler, TimeSlice
 
 ELECTIONS_AT_ONCE = 50
@@ -97,7 +94,7 @@ class ActiveController:
         self.state.brokers = await self._load_brokers()
         for name, reason in sorted(self.state.unreadable.items()):
             self._log.error("topic {topic} is left alone: {reason}", topic=name, reason=reason)
-        await self.elect(self.state.partitions(), self.state.come())
+        await self.elect(self.state.partitions(), self.state.incarnations.unnoted(self.state.brokers))
         await self._raise_level()
         self._log.info(
             "controller epoch {epoch}: {brokers} brokers, {topics} topics",
@@ -112,28 +109,28 @@ class ActiveController:
         """Compare the registrations with those known, hold the elections that follow, and send them to the brokers."""
         before = self.state.brokers
         now = await self._load_brokers()
-        come = {
+        registered = {
             number: broker
             for number, broker in now.items()
             if number not in before or before[number].epoch < broker.epoch
         }
         gone = before.keys() - now.keys()
-        if not come and not gone:
+        if not registered and not gone:
             return
         self._log.info(
-            "brokers alive: {alive}; new or restarted: {come}; gone: {gone}",
+            "brokers alive: {alive}; new or restarted: {registered}; gone: {gone}",
             alive=sorted(now),
-            come=sorted(come),
+            registered=sorted(registered),
             gone=sorted(gone),
         )
         self.state.brokers = now
-        for number in (*gone, *come):
-            self.state.forget(number)
-        for number in self.state.leaving:
+        for number in (*gone, *registered):
+            self.state.reports.forget(number)
+        for number in self.state.reports.shutting_down:
             now[number] = evolve(now[number], in_controlled_shutdown=True)
-        elected = await self.elect(self.state.partitions(), come)
+        elected = await self.elect(self.state.partitions(), registered)
         await self._raise_level()
-        self.channels.send(UpdateBatch(brokers=True, partitions=elected), come)
+        self.channels.send(UpdateBatch(brokers=True, partitions=elected), registered)
 
     async def _load_brokers(self) -> dict[int, BrokerImage]:
         found = await load_brokers(self.fence.store, self.brokers_moved)
@@ -172,116 +169,6 @@ class ActiveController:
             ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with the epoch {broker_epoch}"
         )
 
-    async def note_failed(self, broker: BrokerImage, names: frozenset[TopicPartition]) -> None:
-        """Take replicas of a live broker offline until it registers again, and move their leaders elsewhere."""
-        known = self.state.brokers.get(broker.broker_id)
-        if known is None or known.epoch != broker.epoch:
-            return
-        failed = self.state.failed.setdefault(broker.broker_id, set())
-        news = {name for name in names - failed if name.topic in self.state.topics}
-        failed |= news
-        if news:
-            await self.settle(name for name in news if not self.state.topics[name.topic].deleting)
-
-    async def shut_down(self, broker_id: int, broker_epoch: int) -> Sequence[TopicPartition]:
-        """
-        Controlled shutdown of a broker (KIP-143): elect other leaders for the partitions that it leads, and take it out
-        of the in-sync replicas where it is not the last. It becomes leader of nothing until it registers again. A
-        repeated call continues the work.
-
-        :return: the partitions that it still leads, since no other replica could, in order.
-        :raise ApiError: STALE_BROKER_EPOCH.
-        """
-        await self.check_broker(broker_id, broker_epoch)
-        if broker_id not in self.state.leaving:
-            self._log.info("broker {broker} is shutting down", broker=broker_id)
-            self.state.leaving.add(broker_id)
-            self.state.brokers[broker_id] = evolve(self.state.brokers[broker_id], in_controlled_shutdown=True)
-        concerned = []
-        async for name in self.time_slice().over(self.state.partitions()):
-            record = self.state.partition(name)
-            if record.state is not None and broker_id in record.state.isr:
-                concerned.append(name)
-        await self.settle(concerned, UpdateBatch(brokers=True))
-        return [name for name in concerned if self._leader(name) == broker_id]
-
-    async def report_replicas(
-        self, broker_id: int, broker_epoch: int, reports: Sequence[ReplicaReport]
-    ) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-        """
-        Handle a broker's reports of replicas that lack committed records, or hold damaged ones: other replicas lead,
-        where they can.
-
-        A broker's own replica counts as incomplete until the broker reports it complete, or registers again. A report
-        about its leader counts if the broker itself is known to have every committed record; the leader is then not
-        elected again until it has fetched the records it lacks.
-
-        :return: the states afterwards. FENCED_LEADER_EPOCH, INELIGIBLE_REPLICA, UNKNOWN_TOPIC_OR_PARTITION.
-        :raise ApiError: STALE_BROKER_EPOCH.
-        """
-        await self.check_broker(broker_id, broker_epoch)
-        answers: dict[TopicPartition, LeaderAndIsr | ApiError] = {}
-        taken: list[ReplicaReport] = []
-        for report in reports:
-            name = report.topic_partition
-            try:
-                _, record = self.existing(name)
-                check_report(report, record, self.state.standing(broker_id, name), broker_id)
-            except ApiError as error:
-                answers[name] = error
-                continue
-            taken.append(report)
-            marked = self.state.incomplete.setdefault(report.replica, set())
-            if report.complete:
-                marked.discard(name)
-            else:
-                self._log.error(
-                    "{partition}: the replica on broker {replica} is incomplete, says broker {broker}: {reason}",
-                    partition=name, replica=report.replica, broker=broker_id, reason=report.reason,
-                )  # fmt: skip
-                self.metrics.incomplete_replicas += name not in marked
-                marked.add(name)
-        try:
-            await self.settle([report.topic_partition for report in taken])
-        finally:
-            for report in taken:
-                if report.replica != broker_id:
-                    # It has left the in-sync replicas, and rejoins once it has fetched the records it lacks.
-                    self.state.incomplete[report.replica].discard(report.topic_partition)
-        for report in taken:
-            state = self.state.partition(report.topic_partition).state
-            assert state is not None
-            answers[report.topic_partition] = state
-        return answers
-
-    async def note_log_ends(
-        self, broker_id: int, broker_epoch: int, ends: Mapping[TopicPartition, LogEndReport]
-    ) -> None:
-        """
-        Note where a broker's logs end, of partitions without a leader: the replica with the longest log may be elected.
-
-        :raise ApiError: STALE_BROKER_EPOCH.
-        """
-        await self.check_broker(broker_id, broker_epoch)
-        told = []
-        for name, (leader_epoch, end) in ends.items():
-            topic = self.state.topics.get(name.topic)
-            if topic is None or topic.deleting or not 0 <= name.partition < len(topic.partitions):
-                continue
-            record = topic.partitions[name.partition]
-            now = record.state
-            if now is None or broker_id not in record.replicas:
-                continue
-            if (now.leader, now.leader_epoch) == (NO_LEADER, leader_epoch):
-                self.state.log_ends.setdefault(name, {})[broker_id] = end
-                told.append(name)
-        if told:
-            await self.settle(told)
-
-    def _leader(self, name: TopicPartition) -> int | None:
-        state = self.state.partition(name).state
-        return None if state is None else state.leader
-
     # Partitions.
 
     async def settle(self, names: Iterable[TopicPartition], batch: UpdateBatch | None = None) -> PendingUpdates:
@@ -291,37 +178,35 @@ class ActiveController:
         return self.channels.send(evolve(batch, partitions=batch.partitions | elected))
 
     async def elect(
-        self, names: Iterable[TopicPartition], come: LiveBrokers | None = None, *, first: Iterable[Sequence[Op]] = ()
+        self,
+        names: Iterable[TopicPartition],
+        registered: RegisteredBrokers | None = None,
+        *,
+        first: Iterable[Sequence[Op]] = (),
     ) -> frozenset[TopicPartition]:
         """
         Hold the elections that are due among ``names``, without sending them to the brokers.
 
-        :param come: brokers that have registered; their incarnations are written last.
+        :param registered: brokers that have registered; their incarnations are written last.
         :param first: operations to write before the elections, in the same transaction or one of their own.
         :return: the partitions whose state changed.
         """
-        come = come or {}
-        unclean = self.state.unclean(come)
+        registered = registered or {}
+        unclean = self.state.incarnations.unclean(registered)
         if unclean and (held := unclean.intersection(self.state.holders())):
             self._log.warn(
                 "brokers {brokers} did not stop cleanly: they are in sync again once they have fetched what they lack",
                 brokers=sorted(held),
             )
         outcomes: dict[TopicPartition, ElectionResult] = {}
-        async for some in self.time_slice().over(_some_at_a_time(names), ELECTIONS_AT_ONCE):
-            outcomes |= due_elections(self.state, some, self.epoch, self.rules_for, come, unclean)
-        lives = self.state.lives | {
-            number: BrokerIncarnation(one.epoch, one.incarnation) for number, one in come.items()
-        }
-        await self.write(outcomes, first=first, last=[self._lives_op(lives)] if come else ())
-        if come:
-            self.state.lives = lives
-            self.state.lives_version += 1
+        async for some in self.time_slice().over_parts(names, ELECTIONS_AT_ONCE):
+            outcomes |= due_elections(self.state, some, self.epoch, self.rules_for, registered, unclean)
+        incarnations = self.state.incarnations.with_registered(registered)
+        await self.write(outcomes, first=first, last=[_incarnations_op(incarnations)] if registered else ())
+        if registered:
+            incarnations.version += 1
+            self.state.incarnations = incarnations
         return frozenset(outcomes)
-
-    def _lives_op(self, lives: Mapping[int, BrokerIncarnation]) -> Sequence[Op]:
-        data, version = BrokerIncarnationsZnode.encode(lives), self.state.lives_version
-        return (Create(BROKER_INCARNATIONS, data) if version == ABSENT else Set(BROKER_INCARNATIONS, data, version),)
 
     async def write(
         self,
@@ -337,7 +222,7 @@ class ActiveController:
             record = self.state.partition(name)
             before, record.state = record.state, outcome.result
             if outcome.result.leader != NO_LEADER:
-                self.state.log_ends.pop(name, None)
+                self.state.reports.log_ends.pop(name, None)
             self.metrics.note(before, outcome)
             if outcome.unclean:
                 self._log.warn(
@@ -356,49 +241,6 @@ class ActiveController:
                 yield Create(PartitionZnode.path(*name)), Create(path, data)
             else:
                 yield (Set(path, data, current.version),)
-
-    async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
-    ) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-        """
-        Grant a leader's wishes to change in-sync replicas, those that can be: see :func:`.altered_state`.
-
-        :raise ApiError: STALE_BROKER_EPOCH: the sender is not registered, or has an earlier epoch.
-        """
-        await self.check_broker(broker_id, broker_epoch)
-        answers: dict[TopicPartition, LeaderAndIsr | ApiError] = {}
-        changed: dict[TopicPartition, ElectionResult] = {}
-        for change in changes:
-            name = change.topic_partition
-
-            def joins(number: int, epoch: int, name: TopicPartition = name) -> bool:
-                return (
-                    self.state.standing(number, name) is ReplicaAvailability.UP
-                    and self.state.brokers[number].epoch == epoch
-                )
-
-            try:
-                topic, record = self.existing(name)
-                rules = self.rules_for(topic.overrides)
-                answers[name] = state = altered_state(change, record, broker_id, joins, rules, self.epoch)
-            except ApiError as error:
-                answers[name] = error
-                continue
-            if state is not record.state:
-                changed[name] = ElectionResult(state)
-        if changed:
-            await self.write(changed)
-            self.channels.send(UpdateBatch(partitions=frozenset(changed)))
-            await self._replace_incomplete(changed)
-            await self.finish_moves(changed)
-        return answers
-
-    async def _replace_incomplete(self, names: Iterable[TopicPartition]) -> None:
-        """Elect other leaders where the leader is incomplete, now that another replica has joined the ISR."""
-        leaders = ((name, self._leader(name)) for name in names)
-        led = [name for name, leader in leaders if leader is not None and name in self.state.incomplete.get(leader, ())]
-        if led:
-            await self.settle(led)
 
     # Reassignment.
 
@@ -456,7 +298,6 @@ class ActiveController:
         return topic, topic.partitions[name.partition]
 
 
-def _some_at_a_time(names: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
-    rest = iter(names)
-    while some := list(islice(rest, ELECTIONS_AT_ONCE)):
-        yield some
+def _incarnations_op(incarnations: BrokerIncarnations) -> Sequence[Op]:
+    data, version = BrokerIncarnationsZnode.encode(incarnations.by_broker), incarnations.version
+    return (Create(BROKER_INCARNATIONS, data) if version == ABSENT else Set(BROKER_INCARNATIONS, data, version),)

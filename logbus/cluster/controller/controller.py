@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
 from logbus.cluster.controller.active_controller import ActiveController
+from logbus.cluster.controller.broker_changes import take_offline
 from logbus.cluster.controller.broker_channels import BrokerChannels, PendingUpdates
 from logbus.cluster.controller.controller_election import ControllerElection, ControllerEpochAndToken
 from logbus.cluster.controller.controller_metrics import ControllerMetrics
@@ -211,7 +212,7 @@ class Controller:
         """Replicas of a broker went offline with their log directory: move what they led."""
 
         async def note(active: ActiveController) -> None:
-            await active.note_failed(broker, names)
+            await take_offline(active, broker, names)
 
         self._put(lambda: self._as_controller(note))
 

@@ -1,52 +1,26 @@
 """
-The controller's view of the cluster (Kafka: ControllerContext): brokers, topics, partitions and their phases. Pure.
+The controller's view of the cluster (Kafka: ControllerContext): brokers, topics and partitions. Pure.
 
-Phases are not stored but derived from the records, so that they cannot disagree with them. The controller is
-level-triggered: after any event it compares the present state with the wanted one.
+The controller is level-triggered: after any event it compares the present state with the wanted one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
 from uuid import UUID
 
 from attrs import define, field
 
+from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
+from logbus.cluster.controller.broker_reports import BrokerReports
 from logbus.cluster.controller.topic_rules import ReplicaAvailability
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import NO_OVERRIDES
-from logbus.metastore.cluster_znodes import BrokerIncarnation
 from logbus.metastore.znodes import Assignment
-from logbus.model import LeaderAndIsr, LogEnd, TopicPartition
+from logbus.model import LeaderAndIsr, TopicPartition
 
 ABSENT = -1
-
-
-class PartitionPhase(Enum):
-    """
-    ======== ====================================================== =======================
-    phase    when                                                   comes from
-    ======== ====================================================== =======================
-    NEW      assigned, but no leader was ever elected               nothing
-    ONLINE   its leader is alive                                    NEW, OFFLINE
-    OFFLINE  it has no leader, or a dead one                        NEW, ONLINE
-    DELETED  its topic is being deleted                             NEW, ONLINE, OFFLINE
-    ======== ====================================================== =======================
-    """
-
-    NEW = "new"
-    ONLINE = "online"
-    OFFLINE = "offline"
-    DELETED = "deleted"
-
-
-class ReplicaPhase(Enum):
-    """ONLINE: its broker lives and its log directory works. OFFLINE: one of the two does not. DELETED: as above."""
-
-    ONLINE = "online"
-    OFFLINE = "offline"
-    DELETED = "deleted"
+NO_LEADER = -1
 
 
 @define(eq=False)
@@ -115,41 +89,56 @@ def assignment(topic_id: UUID, partitions: Sequence[PartitionRecord]) -> Assignm
 
 
 @define(eq=False)
+class EntityConfigs:
+    """Overrides of brokers or groups, by entity, and the versions of their nodes."""
+
+    overrides: dict[str, Mapping[str, str]] = field(factory=dict)
+    versions: dict[str, int] = field(factory=dict)
+
+    def version(self, entity: str) -> int:
+        """The version of an entity's node; −1 if there is none."""
+        return self.versions.get(entity, ABSENT)
+
+    def written(self, entity: str, overrides: Mapping[str, str]) -> None:
+        """An entity's overrides were written."""
+        self.overrides[entity] = dict(overrides)
+        self.versions[entity] = self.version(entity) + 1
+
+    def removed(self, entity: str) -> None:
+        """An entity's node was removed."""
+        del self.overrides[entity], self.versions[entity]
+
+
+@define(eq=False)
 class ControllerContext:
     """
     All that the controller knows of the cluster.
 
     :ivar brokers: the live brokers, by id.
-    :ivar failed: replicas on live brokers whose log directory failed, by broker.
-    :ivar incomplete: replicas on live brokers that were reported as incomplete, by broker.
-    :ivar log_ends: of partitions without a leader: where the logs of live brokers end, by broker.
-    :ivar leaving: brokers in controlled shutdown, until they register again.
-    :ivar lives: incarnations of brokers that a controller has noted; ``lives_version``: of the node that keeps them.
     :ivar feature_level: what all brokers of the cluster can do; ``feature_version``: of the node that keeps it.
     :ivar unreadable: topics whose nodes cannot be read, with the reason; the controller does not touch them.
-    :ivar broker_configs: overrides by entity (broker id or ``<default>``); ``broker_config_versions``: of their nodes.
-    :ivar group_configs: overrides of consumer groups, by group id; ``group_config_versions``: of their nodes.
+    :ivar broker_configs: overrides by broker id or ``<default>``.
+    :ivar group_configs: overrides of consumer groups, by group id.
     """
 
     brokers: dict[int, BrokerImage] = field(factory=dict)
     topics: dict[str, TopicRecord] = field(factory=dict)
-    failed: dict[int, set[TopicPartition]] = field(factory=dict)
-    incomplete: dict[int, set[TopicPartition]] = field(factory=dict)
-    log_ends: dict[TopicPartition, dict[int, LogEnd]] = field(factory=dict)
-    leaving: set[int] = field(factory=set)
-    lives: dict[int, BrokerIncarnation] = field(factory=dict)
-    lives_version: int = ABSENT
+    reports: BrokerReports = field(factory=BrokerReports)
+    incarnations: BrokerIncarnations = field(factory=BrokerIncarnations)
     feature_level: int = 0
     feature_version: int = ABSENT
     unreadable: dict[str, str] = field(factory=dict)
-    broker_configs: dict[str, Mapping[str, str]] = field(factory=dict)
-    broker_config_versions: dict[str, int] = field(factory=dict)
-    group_configs: dict[str, Mapping[str, str]] = field(factory=dict)
-    group_config_versions: dict[str, int] = field(factory=dict)
+    broker_configs: EntityConfigs = field(factory=EntityConfigs)
+    group_configs: EntityConfigs = field(factory=EntityConfigs)
 
     def partition(self, name: TopicPartition) -> PartitionRecord:
         """The record (it must exist)."""
         return self.topics[name.topic].partitions[name.partition]
+
+    def leader(self, name: TopicPartition) -> int:
+        """A partition's leader; −1: it has none."""
+        state = self.partition(name).state
+        return NO_LEADER if state is None else state.leader
 
     def partitions(self) -> Iterator[TopicPartition]:
         """All partitions of topics that are not being deleted."""
@@ -158,60 +147,16 @@ class ControllerContext:
                 for number in range(len(topic.partitions)):
                     yield TopicPartition(topic.name, number)
 
-    def standing(self, broker_id: int, name: TopicPartition) -> ReplicaAvailability:
+    def availability(self, broker_id: int, name: TopicPartition) -> ReplicaAvailability:
         """Whether a broker's replica of a partition can lead."""
-        if broker_id not in self.brokers or name in self.failed.get(broker_id, ()):
+        reports = self.reports
+        if broker_id not in self.brokers or name in reports.failed.get(broker_id, ()):
             return ReplicaAvailability.GONE
-        if broker_id in self.leaving:
+        if broker_id in reports.shutting_down:
             return ReplicaAvailability.LEAVING
-        return ReplicaAvailability.INCOMPLETE if name in self.incomplete.get(broker_id, ()) else ReplicaAvailability.UP
-
-    def forget(self, broker_id: int) -> None:
-        """Drop a broker's reports: it is gone, or has registered anew."""
-        self.failed.pop(broker_id, None)
-        self.incomplete.pop(broker_id, None)
-        self.leaving.discard(broker_id)
-        for ends in self.log_ends.values():
-            ends.pop(broker_id, None)
-
-    def partition_phase(self, name: TopicPartition) -> PartitionPhase:
-        """See :class:`PartitionPhase`."""
-        record = self.partition(name)
-        if self.topics[name.topic].deleting:
-            return PartitionPhase.DELETED
-        if record.state is None:
-            return PartitionPhase.NEW
-        gone = self.standing(record.state.leader, name) is ReplicaAvailability.GONE
-        return PartitionPhase.OFFLINE if gone else PartitionPhase.ONLINE
-
-    def replica_phase(self, broker_id: int, name: TopicPartition) -> ReplicaPhase:
-        """See :class:`ReplicaPhase`."""
-        if self.topics[name.topic].deleting:
-            return ReplicaPhase.DELETED
-        return (
-            ReplicaPhase.OFFLINE if self.standing(broker_id, name) is ReplicaAvailability.GONE else ReplicaPhase.ONLINE
-        )
-
-    def come(self) -> dict[int, BrokerImage]:
-        """Live brokers whose incarnation no controller has noted yet."""
-        return {
-            number: broker
-            for number, broker in self.brokers.items()
-            if number not in self.lives or self.lives[number].epoch != broker.epoch
-        }
+        incomplete = name in reports.incomplete.get(broker_id, ())
+        return ReplicaAvailability.INCOMPLETE if incomplete else ReplicaAvailability.UP
 
     def holders(self) -> set[int]:
         """The brokers to which any replica is assigned; a new broker with an empty disk is not among them."""
         return {one for topic in self.topics.values() for record in topic.partitions for one in record.replicas}
-
-    def unclean(self, come: Mapping[int, BrokerImage]) -> frozenset[int]:
-        """
-        Those among ``come`` that started after an unclean stop, and may lack records that they had. A registration
-        says it of a process, and repeats it when only the session was replaced.
-        """
-        return frozenset(
-            number
-            for number, broker in come.items()
-            if (broker.unclean_shutdown or broker.unsynced_lost or broker.logs_lost)
-            and (number not in self.lives or self.lives[number].incarnation != broker.incarnation)
-        )

@@ -22,8 +22,7 @@ def next_feature_level(state: ControllerContext) -> int | None:
     level = min((broker.feature_level for broker in state.brokers.values()), default=0)
     if level <= state.feature_level:
         return None
-    holders = {replica for topic in state.topics.values() for record in topic.partitions for replica in record.replicas}
-    return level if holders <= state.brokers.keys() and not state.unreadable else None
+    return level if state.holders() <= state.brokers.keys() and not state.unreadable else None
 
 
 def compatible_brokers(brokers: Mapping[int, BrokerImage], level: int) -> dict[int, BrokerImage]:

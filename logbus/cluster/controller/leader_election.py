@@ -28,20 +28,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from attrs import evolve, frozen
 
-from logbus.cluster.controller.controller_context import ControllerContext, PartitionRecord
+from logbus.cluster.controller.controller_context import NO_LEADER, ControllerContext, PartitionRecord
 from logbus.cluster.controller.topic_rules import ReplicaAvailability, RulesFor, TopicRules, still_eligible
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import LeaderAndIsr, LogEnd, TopicPartition
 
-NO_LEADER = -1
-
 _DEFAULT_RULES = TopicRules()
 
-LiveBrokers = Mapping[int, BrokerImage]
+RegisteredBrokers = Mapping[int, BrokerImage]
 """Brokers that have registered: for the first time, or anew."""
 
 
@@ -63,7 +62,7 @@ class Situation:
     """
     The input of a decision about one partition.
 
-    :ivar standing: of each of its brokers.
+    :ivar availability: of the replica on each broker.
     :ivar controller_epoch: of the deciding controller.
     :ivar log_ends: log end offsets of the replicas that have reported them since they came back.
     :ivar unsynced_lost: brokers whose machines lost power, and unsynced records with it.
@@ -71,7 +70,7 @@ class Situation:
 
     replicas: Sequence[int]
     current: LeaderAndIsr
-    standing: Callable[[int], ReplicaAvailability]
+    availability: Callable[[int], ReplicaAvailability]
     rules: TopicRules = _DEFAULT_RULES
     controller_epoch: int = 0
     log_ends: Mapping[int, LogEnd] = MappingProxyType({})
@@ -79,18 +78,27 @@ class Situation:
 
     def up(self, among: Collection[int]) -> list[int]:
         """Those that could lead, in the order of the assignment."""
-        return [one for one in self.replicas if one in among and self.standing(one) is ReplicaAvailability.UP]
+        return [one for one in self.replicas if one in among and self.availability(one) is ReplicaAvailability.UP]
+
+
+class _Leadership(NamedTuple):
+    """The leader, the ISR and the other replicas that may have every committed record, as an election wants them."""
+
+    leader: int
+    isr: tuple[int, ...]
+    eligible: tuple[int, ...]
+    unproven: tuple[int, ...]
 
 
 def first_leader(
-    replicas: Sequence[int], standing: Callable[[int], ReplicaAvailability], controller_epoch: int
+    replicas: Sequence[int], availability: Callable[[int], ReplicaAvailability], controller_epoch: int
 ) -> ElectionResult:
     """
     The first election of a partition: the first live replica leads; all live ones are in sync, as all are empty.
 
     With none alive there is no leader, and all are in sync.
     """
-    alive = tuple(replica for replica in replicas if standing(replica) is ReplicaAvailability.UP)
+    alive = tuple(replica for replica in replicas if availability(replica) is ReplicaAvailability.UP)
     leader = alive[0] if alive else NO_LEADER
     return ElectionResult(LeaderAndIsr(leader, 0, alive or tuple(replicas), controller_epoch, 0))
 
@@ -110,8 +118,8 @@ def next_leader(
     suspected = [one for one in (*isr, *eligible) if one in unclean]
     unproven = tuple(dict.fromkeys(one for one in (*current.unproven, *suspected) if one not in lost or one in isr))
     sure, able = (tuple(one for one in group if one not in unproven) for group in (isr, eligible))
-    serves = current.leader in sure and now.standing(current.leader) is not ReplicaAvailability.GONE
-    yields = serves and now.standing(current.leader) is ReplicaAvailability.INCOMPLETE and now.up(able)
+    serves = current.leader in sure and now.availability(current.leader) is not ReplicaAvailability.GONE
+    yields = serves and now.availability(current.leader) is ReplicaAvailability.INCOMPLETE and now.up(able)
     equals: list[int] = []
     short = False
     if up := now.up(sure):
@@ -139,16 +147,19 @@ def next_leader(
     elif is_unclean:
         eligible, unproven = (), ()
     else:
-        left = [one for one in sure if one not in members and now.standing(one) is not ReplicaAvailability.INCOMPLETE]
+        left = [
+            one for one in sure if one not in members and now.availability(one) is not ReplicaAvailability.INCOMPLETE
+        ]
         eligible = still_eligible(able, [*left, *equals], members, tuple(now.replicas), now.rules)
-    return _outcome(now, leader, members, eligible, unproven, renew=renew, unclean=is_unclean, short=short)
+    wanted = _Leadership(leader, members, eligible, unproven)
+    return _outcome(now, wanted, renew=renew, unclean=is_unclean, short=short)
 
 
 _NO_LOG = LogEnd(-1, -1)
 
 
 def _incomplete(now: Situation) -> list[int]:
-    return [one for one in now.replicas if now.standing(one) is ReplicaAvailability.INCOMPLETE]
+    return [one for one in now.replicas if now.availability(one) is ReplicaAvailability.INCOMPLETE]
 
 
 def _longest(now: Situation, holders: Sequence[int], unproven: Collection[int]) -> tuple[int, ...]:
@@ -158,14 +169,16 @@ def _longest(now: Situation, holders: Sequence[int], unproven: Collection[int]) 
 
     :param holders: replicas that may have every committed record; ``unproven``: those back after an unclean stop.
     """
-    standing = {one: now.standing(one) for one in holders}
-    if any(one not in unproven and standing[one] is not ReplicaAvailability.INCOMPLETE for one in holders):
+    availability = {one: now.availability(one) for one in holders}
+    if any(one not in unproven and availability[one] is not ReplicaAvailability.INCOMPLETE for one in holders):
         return ()
     if len(holders) == 1:
         return (
-            tuple(holders) if standing[holders[0]] in (ReplicaAvailability.UP, ReplicaAvailability.INCOMPLETE) else ()
+            tuple(holders)
+            if availability[holders[0]] in (ReplicaAvailability.UP, ReplicaAvailability.INCOMPLETE)
+            else ()
         )
-    there = [one for one in holders if standing[one] is not ReplicaAvailability.GONE]
+    there = [one for one in holders if availability[one] is not ReplicaAvailability.GONE]
     if any(one not in now.log_ends for one in there):
         return ()
     if len(there) < len(holders):
@@ -176,8 +189,8 @@ def _longest(now: Situation, holders: Sequence[int], unproven: Collection[int]) 
     most = max(now.log_ends[one] for one in holders)
     equals = [one for one in now.replicas if one in holders and now.log_ends[one] == most]
     # Of equally long logs, prefer one that is not reported as damaged.
-    able = [one for one in equals if standing[one] is not ReplicaAvailability.LEAVING]
-    able.sort(key=lambda one: standing[one] is ReplicaAvailability.INCOMPLETE)
+    able = [one for one in equals if availability[one] is not ReplicaAvailability.LEAVING]
+    able.sort(key=lambda one: availability[one] is ReplicaAvailability.INCOMPLETE)
     return (*able[:1], *(one for one in equals if one not in able[:1])) if able else ()
 
 
@@ -194,7 +207,7 @@ def preferred_leader(now: Situation) -> ElectionResult:
         raise ApiError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred}, the preferred one, is not alive and in sync"
         )
-    return _elected(now, preferred, current.isr, current.eligible, current.unproven)
+    return _elected(now, _Leadership(preferred, current.isr, current.eligible, current.unproven))
 
 
 def unclean_leader(now: Situation) -> ElectionResult:
@@ -232,7 +245,7 @@ def restricted_to(now: Situation, replicas: Sequence[int]) -> ElectionResult | N
     leader = current.leader
     if leader not in replicas:
         leader = next(iter(narrow.up([one for one in isr if one not in unproven])), NO_LEADER)
-    return _outcome(narrow, leader, isr, eligible, unproven)
+    return _outcome(narrow, _Leadership(leader, isr, eligible, unproven))
 
 
 def due_elections(
@@ -240,29 +253,28 @@ def due_elections(
     names: Iterable[TopicPartition],
     controller_epoch: int,
     rules_for: RulesFor,
-    come: LiveBrokers = {},  # noqa: B006 - read only
+    registered: RegisteredBrokers = {},  # noqa: B006 - read only
     unclean: Collection[int] = (),
 ) -> dict[TopicPartition, ElectionResult]:
     """
     The elections that are due among ``names``.
 
-    :param come: brokers whose new registration was not noted yet: they are elected again for what they lead.
+    :param registered: brokers whose new registration was not noted yet: they are elected again for what they lead.
     :param unclean: those of them that came back after an unclean stop.
     """
     outcomes: dict[TopicPartition, ElectionResult] = {}
     topic_name: str | None = None
-    lost = [one for one in unclean if come[one].logs_lost]
+    lost = [one for one in unclean if registered[one].logs_lost]
     for name in names:
         topic = state.topics[name.topic]
         if topic.name != topic_name:
             topic_name, rules = topic.name, rules_for(topic.overrides)
         record = topic.partitions[name.partition]
         if record.state is None:
-            standing = _standing(state, name)
-            outcomes[name] = first_leader(record.replicas, standing, controller_epoch)
+            outcomes[name] = first_leader(record.replicas, _availability(state, name), controller_epoch)
             continue
         now = situation(state, name, record, rules, controller_epoch)
-        outcome = next_leader(now, renew=record.state.leader in come, lost=lost, unclean=unclean)
+        outcome = next_leader(now, renew=record.state.leader in registered, lost=lost, unclean=unclean)
         if outcome is not None:
             outcomes[name] = outcome
     return outcomes
@@ -276,16 +288,16 @@ def situation(
     return Situation(
         record.replicas,
         record.state,
-        _standing(state, name),
+        _availability(state, name),
         rules,
         controller_epoch,
-        state.log_ends.get(name, {}),
+        state.reports.log_ends.get(name, {}),
         [one for one in record.replicas if one in state.brokers and state.brokers[one].unsynced_lost],
     )
 
 
-def _standing(state: ControllerContext, name: TopicPartition) -> Callable[[int], ReplicaAvailability]:
-    return lambda broker_id: state.standing(broker_id, name)
+def _availability(state: ControllerContext, name: TopicPartition) -> Callable[[int], ReplicaAvailability]:
+    return lambda broker_id: state.availability(broker_id, name)
 
 
 def _trusted(current: LeaderAndIsr, lost: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
@@ -306,22 +318,15 @@ def _trusted(current: LeaderAndIsr, lost: Collection[int]) -> tuple[tuple[int, .
 
 
 def _outcome(
-    now: Situation,
-    leader: int,
-    isr: tuple[int, ...],
-    eligible: tuple[int, ...],
-    unproven: tuple[int, ...],
-    *,
-    renew: bool = False,
-    unclean: bool = False,
-    short: bool = False,
+    now: Situation, wanted: _Leadership, *, renew: bool = False, unclean: bool = False, short: bool = False
 ) -> ElectionResult | None:
     """:param short: the leader may lack records that others have, though no acknowledged ones."""
     current = now.current
-    if set(isr) == set(current.isr):
-        isr = current.isr
+    if set(wanted.isr) == set(current.isr):
+        wanted = wanted._replace(isr=current.isr)
+    leader, isr, eligible, unproven = wanted
     if leader != current.leader or unclean or (renew and leader != NO_LEADER):
-        return _elected(now, leader, isr, eligible, unproven, unclean=unclean, short=short)
+        return _elected(now, wanted, unclean=unclean, short=short)
     if (isr, set(eligible), set(unproven)) == (current.isr, set(current.eligible), set(current.unproven)):
         return None
     changed = evolve(
@@ -335,28 +340,19 @@ def _outcome(
     return ElectionResult(changed)
 
 
-def _elected(
-    now: Situation,
-    leader: int,
-    isr: tuple[int, ...],
-    eligible: tuple[int, ...],
-    unproven: tuple[int, ...],
-    *,
-    unclean: bool = False,
-    short: bool = False,
-) -> ElectionResult:
+def _elected(now: Situation, wanted: _Leadership, *, unclean: bool = False, short: bool = False) -> ElectionResult:
     current = now.current
     epoch = current.leader_epoch + 1
     return ElectionResult(
         LeaderAndIsr(
-            leader,
+            wanted.leader,
             epoch,
-            isr,
+            wanted.isr,
             now.controller_epoch,
             current.version + 1,
-            eligible,
+            wanted.eligible,
             epoch if unclean or short else current.unclean_epoch,
-            unproven,
+            wanted.unproven,
         ),
         unclean,
     )

@@ -11,7 +11,8 @@ from twisted.logger import Logger
 
 from logbus.cluster.controller.active_controller import UNITS_TO_LOG, ActiveController
 from logbus.cluster.controller.broker_channels import PendingUpdates
-from logbus.cluster.controller.leader_election import NO_LEADER, ElectionResult, preferred_leader, unclean_leader
+from logbus.cluster.controller.controller_context import NO_LEADER
+from logbus.cluster.controller.leader_election import ElectionResult, preferred_leader, unclean_leader
 from logbus.cluster.controller.reassignment import Move, cancelled_move, move_to
 from logbus.cluster.controller.update_batch import UpdateBatch
 from logbus.errors import ApiError, ErrorCode
@@ -50,7 +51,7 @@ async def elect(
                 elections[name] = decide(active.situation(name, topic, record))
             outcomes[name] = None
         except ApiError as error:
-            # What is kept of thousands of errors is their words.
+            # There may be thousands of them, and tracebacks would keep their frames alive.
             outcomes[name] = error.without_frames()
     if not elections:
         return outcomes, None
@@ -79,7 +80,7 @@ async def reassign(
                 )
             outcomes[name] = None
         except ApiError as error:
-            # What is kept of thousands of errors is their words.
+            # There may be thousands of them, and tracebacks would keep their frames alive.
             outcomes[name] = error.without_frames()
     if not moves:
         return outcomes, None

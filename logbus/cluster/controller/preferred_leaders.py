@@ -7,7 +7,7 @@ them lead is balanced. After failures others lead, until leadership is handed ba
 
 from __future__ import annotations
 
-from logbus.cluster.controller.controller_context import ControllerContext, PartitionPhase
+from logbus.cluster.controller.controller_context import ControllerContext
 from logbus.cluster.controller.topic_rules import ReplicaAvailability
 from logbus.model import TopicPartition
 
@@ -38,17 +38,5 @@ def not_led_by_preferred(state: ControllerContext, percentage: int) -> list[Topi
 def _able(state: ControllerContext, name: TopicPartition, first: int) -> bool:
     record = state.partition(name)
     assert record.state is not None
-    return (
-        not record.reassigning and first in record.state.isr and state.standing(first, name) is ReplicaAvailability.UP
-    )
-
-
-def imbalance(state: ControllerContext) -> int:
-    """The number of partitions that are led by another replica than the preferred one, or have no leader."""
-    records = (state.partition(name) for name in state.partitions())
-    return sum(record.state is None or record.state.leader != record.replicas[0] for record in records)
-
-
-def offline(state: ControllerContext) -> int:
-    """The number of partitions without a live leader."""
-    return sum(state.partition_phase(name) is not PartitionPhase.ONLINE for name in state.partitions())
+    in_sync = first in record.state.isr
+    return not record.reassigning and in_sync and state.availability(first, name) is ReplicaAvailability.UP

@@ -17,8 +17,8 @@ from collections.abc import Collection, Sequence
 
 from attrs import evolve, frozen
 
-from logbus.cluster.controller.controller_context import PartitionRecord
-from logbus.cluster.controller.leader_election import NO_LEADER, ElectionResult, Situation, restricted_to
+from logbus.cluster.controller.controller_context import NO_LEADER, PartitionRecord
+from logbus.cluster.controller.leader_election import ElectionResult, Situation, restricted_to
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
 from logbus.cluster.controller.controller_context import ABSENT, ControllerContext, PartitionRecord, TopicRecord
 from logbus.cluster.images import BrokerImage
 from logbus.metastore.cluster_znodes import BrokerIncarnationsZnode, FeatureLevelZnode
@@ -64,7 +65,7 @@ async def load_state(store: IMetadataStore) -> ControllerContext:
     await _load_partitions(store, state)
     await _load_broker_configs(store, state)
     await _load_group_configs(store, state)
-    await _load_lives(store, state)
+    await _load_incarnations_and_feature_level(store, state)
     return state
 
 
@@ -130,34 +131,38 @@ async def _load_partitions(store: IMetadataStore, state: ControllerContext) -> N
 
 
 async def _load_broker_configs(store: IMetadataStore, state: ControllerContext) -> None:
+    configs = state.broker_configs
     entities = await store.children(BROKER_CONFIGS)
     paths = [ConfigZnode.broker_path(entity) for entity in entities]
     for entity, path, found in zip(entities, paths, await _get_all(store, paths), strict=True):
         try:
-            state.broker_configs[entity], state.broker_config_versions[entity] = _config(path, found)
+            configs.overrides[entity], configs.versions[entity] = _config(path, found)
         except BadZnode as error:
             _log.error("the settings of {entity} are left alone: {error}", entity=entity, error=error)
             assert found is not None
-            state.broker_config_versions[entity] = found[1].version
+            configs.versions[entity] = found[1].version
 
 
 async def _load_group_configs(store: IMetadataStore, state: ControllerContext) -> None:
+    configs = state.group_configs
     names = await store.children(GROUP_CONFIGS)
     paths = [f"{GROUP_CONFIGS}/{name}" for name in names]
     for name, path, found in zip(names, paths, await _get_all(store, paths), strict=True):
         try:
             group_id = ConfigZnode.group_of(name)
-            state.group_configs[group_id], state.group_config_versions[group_id] = _config(path, found)
+            configs.overrides[group_id], configs.versions[group_id] = _config(path, found)
         except BadZnode as error:
             _log.error("the settings of a group are left alone: {error}", error=error)
 
 
-async def _load_lives(store: IMetadataStore, state: ControllerContext) -> None:
-    lives, features = await _get_all(store, [BROKER_INCARNATIONS, FEATURES])
-    if lives is not None:
-        state.lives, state.lives_version = BrokerIncarnationsZnode.decode(lives[0]), lives[1].version
+async def _load_incarnations_and_feature_level(store: IMetadataStore, state: ControllerContext) -> None:
+    incarnations, features = await _get_all(store, [BROKER_INCARNATIONS, FEATURES])
+    if incarnations is not None:
+        data, stat = incarnations
+        state.incarnations = BrokerIncarnations(BrokerIncarnationsZnode.decode(data), stat.version)
     if features is not None:
-        state.feature_level, state.feature_version = FeatureLevelZnode.decode(features[0]), features[1].version
+        data, stat = features
+        state.feature_level, state.feature_version = FeatureLevelZnode.decode(data), stat.version
 
 
 def _config(path: str, found: Found) -> tuple[dict[str, str], int]:

@@ -284,7 +284,7 @@ class TopicAdmin:
                 try:
                     if broker_id is not None and broker_id not in active.state.brokers:
                         raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no broker {broker_id} alive")
-                    now = active.state.broker_configs.get(entity, {})
+                    now = active.state.broker_configs.overrides.get(entity, {})
                     wanted = edited(now, edit, check, refused=ErrorCode.INVALID_REQUEST)
                     outcomes[broker_id] = None
                 except ApiError as error:
@@ -292,7 +292,7 @@ class TopicAdmin:
                     continue
                 if not validate_only:
                     delivery = await topic_changes.configure_broker(active, entity, wanted)
-            return outcomes, delivery  # Announcements are applied in order: the last one's end is the end of all.
+            return outcomes, delivery  # Updates are applied in order: when the last one is, all are.
 
         return self._configured(run)
 
@@ -309,7 +309,7 @@ class TopicAdmin:
         async def run(active: ActiveController) -> tuple[dict[str, ApiError | None], PendingUpdates | None]:
             outcomes: dict[str, ApiError | None] = {}
             delivery = None
-            known = active.state.group_configs
+            known = active.state.group_configs.overrides
             for group_id, edit in edits.items():
                 try:
                     wanted = edited(known.get(group_id, {}), edit, self.check_group)

@@ -97,25 +97,22 @@ async def configure_topics(active: ActiveController, overrides: Mapping[str, Map
 
 async def configure_broker(active: ActiveController, entity: str, overrides: Mapping[str, str]) -> PendingUpdates:
     """Replace the overrides of a broker, or of all brokers (``<default>``)."""
-    state = active.state
-    version = state.broker_config_versions.get(entity, ABSENT)
-    await active.fence.write([(_put_config(ConfigZnode.broker_path(entity), overrides, version),)])
-    state.broker_configs[entity] = dict(overrides)
-    state.broker_config_versions[entity] = version + 1
+    configs = active.state.broker_configs
+    await active.fence.write([(_put_config(ConfigZnode.broker_path(entity), overrides, configs.version(entity)),)])
+    configs.written(entity, overrides)
     return active.channels.send(UpdateBatch(broker_configs=frozenset([entity])))
 
 
 async def configure_group(active: ActiveController, group_id: str, overrides: Mapping[str, str]) -> PendingUpdates:
     """Replace the overrides of a consumer group; its node is removed if there are none."""
-    state = active.state
-    path, version = ConfigZnode.group_path(group_id), state.group_config_versions.get(group_id, ABSENT)
+    configs = active.state.group_configs
+    path, version = ConfigZnode.group_path(group_id), configs.version(group_id)
     if overrides:
         await active.fence.write([(_put_config(path, overrides, version),)])
-        state.group_configs[group_id] = dict(overrides)
-        state.group_config_versions[group_id] = version + 1
+        configs.written(group_id, overrides)
     elif version != ABSENT:
         await active.fence.write([(Delete(path, version),)])
-        del state.group_configs[group_id], state.group_config_versions[group_id]
+        configs.removed(group_id)
     return active.channels.send(UpdateBatch(group_configs=frozenset([group_id])))
 
 
@@ -157,7 +154,7 @@ async def finish_deletion(active: ActiveController, names: Sequence[str]) -> Non
         ]
         await active.fence.write([*groups, [Delete(path) for path in last]])
         state.topics.pop(name, None)
-        for failed in state.failed.values():
+        for failed in state.reports.failed.values():
             failed.difference_update([one for one in failed if one.topic == name])
         _log.info("topic {topic} was deleted", topic=name)
 

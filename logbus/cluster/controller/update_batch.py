@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from attrs import frozen
 
-from logbus.cluster.controller.controller_context import ControllerContext
+from logbus.cluster.controller.controller_context import ControllerContext, EntityConfigs
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate, PartitionState
 from logbus.model import TopicPartition
@@ -55,8 +55,8 @@ def incremental_updates(
             partitions=partitions,
             deleted=batch.deleted,
             configs=configs,
-            broker_configs={entity: state.broker_configs.get(entity, {}) for entity in sorted(batch.broker_configs)},
-            group_configs={group: state.group_configs.get(group, {}) for group in sorted(batch.group_configs)},
+            broker_configs=_overrides_of(batch.broker_configs, state.broker_configs),
+            group_configs=_overrides_of(batch.group_configs, state.group_configs),
         )
         for broker in state.brokers.values()
     }
@@ -74,8 +74,8 @@ def full_updates(
             broker.epoch,
             brokers=dict(state.brokers),
             partitions=partitions,
-            broker_configs=dict(state.broker_configs),
-            group_configs=dict(state.group_configs),
+            broker_configs=dict(state.broker_configs.overrides),
+            group_configs=dict(state.group_configs.overrides),
             full=True,
             unreadable=frozenset(state.unreadable),
         )
@@ -99,3 +99,7 @@ def partition_states(
                 PartitionState(name, topic.topic_id, record.replicas, record.state, name in new, topic.overrides)
             )
     return tuple(states)
+
+
+def _overrides_of(entities: Iterable[str], configs: EntityConfigs) -> Mapping[str, Mapping[str, str]]:
+    return {entity: configs.overrides.get(entity, {}) for entity in sorted(entities)}

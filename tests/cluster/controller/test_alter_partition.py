@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.alter_partition import altered_state
 from logbus.cluster.controller.controller_context import PartitionRecord
 from logbus.cluster.controller.topic_rules import TopicRules
@@ -133,7 +134,9 @@ class AlterPartitionsTests(ControllerCase):
     def alter(self, broker: int, *changes: IsrChange, epoch: int | None = None) -> dict[TopicPartition, object]:
         """Ask the controller as a broker would."""
         its = self.nodes[broker].membership.epoch if epoch is None else epoch
-        answer = self.nodes[0].controller.submit(lambda active: active.alter_partitions(broker, its, changes))
+        answer = self.nodes[0].controller.submit(
+            lambda active: broker_changes.alter_partitions(active, broker, its, changes)
+        )
         answers: dict[TopicPartition, object] = {}
         answer.addCallback(answers.update)
         self.assertTrue(answer.called)
@@ -160,7 +163,7 @@ class AlterPartitionsTests(ControllerCase):
     def test_stale_broker_epoch_of_the_sender(self) -> None:
         """A sender that is not registered with its broker epoch is refused, and nothing changes."""
         answer = self.nodes[0].controller.submit(
-            lambda active: active.alter_partitions(1, 1, [IsrChange(T0, 0, 0, (1,))])
+            lambda active: broker_changes.alter_partitions(active, 1, 1, [IsrChange(T0, 0, 0, (1,))])
         )
         self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.STALE_BROKER_EPOCH)
         self.assertEqual(self.stored().version, 0)
@@ -187,7 +190,7 @@ class AlterPartitionsTests(ControllerCase):
         self.nodes[0].controller.active = active
         wish = IsrChange(T0, 0, 0, (1,))
         answer = self.nodes[0].controller.submit(
-            lambda active: active.alter_partitions(1, self.nodes[1].membership.epoch, [wish])
+            lambda active: broker_changes.alter_partitions(active, 1, self.nodes[1].membership.epoch, [wish])
         )
         self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.NOT_CONTROLLER)
         self.assertEqual(self.stored(), before)

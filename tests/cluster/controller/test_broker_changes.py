@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.topic_admin import NewTopic
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import Op
@@ -26,7 +27,7 @@ class ThreeBrokers(ControllerCase):
     def shut_down(self, broker: int) -> Deferred[Sequence[TopicPartition]]:
         """Ask the controller as a broker that is about to stop."""
         epoch = self.nodes[broker].membership.epoch
-        return self.nodes[0].controller.submit(lambda active: active.shut_down(broker, epoch))
+        return self.nodes[0].controller.submit(lambda active: broker_changes.shut_down(active, broker, epoch))
 
     def written(self) -> list[Sequence[Op]]:
         """Every transaction from now on."""
@@ -74,7 +75,7 @@ class ShutDownTests(ThreeBrokers):
 
     def test_a_former_life(self) -> None:
         """Only the broker that lives now can say that it stops."""
-        answer = self.nodes[0].controller.submit(lambda active: active.shut_down(1, 1))
+        answer = self.nodes[0].controller.submit(lambda active: broker_changes.shut_down(active, 1, 1))
         self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.STALE_BROKER_EPOCH)
         self.create(self.nodes[0], [1])
         self.assertEqual(self.seen(self.nodes[0]).leader, 1)
@@ -179,7 +180,9 @@ class LossTests(ThreeBrokers):
         """A broker says how long its log is."""
         self.successResultOf(
             self.nodes[0].controller.submit(
-                lambda active: active.note_log_ends(node.broker_id, node.membership.epoch, {name: end})
+                lambda active: broker_changes.report_log_ends(
+                    active, node.broker_id, node.membership.epoch, {name: end}
+                )
             )
         )
 
@@ -233,7 +236,7 @@ class ReportTests(ThreeBrokers):
         node = self.nodes[broker]
         answers = self.successResultOf(
             self.nodes[0].controller.submit(
-                lambda active: active.report_replicas(broker, node.membership.epoch, [said])
+                lambda active: broker_changes.report_replicas(active, broker, node.membership.epoch, [said])
             )
         )
         return answers[self.name]
@@ -251,7 +254,7 @@ class ReportTests(ThreeBrokers):
         node = self.nodes[broker]
         answers = self.successResultOf(
             self.nodes[0].controller.submit(
-                lambda active: active.alter_partitions(broker, node.membership.epoch, [change])
+                lambda active: broker_changes.alter_partitions(active, broker, node.membership.epoch, [change])
             )
         )
         answer = answers[self.name]
@@ -260,7 +263,9 @@ class ReportTests(ThreeBrokers):
     def test_loss_without_another_replica(self) -> None:
         """It stays leader while no other replica is in sync."""
         self.nodes[2].crash()
-        self.nodes[0].controller.submit(lambda active: active.shut_down(0, self.nodes[0].membership.epoch))
+        self.nodes[0].controller.submit(
+            lambda active: broker_changes.shut_down(active, 0, self.nodes[0].membership.epoch)
+        )
         self.assertEqual(self.stored().isr, (1,))
         answer = self.report(1, 1)
         self.assertEqual(answer, self.stored())

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
 from logbus.cluster.controller.controller_context import (
     ControllerContext,
-    PartitionPhase,
     PartitionRecord,
-    ReplicaPhase,
     TopicRecord,
 )
 from logbus.cluster.controller.leader_election import (
@@ -96,9 +95,11 @@ class ElectionTests(SynchronousTestCase):
         if outcome is None:
             if current.leader == NO_LEADER:
                 self.assertEqual(now.up(sure), [])
-                self.assertTrue(any(now.standing(one) is GONE for one in left) or len(left) > 1 or now.up(left) == [])
+                self.assertTrue(
+                    any(now.availability(one) is GONE for one in left) or len(left) > 1 or now.up(left) == []
+                )
             else:
-                self.assertIsNot(now.standing(current.leader), GONE)
+                self.assertIsNot(now.availability(current.leader), GONE)
             return
         result = outcome.result
         self.assertEqual((result.version, result.controller_epoch), (current.version + 1, 10))
@@ -114,8 +115,8 @@ class ElectionTests(SynchronousTestCase):
             self.assertLessEqual(left & unclean, set(result.unproven) | lost)
             return
         self.assertFalse(set(result.unproven) & {*result.isr, *result.eligible})
-        self.assertIsNot(now.standing(result.leader), GONE)
-        if now.standing(result.leader) is LEAVING:
+        self.assertIsNot(now.availability(result.leader), GONE)
+        if now.availability(result.leader) is LEAVING:
             self.assertEqual(result.leader, current.leader)
         self.assertIn(result.leader, result.isr)
         if result.leader_epoch == current.leader_epoch:
@@ -132,11 +133,11 @@ class ElectionTests(SynchronousTestCase):
             self.assertLessEqual({*result.isr, *result.eligible}, holders | set(current.unproven))
             if now.up(sure & set(current.isr)):
                 self.assertIn(result.leader, sure)
-                self.assertIs(now.standing(result.leader), UP)
+                self.assertIs(now.availability(result.leader), UP)
                 self.assertFalse({*result.isr, *result.eligible} & unclean)
             elif result.leader not in sure:
                 self.assertEqual(now.up(sure), [])
-                there = [one for one in left if now.standing(one) is not GONE]
+                there = [one for one in left if now.availability(one) is not GONE]
                 if len(there) < len(left):
                     self.assertEqual((result.leader,), tuple(one for one in current.isr if one not in lost))
                     last = current.leader_epoch - (current.leader == NO_LEADER)
@@ -161,7 +162,7 @@ class ElectionTests(SynchronousTestCase):
         now = evolve(now, rules=evolve(now.rules, unclean_allowed=False), current=evolve(now.current, unproven=()))
         having = {*now.current.isr, *now.current.eligible}
         for up, leaving in history:
-            now = evolve(now, standing=among(up, leaving))
+            now = evolve(now, availability=among(up, leaving))
             outcome = next_leader(now)
             if outcome is None:
                 continue
@@ -229,7 +230,7 @@ class ElectionTests(SynchronousTestCase):
         outcome = next_leader(two, renew=True, lost={1}, unclean={1})
         assert outcome is not None
         self.assertEqual(outcome.result, LeaderAndIsr(2, 5, (2,), 0, 1))
-        away = next_leader(evolve(two, standing=among({1})), renew=True, lost={1}, unclean={1})
+        away = next_leader(evolve(two, availability=among({1})), renew=True, lost={1}, unclean={1})
         assert away is not None
         self.assertEqual(away.result, LeaderAndIsr(NO_LEADER, 5, (2,), 0, 1))
         both = next_leader(two, renew=True, lost={1, 2}, unclean={1, 2})
@@ -245,7 +246,7 @@ class ElectionTests(SynchronousTestCase):
         all are back who could have more, and the one with the longest log leads. A last member leads at once.
         """
         now = Situation((1, 2, 3), LeaderAndIsr(1, 4, (1, 2, 3)), among({1, 2, 3}), TopicRules(min_insync=2))
-        alone = evolve(now, current=LeaderAndIsr(1, 4, (1,)), standing=among({1}))
+        alone = evolve(now, current=LeaderAndIsr(1, 4, (1,)), availability=among({1}))
         waits = LeaderAndIsr(NO_LEADER, 5, (1, 2, 3), 0, 1, unproven=(1,))
         short, long = LogEnd(4, 20), LogEnd(4, 30)
         later = LogEnd(5, 10)
@@ -256,7 +257,7 @@ class ElectionTests(SynchronousTestCase):
             ("a follower", now, False, {2}, LeaderAndIsr(1, 4, (1, 3), 0, 1, unproven=(2,))),
             ("all but one", now, True, {1, 2}, LeaderAndIsr(3, 5, (3,), 0, 1, unproven=(1, 2))),
             ("the last member", alone, True, {1}, LeaderAndIsr(1, 5, (1,), 0, 1)),
-            ("the others are away", evolve(now, standing=among({1})), True, {1}, waits),
+            ("the others are away", evolve(now, availability=among({1})), True, {1}, waits),
             ("all are back, and have not told", all_back, False, {3}, evolve(all_back.current, version=2,
                                                                           unproven=(1, 2, 3))),
             ("one has more", evolve(all_back, log_ends={1: short, 2: long, 3: short}), False, {3},
@@ -269,10 +270,11 @@ class ElectionTests(SynchronousTestCase):
              LeaderAndIsr(3, 6, (3,), 0, 2, unproven=(1, 2))),
             ("who led instead was dead, too", evolve(instead, log_ends={1: long, 2: short}), False, {2},
              LeaderAndIsr(1, 6, (1,), 0, 2)),
-            ("the other is away", evolve(instead, log_ends={2: LogEnd(3, 9)}, standing=among({2})), False, {2},
+            ("the other is away", evolve(instead, log_ends={2: LogEnd(3, 9)}, availability=among({2})), False, {2},
              evolve(instead.current, version=2, unproven=(1, 2))),
-            ("the other is away, and was when it led", evolve(instead, log_ends={2: later}, standing=among({2})), False,
-             {2}, LeaderAndIsr(2, 6, (2,), 0, 2)),
+            ("the other is away, and was when it led",
+             evolve(instead, log_ends={2: later}, availability=among({2})), False, {2},
+             LeaderAndIsr(2, 6, (2,), 0, 2)),
         ):  # fmt: skip
             outcome = next_leader(situation, renew=renew, unclean=unclean)
             assert outcome is not None, what
@@ -327,10 +329,10 @@ class ElectionTests(SynchronousTestCase):
         outcome = unclean_leader(offline)
         self.assertTrue(outcome.unclean)
         self.assertEqual(outcome.result, LeaderAndIsr(2, 5, (2,), 0, 1, (), 5))
-        clean = unclean_leader(evolve(offline, standing=among({1, 2})))
+        clean = unclean_leader(evolve(offline, availability=among({1, 2})))
         self.assertEqual((clean.unclean, clean.result.leader), (False, 1))
         for now, code in (
-            (evolve(offline, standing=among(())), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+            (evolve(offline, availability=among(())), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
             (evolve(offline, current=LeaderAndIsr(1, 4, (1,))), ErrorCode.ELECTION_NOT_NEEDED),
         ):
             self.assertEqual(self.assertRaises(ApiError, unclean_leader, now).code, code)
@@ -364,23 +366,22 @@ class StateTests(SynchronousTestCase):
         gone = TopicRecord("gone", new_topic_id(bytes(16)), [PartitionRecord((1,))], deleting=True)
         self.state = ControllerContext(brokers, {"t": TopicRecord("t", new_topic_id(bytes(16)), records), "gone": gone})
 
-    def test_phases(self) -> None:
-        """They follow from the records."""
-        names = [TopicPartition("t", number) for number in range(5)]
-        new, on, off = PartitionPhase.NEW, PartitionPhase.ONLINE, PartitionPhase.OFFLINE
-        self.assertEqual([self.state.partition_phase(name) for name in names], [new, on, off, on, off])
-        self.assertIs(self.state.partition_phase(TopicPartition("gone", 0)), PartitionPhase.DELETED)
-        self.assertIs(self.state.replica_phase(1, names[1]), ReplicaPhase.ONLINE)
-        self.assertIs(self.state.replica_phase(3, names[1]), ReplicaPhase.OFFLINE)
-        self.state.failed[1] = {names[1]}
-        self.assertIs(self.state.replica_phase(1, names[1]), ReplicaPhase.OFFLINE)
-        self.assertIs(self.state.partition_phase(names[1]), off)
-        self.assertIs(self.state.replica_phase(1, TopicPartition("gone", 0)), ReplicaPhase.DELETED)
+    def test_availability(self) -> None:
+        """It follows from the live brokers and their reports."""
+        name = TopicPartition("t", 1)
+        self.assertIs(self.state.availability(1, name), ReplicaAvailability.UP)
+        self.assertIs(self.state.availability(3, name), ReplicaAvailability.GONE)
+        self.state.reports.incomplete[1] = {name}
+        self.assertIs(self.state.availability(1, name), ReplicaAvailability.INCOMPLETE)
+        self.state.reports.shutting_down.add(1)
+        self.assertIs(self.state.availability(1, name), ReplicaAvailability.LEAVING)
+        self.state.reports.failed[1] = {name}
+        self.assertIs(self.state.availability(1, name), ReplicaAvailability.GONE)
 
     def test_due(self) -> None:
         """New ones, those whose leader died or restarted, and no others; topics under deletion are left alone."""
-        come = {2: self.state.brokers[2]}
-        outcomes = due_elections(self.state, self.state.partitions(), 7, lambda overrides: TopicRules(), come)
+        registered = {2: self.state.brokers[2]}
+        outcomes = due_elections(self.state, self.state.partitions(), 7, lambda overrides: TopicRules(), registered)
         leaders = {name.partition: (one.result.leader, one.result.leader_epoch) for name, one in outcomes.items()}
         self.assertEqual(leaders, {0: (1, 0), 2: (1, 1), 3: (2, 1)})
 
@@ -415,32 +416,34 @@ class StateTests(SynchronousTestCase):
         name = TopicPartition("t", 0)
         current = LeaderAndIsr(NO_LEADER, 0, (1, 2), unproven=(1, 2))
         self.state.topics["t"].partitions = [PartitionRecord((1, 2), current)]
-        self.state.log_ends = {name: {1: LogEnd(0, 1), 2: LogEnd(0, 2)}}
+        self.state.reports.log_ends = {name: {1: LogEnd(0, 1), 2: LogEnd(0, 2)}}
 
         def due() -> int:
             found = due_elections(self.state, [name], 7, lambda overrides: TopicRules())
             return found[name].result.leader if found else NO_LEADER
 
         self.assertEqual(due(), 2)
-        self.state.forget(1)
+        self.state.reports.forget(1)
         self.assertEqual(due(), NO_LEADER)
 
     def test_broker_incarnations(self) -> None:
         """New incarnations are recognized by the broker epoch, and a loss is reported once per incarnation."""
         one, two = UUID(int=1), UUID(int=2)
-        self.state.brokers = {
+        brokers = {
             1: BrokerImage(1, {}, None, 10, one, unsynced_lost=True),
             2: BrokerImage(2, {}, None, 10, two, unclean_shutdown=True),
             3: BrokerImage(3, {}, None, 10, two),
             4: BrokerImage(4, {}, None, 10, two, logs_lost=True),
             5: BrokerImage(5, {}, None, 10, two, unclean_shutdown=True),
         }
-        self.state.lives = {
-            1: BrokerIncarnation(10, one),
-            2: BrokerIncarnation(9, two),
-            4: BrokerIncarnation(9, one),
-            5: BrokerIncarnation(9, one),
-        }
-        come = self.state.come()
-        self.assertEqual(sorted(come), [2, 3, 4, 5])
-        self.assertEqual(self.state.unclean(come), {4, 5})
+        incarnations = BrokerIncarnations(
+            {
+                1: BrokerIncarnation(10, one),
+                2: BrokerIncarnation(9, two),
+                4: BrokerIncarnation(9, one),
+                5: BrokerIncarnation(9, one),
+            }
+        )
+        unnoted = incarnations.unnoted(brokers)
+        self.assertEqual(sorted(unnoted), [2, 3, 4, 5])
+        self.assertEqual(incarnations.unclean(unnoted), {4, 5})
