@@ -72,7 +72,7 @@ class ClientMetricsTests(SynchronousTestCase):
         self.assertIn('logbus_client_consumer_lag{client="kitchen",partition="0",topic="t"} 5.0', self.lines())
         self.assertEqual(len(self.lines()), 4)
 
-    def test_names_are_of_one(self) -> None:
+    def test_unique_names(self) -> None:
         """Two clients of a kind cannot share a name; removed ones are not shown."""
         self.metrics.add_producer("a", Producer())
         self.metrics.add_consumer("a", Consumer())

@@ -161,7 +161,7 @@ class RangeTests(CopyingCase):
 
     options = {"assignors": ["range"]}
 
-    def test_members_come_and_go(self) -> None:
+    def test_members_join_and_leave(self) -> None:
         """
         Rebalances while records are processed: each waits until what the member has in hand is committed, so no
         transaction is aborted, and nothing is copied twice.
@@ -196,10 +196,8 @@ class RangeTests(CopyingCase):
         self.wait_for(lambda: third.copied)
         self.check(EACH + 20)
 
-    def test_one_that_takes_too_long(self) -> None:
-        """
-        A member that is taken for dead while it processes cannot commit over its successor, and goes on afterwards.
-        """
+    def test_slow_member(self) -> None:
+        """A member that is removed while it processes cannot commit after its successor, and goes on afterwards."""
         slow = self.copier(work=30.0, max_poll_interval=10.0)
         self.wait_for(lambda: slow.consumer.assignment)
         self.cluster.settle(3)
@@ -213,10 +211,8 @@ class RangeTests(CopyingCase):
         self.wait_for(lambda: slow.copied)
         self.check(EACH + 20)
 
-    def test_one_that_was_cut_off(self) -> None:
-        """
-        A member that nothing got through to until its session ended cannot commit either.
-        """
+    def test_disconnected_member(self) -> None:
+        """A member that was cut off until its session ended cannot commit either."""
         zombie = self.copier(work=40.0, session_timeout=6.0)
         self.wait_for(lambda: zombie.consumer.assignment)
         self.cluster.settle(3)

@@ -68,7 +68,7 @@ class InterceptorTests(SynchronousTestCase):
         chain = ProducerInterceptors((Adds(b"a"), Adds(b"b")))
         self.assertEqual(chain.on_send(RECORD).value, b"vab")
 
-    def test_a_fault_is_logged_by_name_and_changes_nothing(self) -> None:
+    def test_failing_interceptor(self) -> None:
         """
         The record goes on unchanged, other interceptors are called, and the failure is logged with the interceptor's
         name.
@@ -82,18 +82,14 @@ class InterceptorTests(SynchronousTestCase):
         self.assertEqual(after.told, [b"vab", (7, None)])
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 3)
 
-    def test_what_is_no_record_is_not_sent(self) -> None:
-        """
-        One that forgets what to return does not make something else be sent.
-        """
+    def test_interceptor_without_a_result(self) -> None:
+        """If an interceptor returns something other than a record, that is not sent."""
         breaks = Adds(b"x")
         breaks.on_send = lambda record: "nonsense"  # type: ignore[method-assign, assignment, return-value]
         self.assertIs(ProducerInterceptors((breaks,)).on_send(RECORD), RECORD)
 
-    def test_a_dropped_record_says_by_whom(self) -> None:
-        """
-        Nothing after it is asked; the error names the interceptor and the topic.
-        """
+    def test_dropped_record(self) -> None:
+        """Later interceptors are not called; the error names the interceptor and the topic."""
         chain = ProducerInterceptors((Drops(), Breaks(b"x")))
         error = self.assertRaises(RecordDropped, chain.on_send, RECORD)
         self.assertEqual(str(error), "Drops dropped a record for topic 't'")
@@ -107,7 +103,7 @@ class InterceptorTests(SynchronousTestCase):
         self.assertEqual(after.told, [[b"v"], {}])
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
 
-    def test_who_has_none_pays_nothing(self) -> None:
+    def test_empty_chain(self) -> None:
         """
         A chain without interceptors is false: clients skip it.
         """

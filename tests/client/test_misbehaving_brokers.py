@@ -130,7 +130,7 @@ class ProducerTests(MisbehavingBrokersCase):
                 self.assert_nothing_left()
                 self.assertIsNone(producer())
 
-    def test_what_nobody_has_heard_of(self) -> None:
+    def test_unknown_errors_and_partitions(self) -> None:
         """
         Errors of numbers that are not known, answers about other topics and partitions, and answers about nothing: for
         good, they end in an error for each record that has a text; for a while, the records are written.
@@ -162,7 +162,7 @@ class ProducerTests(MisbehavingBrokersCase):
             self.assertTrue(any(getattr(heard[0], "value", None) is not None for heard in outcomes))
             self.assert_nothing_left()
 
-    def test_metadata_that_never_come(self) -> None:
+    def test_missing_metadata(self) -> None:
         """
         Who sends is told in time what was waited for.
         """
@@ -175,7 +175,7 @@ class ProducerTests(MisbehavingBrokersCase):
             self.assertIn("Metadata", told.getErrorMessage())  # type: ignore[attr-defined]
         self.assert_nothing_left()
 
-    def test_leaders_that_move_every_second(self) -> None:
+    def test_frequent_leader_changes(self) -> None:
         """
         Each record is written once and in order, by whichever broker leads.
         """
@@ -196,7 +196,7 @@ class ProducerTests(MisbehavingBrokersCase):
         self.assert_written(outcomes)
         self.assert_nothing_left()
 
-    def test_brokers_that_vanish(self) -> None:
+    def test_vanishing_brokers(self) -> None:
         """
         Connections break, and cannot be made for a while, again and again.
         """
@@ -273,7 +273,7 @@ class ConsumerTests(MisbehavingBrokersCase):
                 self.assert_nothing_left()
                 self.assertIsNone(self.gone())
 
-    def test_what_nobody_has_heard_of(self) -> None:
+    def test_unknown_errors_and_partitions(self) -> None:
         """
         Errors of numbers that are not known, and answers about other topics and partitions, are passing troubles.
         """
@@ -307,7 +307,7 @@ class ConsumerTests(MisbehavingBrokersCase):
                 self.assertIn(str(NEVER_HEARD_OF), str(each))
             self.assert_nothing_left()
 
-    def test_metadata_that_never_come(self) -> None:
+    def test_missing_metadata(self) -> None:
         """
         The consumer waits for them, asks again and again but not all the time, and reads once they come.
         """
@@ -321,7 +321,7 @@ class ConsumerTests(MisbehavingBrokersCase):
         self.assertTrue(5 < self.liars.told < 200, self.liars.told)
         self.assert_nothing_left()
 
-    def test_leaders_that_move_every_second(self) -> None:
+    def test_frequent_leader_changes(self) -> None:
         """
         Each record is read once and in order, from whichever broker leads.
         """

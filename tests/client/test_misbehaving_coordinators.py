@@ -203,10 +203,8 @@ class Members:
                 self.check(*self.work(wire))
                 self.assertGreater(wire.told, 3)
 
-    def test_a_coordinator_that_never_says_anything_else(self: Any) -> None:
-        """
-        It is not asked more often for it, and closing takes no longer than its time.
-        """
+    def test_permanent_error(self: Any) -> None:
+        """Requests are not sent more often, and closing takes no longer than its timeout."""
         for code in (*LOSING, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS):
             with self.subTest(code=code):
                 wire = MisbehavingNetwork(self.cluster.clock, Random(1), GROUP, share=1.0)
@@ -298,7 +296,7 @@ class ConsumerProtocolTests(Members, MisbehavingNetworkCase):
         "group.consumer.min.session.timeout.ms": "10000",
     }
 
-    def test_a_commit_in_an_epoch_that_is_over(self) -> None:
+    def test_commit_in_a_former_epoch(self) -> None:
         """Assigned partitions are committed in the next epoch; for revoked ones the commit fails."""
         stale = 2
 

@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 
 class PackageTests(SynchronousTestCase):
-    def test_every_public_name_is_there(self) -> None:
+    def test_public_names(self) -> None:
         """
         The package's names are imported when they are asked for, and others are refused as usual.
         """

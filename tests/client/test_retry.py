@@ -17,7 +17,7 @@ class ErrorTests(SynchronousTestCase):
         self.assertIn("999", str(api_error(999, "a-0")))
         self.assertIs(api_error(999, "a-0").code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def test_what_may_be_tried_again(self) -> None:
+    def test_retriable_errors(self) -> None:
         """
         Lost connections and Kafka's retriable codes are; refusals and bugs are not.
         """

@@ -47,13 +47,13 @@ class SerializerTests(SynchronousTestCase):
         self.assertEqual(BytesDeserializer()("t", value), value)
 
     @given(st.text(st.characters(codec="utf-8")))
-    def test_text_comes_back(self, value: str) -> None:
+    def test_text_round_trip(self, value: str) -> None:
         """Serialized text can be deserialized."""
         self.assertEqual(StringDeserializer()("t", StringSerializer()("t", value)), value)
         self.assertEqual(StringDeserializer("utf-16")("t", StringSerializer("utf-16")("t", value)), value)
 
     @given(JSON)
-    def test_json_comes_back(self, value: Any) -> None:
+    def test_json_round_trip(self, value: Any) -> None:
         """Serialized JSON can be deserialized."""
         try:
             data = JsonSerializer()("t", value)
@@ -81,10 +81,8 @@ class SerializerTests(SynchronousTestCase):
             self.assertIsNone(write("t", None))
             self.assertIsNone(read("t", None))
 
-    def test_errors_name_the_topic_and_the_reason(self) -> None:
-        """
-        One sees which topic's records are wrong, and how.
-        """
+    def test_error_messages(self) -> None:
+        """Errors name the topic of the record, and the reason."""
         self.assertIn("topic 'orders': a value of type str is not bytes", self.refused(BytesSerializer(), "x"))
         self.assertEqual("topic 'orders': a value of type int is not text", self.refused(StringSerializer(), 3))
         self.assertIn("cannot be written as ascii", self.refused(StringSerializer("ascii"), "ü"))
@@ -108,16 +106,14 @@ class SerializerTests(SynchronousTestCase):
         """
         self.assertIn("nested too deeply", self.refused(JsonDeserializer(), b"[" * 1_000_000))
 
-    def test_what_json_has_not_may_be_given_a_form(self) -> None:
+    def test_json_default(self) -> None:
         """
         ``default`` is asked; sorted keys make equal values equal bytes.
         """
         serializer = JsonSerializer(default=sorted, sort_keys=True)
         self.assertEqual(serializer("t", {"b": {2, 1}, "a": "ü"}), '{"a":"ü","b":[1,2]}'.encode())
 
-    def test_an_encoding_must_be_known(self) -> None:
-        """
-        It is refused when the serializer is made, and not with the first record.
-        """
+    def test_unknown_encoding(self) -> None:
+        """It is refused when the serializer is created, not with the first record."""
         for each in (StringSerializer, StringDeserializer):
             self.assertEqual("'utf-9' is not an encoding; utf-8 is", str(self.assertRaises(ConfigError, each, "utf-9")))

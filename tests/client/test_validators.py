@@ -82,7 +82,7 @@ class OptionTests(SynchronousTestCase):
         self.assertIn("without a group_id", str(self.assertRaises(TypeError, Consumer, self.cluster, assignors=["x"])))
         self.assertIsInstance(self.assertRaises(ValueError, GroupOptions, ""), ConfigError)
 
-    def test_what_a_consumer_is_told(self) -> None:
+    def test_consumer_arguments(self) -> None:
         """
         Arguments of its methods.
         """
@@ -163,10 +163,8 @@ class OptionTests(SynchronousTestCase):
         self.refused("connect_timeout is '3'", Cluster, Clock(), "a:1", connect_timeout="3")
         self.refused("backoff is 3", Cluster, Clock(), "a:1", backoff=3)
 
-    def test_the_others(self) -> None:
-        """
-        The single requests' consumer, the engine below consumers, and the administrator.
-        """
+    def test_other_clients(self) -> None:
+        """The simple consumer, the fetcher below consumers, and the admin client."""
         self.refused("isolation is 'all'", SimpleConsumer, self.cluster, isolation="all")
         self.refused("max_wait is -1", SimpleConsumer, self.cluster, max_wait=-1)
         self.refused("reset is 'begin'", Fetcher, self.cluster, reset="begin")

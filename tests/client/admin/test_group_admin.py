@@ -85,7 +85,7 @@ class GroupTests(SynchronousTestCase):
             results=[groups.DeletableGroupResult(group_id=each) for each in message.groups_names]
         )
 
-    def test_each_coordinator_is_asked_once(self) -> None:
+    def test_one_request_per_coordinator(self) -> None:
         """
         Groups are found by one request, and each broker is asked for all of its own.
         """
@@ -95,10 +95,8 @@ class GroupTests(SynchronousTestCase):
         self.assertEqual(len(self.brokers.requests("FindCoordinator")), 1)
         self.assertEqual([each.groups_names for each in self.brokers.requests("DeleteGroups")], [["d", "b"], ["a"]])
 
-    def test_older_brokers_find_one_at_a_time(self) -> None:
-        """
-        Before FindCoordinator 4 each group is looked for by itself.
-        """
+    def test_older_brokers_find_coordinators_singly(self) -> None:
+        """Before FindCoordinator 4 each group's coordinator is looked up in a request of its own."""
         self.brokers.served[FIND] = (0, 3)
         self.places = {"b": 2}
         self.brokers.answers[DELETE] = nth(self.deleted)
@@ -106,7 +104,7 @@ class GroupTests(SynchronousTestCase):
         self.assertEqual([each.key for each in self.brokers.requests("FindCoordinator")], ["a", "b"])
         self.assertEqual([node for node, name, _ in self.brokers.seen if name == "DeleteGroups"], [1, 2])
 
-    def test_a_group_that_moved_is_looked_for_again(self) -> None:
+    def test_moved_coordinator(self) -> None:
         """
         Those the broker does not coordinate (any more, or yet) are asked for again, and only those.
         """
@@ -154,10 +152,8 @@ class GroupTests(SynchronousTestCase):
         self.brokers.answers[DELETE] = drop_once
         self.assertEqual(self.done(self.admin.delete_groups(["a"]), 0.2), {"a": None})
 
-    def test_a_coordinator_that_is_gone(self) -> None:
-        """
-        Another may take its place; if none does, the groups are said to be without, and the others have their answers.
-        """
+    def test_lost_coordinator(self) -> None:
+        """Another broker may take over; if none does, its groups have an error, and the others their results."""
         self.places = {"a": 2}
         self.brokers.answers[DELETE] = nth(self.deleted)
         self.done(self.admin.delete_groups(["a", "b"]))
@@ -173,22 +169,18 @@ class GroupTests(SynchronousTestCase):
         self.assertIsNone(answers["b"])
         self.assertEqual(self.code(answers["a"]), ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def test_nobody_answers(self) -> None:
-        """
-        That is said at once.
-        """
+    def test_no_reachable_broker(self) -> None:
+        """The error comes at once."""
         self.brokers.nodes.clear()
         self.failureResultOf(self.admin.delete_groups(["a"]), Unreachable)
 
-    def test_an_answer_that_leaves_a_group_out(self) -> None:
-        """
-        It is an error of that group.
-        """
+    def test_missing_group_in_a_response(self) -> None:
+        """It is an error of that group."""
         self.brokers.answers[DELETE] = nth(lambda message: groups.DeleteGroupsResponse(results=[]))
         answers = self.done(self.admin.delete_groups(["a"]))
         self.assertEqual(self.code(answers["a"]), ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def test_refusals_in_the_groups_words(self) -> None:
+    def test_errors_name_the_group(self) -> None:
         """Errors for a missing group, and for one with members, name the group."""
         self.brokers.answers[DELETE] = nth(
             lambda message: groups.DeleteGroupsResponse(
@@ -232,10 +224,8 @@ class GroupTests(SynchronousTestCase):
             ],
         )
 
-    def test_brokers_that_tell_no_types(self) -> None:
-        """
-        A filter that a broker does not know is refused: a list of all would be wrong.
-        """
+    def test_unsupported_type_filter(self) -> None:
+        """A filter that a broker does not support is an error: it would return all groups."""
         self.brokers.served[LIST] = (0, 4)
         for version, refused in ((4, {"types": ["classic"]}), (3, {"states": ["Stable"]})):
             self.brokers.served[LIST] = (0, version)
@@ -320,10 +310,8 @@ class GroupTests(SynchronousTestCase):
         self.assertEqual((first.instance_id, first.subscription, second.host), ("i", ("t",), "1.2.3.4"))
         self.assertTrue(classic.is_active)
 
-    def test_what_is_not_there(self) -> None:
-        """
-        A group that brokers call Dead, as those before Kafka 4 do, and one they call unknown, are not there.
-        """
+    def test_missing_groups(self) -> None:
+        """Groups that brokers call Dead, as before Kafka 4, or unknown, are missing."""
         del self.brokers.served[NEWER]
         self.describe(
             groups.DescribedGroup(group_id="a", group_state="Dead"),
@@ -335,7 +323,7 @@ class GroupTests(SynchronousTestCase):
             self.assertEqual(answers[name].message, f"there is no group {name!r}")
         self.assertFalse(answers["c"].is_active)
 
-    def test_groups_that_are_no_consumers(self) -> None:
+    def test_other_protocol_types(self) -> None:
         """Metadata of other protocol types is returned as bytes."""
         del self.brokers.served[NEWER]
         member = groups.DescribedGroupMember(
@@ -482,8 +470,6 @@ class MemberBytesTests(SynchronousTestCase):
         for found in (read_assignment(data), read_subscription(data)):
             self.assertIsInstance(found, tuple)
 
-    def test_a_length_that_lies(self) -> None:
-        """
-        Two thousand million partitions in twenty bytes are none.
-        """
+    def test_wrong_length(self) -> None:
+        """A count of two thousand million partitions in twenty bytes gives none."""
         self.assertEqual(read_assignment(struct.pack(">hi", 1, 2**31 - 1) + bytes(14)), ())

@@ -120,7 +120,7 @@ class TransactionTests(SynchronousTestCase):
         asked = self.brokers.requests("ListTransactions")[0]
         self.assertEqual((asked.duration_filter, asked.transactional_id_pattern, asked.state_filters), (-1, None, []))
 
-    def test_filters_that_brokers_do_not_know(self) -> None:
+    def test_unsupported_filters(self) -> None:
         """An older broker, and an unknown state or invalid expression, raise errors."""
         self.brokers.answers[LIST] = self.listed(unknown_state_filters=["Hopeful"])
         error = self.refused(self.admin.list_transactions(states=["Hopeful"]))
@@ -137,10 +137,8 @@ class TransactionTests(SynchronousTestCase):
         self.assertEqual(error.code, ErrorCode.UNSUPPORTED_VERSION)
         self.assertIn("pattern", error.message)
 
-    def test_a_broker_that_is_loading(self) -> None:
-        """
-        It is asked again.
-        """
+    def test_loading_coordinator(self) -> None:
+        """A coordinator that is loading is asked again."""
         loading = transaction_admin.ListTransactionsResponse(error_code=int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         self.brokers.answers[LIST] = nth(
             lambda message: loading, lambda message: self.listed((1, "a", 7, "Empty"))(1, message)
@@ -179,15 +177,13 @@ class TransactionTests(SynchronousTestCase):
         told = (asked[0].transactional_id, asked[0].transaction_timeout_ms, asked[0].producer_id)
         self.assertEqual(told, ("a", 60_000, -1))
 
-    def test_termination_of_what_is_not_there(self) -> None:
+    def test_termination_of_an_unknown_id(self) -> None:
         """InitProducerId would create the transactional id, so it is not sent for an unknown one."""
         self.assertEqual(self.refused(self.admin.terminate_transaction("a")).code, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         self.assertEqual(self.brokers.requests("InitProducerId"), [])
 
-    def test_termination_that_does_not_come_about(self) -> None:
-        """
-        Patience has an end.
-        """
+    def test_failing_termination(self) -> None:
+        """The retries end."""
         self.states["a"] = self.state("a")
         busy = transactions.InitProducerIdResponse(error_code=int(ErrorCode.CONCURRENT_TRANSACTIONS))
         self.brokers.answers[INIT] = nth(lambda message: busy)
@@ -222,10 +218,8 @@ class TransactionTests(SynchronousTestCase):
         self.assertIn("'t' has no partition 2; it has 0 to 1", found[TopicPartition("t", 2)].message)
         self.assertIn("no topic 'u'", found[TopicPartition("u", 0)].message)
 
-    def test_a_leader_that_changed(self) -> None:
-        """
-        The new one is asked.
-        """
+    def test_new_leader(self) -> None:
+        """The new leader is asked."""
         self.brokers.answers[PRODUCERS] = self.producers
         self.done(self.admin.describe_producers([P0]))
         self.brokers.topics["t"][0].leader = 2
@@ -289,7 +283,7 @@ class TransactionTests(SynchronousTestCase):
             self.assertEqual(error.code, code)
             self.assertIn(word, error.message)
 
-    def test_an_answer_that_leaves_the_partition_out(self) -> None:
+    def test_missing_partition_in_a_response(self) -> None:
         """
         It is an error, not success.
         """

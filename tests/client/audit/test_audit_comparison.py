@@ -35,10 +35,8 @@ def verdicts(*events: MonitoringEvent, **options: Any) -> list[AuditVerdict]:
 
 class WindowCountTests(SynchronousTestCase):
     @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-1, 5000), st.booleans())), st.integers(1, 6))
-    def test_nothing_gets_lost(self, records: list[tuple[str, int, bool]], limit: int) -> None:
-        """
-        Every record is counted, or counted as not counted; never more places than the limit.
-        """
+    def test_every_record_is_counted(self, records: list[tuple[str, int, bool]], limit: int) -> None:
+        """Every record is counted, or counted as not counted, in no more windows than the limit."""
         counts = WindowCounts(WINDOW, limit)
         for topic, timestamp, failed in records:
             counts.count(topic, timestamp, failed=failed)
@@ -93,14 +91,14 @@ class CompareTests(SynchronousTestCase):
         self.assertEqual([each.verdict for each in ledger.compare()], [AuditVerdict.COMPLETE])
         self.assertEqual(ledger.doubled, 1)
 
-    def test_a_window_nobody_consumed_is_missing(self) -> None:
+    def test_unconsumed_window_is_missing(self) -> None:
         """An application that reports on a topic is compared in all of its windows."""
         self.assertEqual(
             verdicts(published(5), published(5, window_start=WINDOW), consumed(5)),
             [AuditVerdict.COMPLETE, AuditVerdict.MISSING],
         )
 
-    def test_who_is_expected_and_silent_is_missed(self) -> None:
+    def test_expected_application_without_reports(self) -> None:
         """
         Else an application that lost everything would not be noticed; one that reports is not expected twice.
         """
@@ -108,22 +106,22 @@ class CompareTests(SynchronousTestCase):
         self.assertEqual(verdicts(published(5), expected=[("counter", "t")]), [AuditVerdict.MISSING])
         self.assertEqual(verdicts(published(5), consumed(5), expected=[("counter", "t")]), [AuditVerdict.COMPLETE])
 
-    def test_a_young_window_is_open(self) -> None:
+    def test_recent_window_is_open(self) -> None:
         """
         Its records may still be under way.
         """
         for settled, verdict in [(WINDOW - 1, AuditVerdict.OPEN), (WINDOW, AuditVerdict.MISSING)]:
             self.assertEqual(verdicts(published(5), consumed(4), settled_ms=settled), [verdict])
 
-    def test_what_cannot_be_known(self) -> None:
-        """The verdict is unknown if records were not counted, or no producer reports."""
+    def test_unknown_results(self) -> None:
+        """The result is unknown if records were not counted, or no producer reports."""
         self.assertEqual(verdicts(published(5), consumed(4, uncounted=1)), [AuditVerdict.UNKNOWN])
         self.assertEqual(verdicts(published(4, uncounted=1), consumed(5)), [AuditVerdict.UNKNOWN])
         self.assertEqual(verdicts(consumed(5)), [AuditVerdict.UNKNOWN])
         other = consumed(0, uncounted=1, application="other", counts={})
         self.assertEqual(verdicts(published(5), consumed(4), other), [AuditVerdict.MISSING])
 
-    def test_failures_are_shown_and_not_held_against_anybody(self) -> None:
+    def test_failed_records_are_not_missing(self) -> None:
         """
         A record that the producer knows it lost was never published.
         """

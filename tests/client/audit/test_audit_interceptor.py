@@ -53,9 +53,9 @@ class AuditTests(SynchronousTestCase):
     def check_no_timer_is_left(self) -> None:
         self.assertEqual(self.brokers.clock.getDelayedCalls(), [])
 
-    def test_a_producer_counts_what_was_acknowledged(self) -> None:
+    def test_acknowledged_records_are_counted(self) -> None:
         """
-        By topic and window of the records' time; what failed is counted by itself. The events go out on time.
+        By topic and window of the records' time; failed records are counted separately. The events are sent on time.
         """
         audit = self.audit()
         for timestamp in (1000, 1999, 2000):
@@ -74,10 +74,8 @@ class AuditTests(SynchronousTestCase):
         )
         self.close(audit)
 
-    def test_a_consumer_counts_what_it_read(self) -> None:
-        """
-        The same windows, so that the two can be compared.
-        """
+    def test_consumed_records_are_counted(self) -> None:
+        """In the same windows, so that the two can be compared."""
         producing, consuming = self.audit(), self.audit(CONSUMER)
         records = [record("t", timestamp) for timestamp in (1000, 1999, 2000)]
         for each in records:
@@ -88,10 +86,8 @@ class AuditTests(SynchronousTestCase):
         self.close(consuming)
         self.assertEqual([each.verdict for each in compare(self.events())], [AuditVerdict.COMPLETE] * 2)
 
-    def test_it_does_not_count_itself(self) -> None:
-        """
-        Else every event would bring the next.
-        """
+    def test_own_events_are_not_counted(self) -> None:
+        """Otherwise every event would cause another."""
         audit = self.audit()
         audit.on_acknowledgement(RecordMetadata(AUDIT_TOPIC, 0, 1, 1000), None)
         audit.on_consume([record(AUDIT_TOPIC, 1000)])
@@ -99,7 +95,7 @@ class AuditTests(SynchronousTestCase):
         self.close(audit)
         self.assertEqual(self.events(), [])
 
-    def test_who_counts_nothing_says_nothing(self) -> None:
+    def test_no_events_without_records(self) -> None:
         """
         After a publication there is no timer until something is counted again.
         """
@@ -113,10 +109,8 @@ class AuditTests(SynchronousTestCase):
         self.assertEqual([each.counts for each in self.events()], [{"t": 1}, {"t": 1}])
         self.close(audit)
 
-    def test_an_event_that_was_not_published_is_published_again_as_the_same(self) -> None:
-        """
-        With its id, so that readers know it if it was written after all; what came meanwhile follows it.
-        """
+    def test_failed_events_are_repeated(self) -> None:
+        """With the same id, so that readers recognize a duplicate; later counts follow it."""
         log = self.brokers.topics.pop(AUDIT_TOPIC)
         audit = self.audit()
         audit.on_consume([record("t", 1000)])
@@ -138,7 +132,7 @@ class AuditTests(SynchronousTestCase):
         self.assertEqual((event.counts, event.uncounted), ({"a": 1, "b": 1}, 2))
         self.close(audit)
 
-    def test_a_full_count_does_not_hurry_what_cannot_be_published(self) -> None:
+    def test_full_count_does_not_hasten_retries(self) -> None:
         """
         Without the topic there is one attempt an interval, however much is counted.
         """
@@ -156,10 +150,8 @@ class AuditTests(SynchronousTestCase):
         self.assertEqual(len(attempts), 1)
         self.close(audit)
 
-    def test_closing_publishes_what_is_left(self) -> None:
-        """
-        Also what was counted since the last publication; and a second time does nothing.
-        """
+    def test_closing_publishes_remaining_counts(self) -> None:
+        """Closing publishes counts since the last event; closing again does nothing."""
         audit = self.audit()
         audit.on_consume([record("t", 1000)])
         closing = audit.close()
@@ -170,17 +162,15 @@ class AuditTests(SynchronousTestCase):
         self.close(audit)
         self.check_no_timer_is_left()
 
-    def test_closing_does_not_wait_for_ever(self) -> None:
-        """
-        With no broker there it gives up in time, and says what was lost.
-        """
+    def test_closing_times_out(self) -> None:
+        """Without a reachable broker it gives up in time, and logs what was lost."""
         audit = self.audit()
         audit.on_consume([record("t", 1000)])
         self.brokers.nodes.clear()
         self.close(audit)
         self.check_no_timer_is_left()
 
-    def test_a_broken_encoder_breaks_nothing_else(self) -> None:
+    def test_failing_encoder(self) -> None:
         """The events are kept, and counting goes on."""
 
         def encode(event: MonitoringEvent) -> bytes:

@@ -59,7 +59,7 @@ class ReadingTests(SynchronousTestCase):
         self.assertEqual((found.events, found.totals.doubled, found.unreadable), (3, 1, 1))
         self.assertIn("logbus-audit-1 at offset 1: ", found.problem)
 
-    def test_it_ends_where_the_topic_ended_when_it_began(self) -> None:
+    def test_reading_ends_at_the_former_end(self) -> None:
         """Events published meanwhile are left out, even if they were fetched with the others."""
         log = self.brokers.add(AUDIT_TOPIC)[0]
         log.put(event("a"), event("b"))
@@ -91,10 +91,8 @@ class ReadingTests(SynchronousTestCase):
         self.assertEqual((found.events, found.unreadable), (2, 1))
         self.assertIn("the schema 7 of a schema registry: say where the registry is", found.problem)
 
-    def test_a_registry_that_does_not_answer(self) -> None:
-        """
-        Nothing is concluded from the rest: reading ends with the error.
-        """
+    def test_unreachable_registry(self) -> None:
+        """Reading ends with the error, without a partial result."""
 
         def decode(data: bytes | None) -> Any:
             return fail(RegistryUnreachable("nobody there"))
@@ -138,15 +136,13 @@ class CodingTests(RegistryCase):
         self.reader = EventDecoder(self.client)
 
     @given(EVENTS)
-    def test_each_coding_is_known(self, value: MonitoringEvent) -> None:
-        """
-        By its first byte, whatever the event.
-        """
+    def test_codings_are_recognized(self, value: MonitoringEvent) -> None:
+        """By the first byte, whatever the event."""
         self.assertEqual(self.reader(encode_event(value)), value)
         self.assertEqual(self.reader(encode_avro(value)), value)
 
     @given(st.binary(max_size=60))
-    def test_other_bytes_are_no_event(self, data: bytes) -> None:
+    def test_invalid_events(self, data: bytes) -> None:
         """They are counted as unreadable, and raise no other errors."""
         try:
             self.assertIsInstance(EventDecoder()(data), MonitoringEvent)
@@ -167,10 +163,8 @@ class CodingTests(RegistryCase):
             self.assertEqual(self.get(self.reader(data)), value)
         self.assertEqual(self.registry.paths(), ["GET /schemas/ids/1"])
 
-    def test_schemas_that_do_not_help(self) -> None:
-        """
-        One that is not there, or is of something else, makes a record unreadable; a registry in trouble ends it all.
-        """
+    def test_unusable_schemas(self) -> None:
+        """A missing or unsuitable schema makes a record unreadable; a failing registry ends the reading."""
         self.assertIn("no schema 9", str(self.refused(self.reader(frame(9, b"x")))))
         number = self.get(AvroSerializer(self.client, {"type": "string"}).serialize("a", "tea"))
         self.assertIsInstance(self.refused(self.reader(number)), SerializationError)

@@ -37,14 +37,12 @@ def published(number: int, **options: Any) -> MonitoringEvent:
 
 class EventTests(SynchronousTestCase):
     @given(EVENTS)
-    def test_events_come_back(self, event: MonitoringEvent) -> None:
-        """
-        As JSON and as fields, which is what Avro writes.
-        """
+    def test_round_trip(self, event: MonitoringEvent) -> None:
+        """An event equals itself after encoding and decoding, as JSON and as the fields that Avro writes."""
         self.assertEqual(decode_event(encode_event(event)), event)
         self.assertEqual(event_of(as_fields(event)), event)
 
-    def test_what_is_no_event_is_refused_with_a_reason(self) -> None:
+    def test_invalid_events_are_refused_with_a_reason(self) -> None:
         """
         An audit topic may have anything in it.
         """

@@ -15,10 +15,8 @@ class AddressTests(SynchronousTestCase):
         """
         self.assertEqual(parse_bootstrap("a:1, b,[::1]:3,[::1]"), [("a", 1), ("b", 9092), ("::1", 3), ("::1", 9092)])
 
-    def test_what_is_no_address_is_named(self) -> None:
-        """
-        The part that cannot be read is in the message.
-        """
+    def test_invalid_addresses(self) -> None:
+        """The message names the part that is invalid."""
         for wrong in ("a:b", "a:0", "a:70000", ":9092", "::1", "::1:9092", "a:-1"):
             self.assertIn(repr(wrong), str(self.assertRaises(ConfigError, parse_bootstrap, f"ok:1,{wrong}")))
         self.assertRaises(ConfigError, parse_bootstrap, " , ")

@@ -45,10 +45,9 @@ class ClusterTests(SynchronousTestCase):
         self.assertEqual(len(self.brokers.requests("Metadata")), 2)
         self.assertEqual(cluster.nodes, {1: Node(1, "b1", 9092)})
 
-    def test_a_broker_that_is_away_is_told(self) -> None:
+    def test_unreachable_broker_is_logged(self) -> None:
         """
-        The log warns of it when it is first missed, and then every half minute; each attempt by itself is no line.
-        When it is back the log says so.
+        The log warns at the first failure and then every half minute, not at each attempt, and says when it is back.
         """
         cluster = self.cluster()
         self.brokers.nodes = set()
@@ -68,10 +67,8 @@ class ClusterTests(SynchronousTestCase):
         self.brokers.nodes = {1}
         self.assertEqual(lines(5), [("info", "connected to b1:9092 again")])
 
-    def test_a_broker_that_does_not_answer_is_told(self) -> None:
-        """
-        Of one that takes connections and says nothing as well.
-        """
+    def test_silent_broker_is_logged(self) -> None:
+        """A broker that accepts connections and does not answer is logged, too."""
         cluster = self.cluster(timeout=3.0)
         self.done(cluster.refresh())
         self.brokers.deliver = lambda to, key, frame: None
@@ -97,10 +94,8 @@ class ClusterTests(SynchronousTestCase):
         self.failureResultOf(cluster.refresh(), Unreachable)
         self.assertEqual(noisy, [False])
 
-    def test_the_first_address_that_answers(self) -> None:
-        """
-        Addresses are tried in order; if none answers, all are named.
-        """
+    def test_bootstrap_order(self) -> None:
+        """Addresses are tried in order; if none answers, the error names all."""
         self.brokers.nodes = {3}
         self.assertTrue(self.done(self.cluster("b1:9092,b2:9092,b3:9092").any_channel()).usable)
         with self.assertRaises(Unreachable) as caught:
@@ -108,7 +103,7 @@ class ClusterTests(SynchronousTestCase):
         for part in ("b1:1: connection refused", "b2:2: connection refused"):
             self.assertIn(part, str(caught.exception))
 
-    def test_one_connection_for_all_who_ask(self) -> None:
+    def test_connections_are_shared(self) -> None:
         """
         Concurrent callers share a connection, and one can cancel without affecting the others; lanes have their own.
         """
@@ -133,10 +128,8 @@ class ClusterTests(SynchronousTestCase):
         self.assertFalse(first.usable)
         self.done(cluster.topic("t"))
 
-    def test_a_broker_that_accepts_and_is_silent(self) -> None:
-        """
-        It is given up after the time for connecting, with its address.
-        """
+    def test_silent_bootstrap_broker(self) -> None:
+        """It is given up after the connection timeout, with its address."""
         self.brokers.answers[18] = lambda node, message: Deferred()
         waiting = self.cluster(connect_timeout=2).any_channel()
         self.brokers.settle(1.9)
@@ -144,10 +137,8 @@ class ClusterTests(SynchronousTestCase):
         self.brokers.settle(0.2)
         self.assertIn("b1:9092: no answer in 2 s", str(self.failureResultOf(waiting, Unreachable).value))
 
-    def test_a_broker_that_is_not_there(self) -> None:
-        """
-        An id that no broker has is refused, naming those there are.
-        """
+    def test_unknown_broker_id(self) -> None:
+        """An unknown broker id is an error that lists the known ones."""
         waiting = self.cluster().channel(7)
         self.brokers.settle()
         self.assertIn("broker 7 is not there; there are [1]", str(self.failureResultOf(waiting, Unreachable).value))
@@ -205,10 +196,8 @@ class ClusterTests(SynchronousTestCase):
         for index in (1, 2):
             self.assertIsInstance(answers[TopicPartition("t", index)], ApiError)
 
-    def test_patience_with_a_leader_that_is_not_ready(self) -> None:
-        """
-        It is asked again for a while; then its error is the answer.
-        """
+    def test_leader_not_ready(self) -> None:
+        """The leader is asked again for a while; then its error is the result."""
         log = self.brokers.add("t", 1)[0]
         self.brokers.nodes = {1, 2}
         wanted = {TopicPartition("t", 0): LATEST}

@@ -43,7 +43,7 @@ class AssignmentTests(SynchronousTestCase):
         self.assertEqual([assigned[TopicPartition("t", p)][1] for p in range(12)], [0, 1, 10, 11, *range(2, 10)])
 
     @given(TOPICS, MEMBERS)
-    def test_every_partition_has_one_owner_who_asked(
+    def test_every_partition_has_one_subscribed_owner(
         self, topics: dict[str, range], members: dict[str, TopicCount]
     ) -> None:
         """

@@ -16,7 +16,7 @@ from tests.client.connector.kit import GroupCase
 
 
 class MembersTests(GroupCase):
-    def test_alone(self) -> None:
+    def test_single_member(self) -> None:
         """A single member registers, owns every partition, and gets all records in the order of each partition."""
         for partition in range(4):
             self.put(b"a%d" % partition, b"b%d" % partition, partition=partition)
@@ -34,7 +34,7 @@ class MembersTests(GroupCase):
         self.assertEqual(self.group.data("/consumers/g/offsets/t/3"), b"2")
         self.group.check_balanced("t")
 
-    def test_more_come_and_go(self) -> None:
+    def test_members_join_and_leave(self) -> None:
         """Partitions move to members that join, and back from those that leave; each record is delivered once."""
         a = self.group.reader("a").read({"t": 1})
         self.group.settle(1)
@@ -88,8 +88,8 @@ class MembersTests(GroupCase):
         self.assertEqual(committed, {TopicPartition("t", partition): 3 for partition in range(4)})
         self.assertGreater(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
-    def test_what_stays_is_read_on(self) -> None:
-        """A rebalance interrupts nothing but what changes hands: no record of the rest is read twice, or waits."""
+    def test_kept_partitions_are_read_without_a_pause(self) -> None:
+        """A rebalance does not interrupt partitions that stay: no record of them is read twice, or waits."""
         a = self.group.reader("a").read({"t": 1})
         self.group.settle(1)
         self.group.reader("b").read({"t": 1})
@@ -110,8 +110,10 @@ class MembersTests(GroupCase):
         self.assertTrue(all(each.called for each in a.loops))
         self.assertEqual((a.errors, self.group.names("/consumers/g/owners/t")), ([], []))
 
-    def test_a_topic_that_comes_later(self) -> None:
-        """A named topic may be made later, and get more partitions; a topic that is deleted is let go."""
+    def test_topic_created_later(self) -> None:
+        """
+        A named topic may be created later, and get more partitions; the partitions of a deleted topic are released.
+        """
         a = self.group.reader("a").read({"t": 1, "later": 1})
         self.group.settle(1)
         self.group.topic("later", 1)
@@ -167,15 +169,15 @@ class FilterTests(GroupCase):
         self.group.settle(1)
         self.assertEqual({each.topic for each in a.connector.owned}, {"t"})
 
-    def test_filters_and_names_share(self) -> None:
-        """Each member knows what the filters of the others allow."""
+    def test_filters_and_topic_names_in_one_group(self) -> None:
+        """Each member knows which topics the filters of the others match."""
         self.group.reader("a").read(WhiteList("t"))
         self.group.reader("b").read({"t": 1})
         self.group.settle(2)
         self.group.check_balanced("t")
         self.assertEqual(self.group.owners("t"), {0: "g_a", 1: "g_a", 2: "g_b", 3: "g_b"})
 
-    def test_a_member_that_is_not_understood(self) -> None:
+    def test_unreadable_member(self) -> None:
         """The unreadable registration of another consumer is ignored."""
         self.group.write("/consumers/g/ids/g_0", b"{")
         node = {"version": 1, "subscription": {"(?=t).*": 1}, "pattern": "white_list", "timestamp": "1"}
@@ -199,8 +201,8 @@ class OffsetsTests(GroupCase):
             self.group.settle(2)
             self.assertEqual(reader.values, expected)
 
-    def test_nothing_is_lost_before_the_first_record(self) -> None:
-        """Where a partition began at its end, the next owner goes on there, though no record had come."""
+    def test_start_offset_is_committed(self) -> None:
+        """If a partition started at its end, the next owner starts there, even if no record has come."""
         a = self.group.reader("a", auto_offset_reset="latest").read({"t": 1})
         self.group.settle(1)
         self.group.now(a.connector.shutdown())
@@ -218,7 +220,7 @@ class OffsetsTests(GroupCase):
         self.assertIs(error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
         self.assertIn("no offset was committed", str(error))
 
-    def test_what_is_in_hand_is_not_committed(self) -> None:
+    def test_current_record_is_not_committed(self) -> None:
         """A record is processed when the next is asked for; another member gets unprocessed records again."""
         self.put(b"1", b"2", b"3")
         a = self.group.reader("a", seconds=100.0).read({"t": 1})
@@ -231,8 +233,8 @@ class OffsetsTests(GroupCase):
         self.group.settle(1)
         self.assertEqual(b.values, [b"1", b"2", b"3"])
 
-    def test_who_is_let_finish(self) -> None:
-        """A record that is nearly done when its partition changes hands is waited for, and does not come twice."""
+    def test_release_waits_for_the_current_record(self) -> None:
+        """A partition is released when its current record is done, which then does not come twice."""
         self.put(b"1", b"2", b"3", partition=3)
         a = self.group.reader("a", seconds=0.6).read({"t": 1})
         self.group.settle(0.3)
@@ -241,8 +243,8 @@ class OffsetsTests(GroupCase):
         self.group.settle(3)
         self.assertEqual((a.values, b.values), ([b"1"], [b"2", b"3"]))
 
-    def test_committing_by_hand(self) -> None:
-        """Without auto-commit nothing is committed but by ``commit_offsets``, which counts what is in hand, too."""
+    def test_manual_commit(self) -> None:
+        """Without auto-commit only ``commit_offsets`` commits; it includes the current record."""
         self.put(b"1", b"2")
         a = self.group.reader("a", auto_commit=False, seconds=100.0).read({"t": 1})
         self.group.settle(3)
@@ -252,8 +254,8 @@ class OffsetsTests(GroupCase):
         self.group.now(a.connector.shutdown())
         self.assertEqual(self.group.committed("t", 0), 1)
 
-    def test_committing_one_stream_by_hand(self) -> None:
-        """A stream that is named has its record counted; others have what they are busy with left out."""
+    def test_manual_commit_of_one_stream(self) -> None:
+        """The current record of the named stream is included; those of other streams are not."""
         self.put(b"1", b"2", partition=0)
         self.put(b"1", b"2", partition=3)
         a = self.group.reader("a", auto_commit=False)
@@ -266,8 +268,8 @@ class OffsetsTests(GroupCase):
         self.group.now(a.connector.commit_offsets(one))
         self.assertEqual((self.group.committed("t", 0), self.group.committed("t", 3)), (1, 0))
 
-    def test_a_slow_stream_holds_up_nobody_else(self) -> None:
-        """Streams are read each for itself."""
+    def test_streams_are_independent(self) -> None:
+        """A slow stream does not delay the others."""
         for _ in range(20):
             self.put(b"x" * 1000, partition=0)
             self.put(b"y", partition=3)
@@ -295,8 +297,8 @@ class StreamsTests(GroupCase):
         self.group.settle(1)
         return a.connector, made[0]["t"][0]
 
-    def test_one_loop(self) -> None:
-        """Two loops over one stream would not know which record is done: the second is refused."""
+    def test_one_loop_per_stream(self) -> None:
+        """A second loop over a stream is refused: it would be unclear which record is done."""
         _, stream = self.streams()
         first = Deferred.fromCoroutine(stream.__anext__())
         self.failureResultOf(Deferred.fromCoroutine(stream.__anext__()), LogbusError)
@@ -325,8 +327,8 @@ class StreamsTests(GroupCase):
         log.batches[0] = good
         self.assertEqual(self.group.now(Deferred.fromCoroutine(stream.__anext__())).value, b"1")
 
-    def test_the_leader_goes(self) -> None:
-        """Brokers may break off and come back; the stream goes on."""
+    def test_leader_change(self) -> None:
+        """The stream goes on when a broker closes the connection and comes back."""
         _, stream = self.streams()
         self.put(b"1")
         self.assertEqual(self.group.now(Deferred.fromCoroutine(stream.__anext__())).value, b"1")
@@ -345,8 +347,8 @@ class UseTests(GroupCase):
     def connector(self, **options: Any) -> ConsumerConnector:
         return self.group.reader("a", **options).connector
 
-    def test_options_that_are_wrong(self) -> None:
-        """They are named, with what would be right."""
+    def test_invalid_options(self) -> None:
+        """The error names the option, and what would be valid."""
         for options in (
             {"consumer_id": "a/b"},
             {"offsets_storage": "redis"},
@@ -363,7 +365,7 @@ class UseTests(GroupCase):
         self.group.name = "a/b"
         self.assertRaises(ConfigError, self.connector)
 
-    def test_an_id_of_its_own(self) -> None:
+    def test_default_consumer_id(self) -> None:
         """Default consumer ids have the host name, the time and a random number."""
         first, second = self.connector(consumer_id=None), self.connector(consumer_id=None)
         self.assertRegex(first.consumer_id, r"^g_[a-zA-Z0-9._-]+-1700000000000-[0-9a-f]{8}$")
@@ -383,7 +385,7 @@ class UseTests(GroupCase):
         self.assertRaises(LogbusError, connector.create_message_streams_by_filter, WhiteList("t"))
         self.assertEqual(connector.owned, frozenset())
 
-    def test_shut_down_before_it_began(self) -> None:
+    def test_shutdown_before_the_start(self) -> None:
         """There is nothing to do, and nothing to commit."""
         connector = self.connector()
         self.group.now(connector.commit_offsets())
@@ -414,8 +416,8 @@ class UseTests(GroupCase):
         self.group.now(Deferred.fromCoroutine(run()))
         self.assertEqual((seen, self.group.committed("t", 0)), ([b"1"], 1))
 
-    def test_nothing_is_left_behind(self) -> None:
-        """After the end no timer runs, and no connection is open."""
+    def test_no_leftovers(self) -> None:
+        """After the shutdown no timer runs, and no connection is open."""
         reader = self.group.reader("a").read({"t": 2})
         self.put(b"1")
         self.group.settle(1)
@@ -426,7 +428,7 @@ class UseTests(GroupCase):
 
 
 class FailureTests(GroupCase):
-    def test_somebody_does_not_let_go(self) -> None:
+    def test_partition_is_never_released(self) -> None:
         """After the retries joining fails with the owner's name, and the member has left again."""
         self.group.write("/consumers/g/owners/t/1", b"g_zombie-0")
         joining = self.group.reader("a", rebalance_max_retries=4).connector.create_message_streams({"t": 1})
@@ -438,7 +440,7 @@ class FailureTests(GroupCase):
         self.assertIn("after 5 attempts", error)
         self.assertEqual((self.group.names("/consumers/g/ids"), self.group.names("/consumers/g/owners/t")), ([], ["1"]))
 
-    def test_somebody_lets_go_late(self) -> None:
+    def test_partition_is_released_late(self) -> None:
         """A partition's release is noticed by a watch, not only by the timer; the others are read meanwhile."""
         self.group.write("/consumers/g/owners/t/1", b"g_zombie-0")
         self.put(b"0", partition=0)
@@ -473,7 +475,7 @@ class FailureTests(GroupCase):
         self.assertNotIn(TopicPartition("t", 1), a.connector.owned)
         self.assertEqual((a.values, self.group.committed("t", 1)), ([], 0))
 
-    def test_offsets_that_cannot_be_read(self) -> None:
+    def test_unreadable_offsets(self) -> None:
         """A partition whose offset is not a number is not read from anywhere else; the error names the node."""
         self.group.write("/consumers/g/offsets/t/1", b"many")
         joining = self.group.reader("a", rebalance_max_retries=4).connector.create_message_streams({"t": 1})

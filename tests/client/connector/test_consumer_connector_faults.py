@@ -138,7 +138,7 @@ class FaultAtAnyRequest(SynchronousTestCase):
         """A member takes over nodes of its earlier session before they vanish with it."""
         self.everywhere(session_forgotten)
 
-    def test_expired_while_away(self) -> None:
+    def test_session_expires_while_disconnected(self) -> None:
         """
         A member whose session expires unnoticed reads on, beside the new owners, without committing; when it is back it
         joins again.
@@ -241,8 +241,8 @@ class AwayTests(GroupCase):
         self.assertEqual(self.said("commits offsets again"), 1)
         self.group.check_balanced("t")
 
-    def test_what_changed_meanwhile(self) -> None:
-        """Watches are gone with a connection: when it is back, everything is looked at anew."""
+    def test_changes_while_disconnected(self) -> None:
+        """Watches end with a connection: after a reconnect everything is read again."""
         a = self.group.reader("a").read({"t": 1})
         self.group.settle(1)
         a.store.suspend()
@@ -287,8 +287,8 @@ class AwayTests(GroupCase):
         for path in ("/consumers/g/ids/g_a", "/consumers/g/owners/t/0"):
             self.assertEqual(self.group.ensemble.tree.nodes[path].row.owner, a.store.session_id)
 
-    def test_a_release_that_was_not_needed(self) -> None:
-        """A partition that was to be let go, and is kept after all, goes on behind the record that was in hand."""
+    def test_unneeded_release(self) -> None:
+        """A partition that was to be released, and is kept after all, continues after the current record."""
         self.put(b"1", b"2", partition=3)
         a = self.group.reader("a", seconds=1.0, finish_timeout=10.0).read({"t": 1})
         self.group.settle(0.3)
@@ -303,7 +303,7 @@ class AwayTests(GroupCase):
         self.group.settle(3)
         self.assertEqual(a.values, [b"1", b"2"])
 
-    def test_leaving_while_away(self) -> None:
+    def test_leaving_while_disconnected(self) -> None:
         """Leaving takes no time; the others notice when the session expires."""
         a = self.group.reader("a").read({"t": 1})
         b = self.group.reader("b").read({"t": 1})
@@ -332,8 +332,8 @@ class AwayTests(GroupCase):
         self.assertIsNone(self.group.committed("t", 0))
         self.assertEqual((self.group.names("/consumers/g/ids"), self.group.names("/consumers/g/owners/t")), ([], []))
 
-    def test_leaving_while_away_with_a_store_that_stays(self) -> None:
-        """Should the session go on without us, our nodes are removed as soon as that can be said."""
+    def test_leaving_while_the_session_survives(self) -> None:
+        """If the session goes on, the member's nodes are removed as soon as it is connected again."""
         a = self.group.reader("a").read({"t": 1})
         b = self.group.reader("b").read({"t": 1})
         self.group.settle(1)
@@ -345,7 +345,7 @@ class AwayTests(GroupCase):
         self.assertEqual(self.group.names("/consumers/g/ids"), ["g_b"])
         self.assertEqual(len(b.connector.owned), 4)
 
-    def test_joining_while_away(self) -> None:
+    def test_joining_while_disconnected(self) -> None:
         """A member that starts while ZooKeeper is unreachable joins when it is back."""
         a = self.group.reader("a")
         a.store.suspend()

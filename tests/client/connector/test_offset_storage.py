@@ -77,7 +77,7 @@ class KafkaOffsetStorageTests(GroupCase):
     def reader(self, name: str, **options: Any) -> Any:
         return self.group.reader(name, offsets_storage="kafka", **options).read({"t": 1})
 
-    def test_there_and_back(self) -> None:
+    def test_offsets_in_kafka(self) -> None:
         """Offsets are committed to the brokers, and the next owner starts there; ZooKeeper has no offsets."""
         a = self.reader("a")
         self.put(b"1", b"2", partition=3)
@@ -105,8 +105,8 @@ class KafkaOffsetStorageTests(GroupCase):
         self.group.settle(2)
         self.assertEqual(self.coordinator.kept["t", 3], 1)
 
-    def test_nobody_answers(self) -> None:
-        """A coordinator that is silent holds up a release for so long, and not for good."""
+    def test_silent_coordinator(self) -> None:
+        """A silent coordinator delays a release for a limited time."""
         a = self.reader("a", offsets_timeout=1.0)
         self.put(b"1", partition=3)
         self.group.settle(0.5)
@@ -122,7 +122,7 @@ class KafkaOffsetStorageTests(GroupCase):
         self.group.check_balanced("t")
         self.assertEqual(b.values, [b"1"])
 
-    def test_away_from_zookeeper(self) -> None:
+    def test_no_commits_while_disconnected_from_zookeeper(self) -> None:
         """While ZooKeeper is away nothing is committed to the brokers either: others may own the partitions by now."""
         a = self.reader("a")
         self.group.settle(2)
@@ -143,7 +143,7 @@ class ZookeeperOffsetStorageTests(GroupCase):
         self.assertEqual([self.group.now(each) for each in both], [{}, {}])
         self.assertEqual(self.group.committed("t", 0), 2)
 
-    def test_parents_that_vanish(self) -> None:
+    def test_missing_parent_nodes(self) -> None:
         """If the nodes of offsets are deleted, they are created again."""
         self.group.reader("a").read({"t": 1})
         self.put(b"1")

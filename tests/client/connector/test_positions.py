@@ -11,7 +11,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class PositionsTests(SynchronousTestCase):
-    def test_what_is_left_to_commit(self) -> None:
+    def test_uncommitted_positions(self) -> None:
         """Only changed offsets are committed, and start offsets of partitions without a commit."""
         positions = Positions()
         positions.begin(P0, 5)

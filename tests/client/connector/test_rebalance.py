@@ -63,7 +63,7 @@ class RebalanceTests(SynchronousTestCase):
         rounds.changed()
         self.assertEqual((rounds.failures, rounds.phase), (0, RebalancePhase.DUE))
 
-    def test_away(self) -> None:
+    def test_disconnected_during_a_round(self) -> None:
         """The result of a round that ends while ZooKeeper is unreachable is ignored."""
         rounds = RebalanceRounds(0)
         rounds.connected()

@@ -16,8 +16,8 @@ class FilterTests(SynchronousTestCase):
         self.assertFalse(BlackList("test_.*").allows("test_1"))
         self.assertTrue(BlackList("test_.*").allows("a_test_1"))
 
-    def test_what_is_no_expression(self) -> None:
-        """Mistakes, back references and giants are refused with a sentence."""
+    def test_invalid_expressions(self) -> None:
+        """Syntax errors, back references and huge expressions are refused with a message."""
         for wrong in ("(", r"(a)\1", "(?=a)", "a" * 3000, "(" * 500 + "a{1000}" * 100 + ")" * 500):
             self.assertRaises(ConfigError, WhiteList, wrong)
 

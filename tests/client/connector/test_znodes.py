@@ -50,20 +50,18 @@ class ZnodeTests(SynchronousTestCase):
         self.assertEqual(partitions_of("t", b'{"version":1,"partitions":{"10":[0],"9":[1,0]}}'), (9, 10))
 
     @given(SUBSCRIPTIONS)
-    def test_subscriptions_come_back(self, subscription: TopicCount) -> None:
+    def test_subscription_round_trip(self, subscription: TopicCount) -> None:
         """Encoded subscriptions can be decoded."""
         self.assertEqual(TopicCountZnode.decode("/x", TopicCountZnode.encode(subscription, 1)), subscription)
 
     @given(st.integers(0, 2**63 - 1))
-    def test_offsets_come_back(self, offset: int) -> None:
+    def test_offset_round_trip(self, offset: int) -> None:
         """Encoded offsets can be decoded."""
         self.assertEqual(OffsetZnode.decode("/x", OffsetZnode.encode(offset)), offset)
 
     @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
-    def test_anything_else_is_refused(self, data: bytes) -> None:
-        """
-        Whatever stands there is understood or refused, with its path.
-        """
+    def test_invalid_data_is_refused(self, data: bytes) -> None:
+        """Any data are decoded or refused, with the node's path."""
         for decode in (TopicCountZnode.decode, OffsetZnode.decode, partitions_of):
             try:
                 decode("/x", data)

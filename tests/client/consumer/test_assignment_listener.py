@@ -80,7 +80,7 @@ class AssignmentListenerTests(MembershipCase):
         assert not isinstance(found, ApiError)
         return {each.partition: at.offset for each, at in found.items() if isinstance(at, CommittedOffset)}
 
-    def test_one_reads_all_and_the_next_goes_on(self) -> None:
+    def test_next_consumer_continues(self) -> None:
         """A consumer commits and leaves when it closes; the next one continues there at once."""
         consumer = self.consumer("t")
         self.assertEqual(sorted(self.read(consumer, 12)), self.everything(0, 1))
@@ -115,7 +115,7 @@ class AssignmentListenerTests(MembershipCase):
             found += self.read(each, 3)
         self.assertEqual(sorted(found), sorted(self.everything(0, 1, 2)))
 
-    def test_a_record_in_hand_is_not_done(self) -> None:
+    def test_current_record_is_not_committed(self) -> None:
         """Automatic commits leave out the current record of a loop, and the records of the last poll."""
         self.put(0, b"c", b"d")
         consumer = self.consumer("t", auto_commit_interval=1.0)
@@ -179,10 +179,8 @@ class AssignmentListenerTests(MembershipCase):
         self.finished(consumer.close())
         self.assertEqual(self.committed()[0], 2)
 
-    def test_commits_that_nobody_waits_for_do_not_pile_up(self) -> None:
-        """
-        However many are asked for while no coordinator is there, one of them is sent, and the last word holds.
-        """
+    def test_unawaited_commits_are_combined(self) -> None:
+        """While there is no coordinator, one commit of the last offsets waits, however many were requested."""
         heard: list[object] = []
 
         class Hearing(ConsumerInterceptor):
@@ -279,7 +277,7 @@ class AssignmentListenerTests(MembershipCase):
                 self.assertEqual(self.read(consumer, 1), [(0, begin)])
         self.finished(producer.close())
 
-    def test_no_offset_and_no_reset(self) -> None:
+    def test_reset_none(self) -> None:
         """Without a committed offset and with reset none, waiting for records fails."""
         consumer = self.consumer(auto_offset_reset="none")
         consumer.assign([P0])
@@ -298,7 +296,7 @@ class AssignmentListenerTests(MembershipCase):
         self.wire.produce(a_batch(b"new"), "unter", 0)
         self.assertEqual(self.finished(consumer.__anext__()).topic, "unter")
 
-    def test_who_waits_stays_alive(self) -> None:
+    def test_waiting_consumer_stays_a_member(self) -> None:
         """
         A consumer that waits for records for longer than ``max_poll_interval`` asks for them all the time; one that
         does not ask leaves the group, and comes back when it does.
@@ -335,10 +333,8 @@ class AssignmentListenerTests(MembershipCase):
         self.assertEqual(self.read(consumer, 1), [(0, 0)])
         self.assertFalse(consumer.group_metadata().is_member)
 
-    def test_unsubscribing_and_subscribing(self) -> None:
-        """
-        A subscription that follows at once begins when the former membership has ended, with what that committed.
-        """
+    def test_unsubscribe_and_subscribe(self) -> None:
+        """A new subscription begins when the former membership has ended, with its commit."""
         self.cluster[0].create("u", 1)
         consumer = self.consumer("t")
         self.read(consumer, 12)
@@ -350,7 +346,7 @@ class AssignmentListenerTests(MembershipCase):
         # The last of the twelve was not done.
         self.assertEqual(sorted(self.committed().values()), [1, 2, 2, 2, 2, 2])
 
-    def test_what_is_lost_cannot_be_committed(self) -> None:
+    def test_lost_partitions_cannot_be_committed(self) -> None:
         """
         A commit after partitions were lost fails, with and without offsets; assigned partitions are committed, and the
         next commit succeeds.
@@ -370,7 +366,7 @@ class AssignmentListenerTests(MembershipCase):
         self.finished(consumer.commit())
         self.assertEqual(self.committed(), {})
 
-    def test_what_is_another_s_cannot_be_committed(self) -> None:
+    def test_partitions_of_others_cannot_be_committed(self) -> None:
         """
         Nor is the offset put back of a partition that went to another member meanwhile, or was never assigned.
         """
@@ -396,7 +392,7 @@ class AssignmentListenerTests(MembershipCase):
             each.addErrback(lambda _: None)
             each.cancel()
 
-    def test_partitions_wait_for_the_record_in_hand(self) -> None:
+    def test_revocation_waits_for_the_current_record(self) -> None:
         """
         A partition is not revoked while its record is being processed, until the next is asked for: commits succeed,
         and the listener is told afterwards; then another member has the partition.
@@ -421,7 +417,7 @@ class AssignmentListenerTests(MembershipCase):
         following.addErrback(lambda _: None)
         following.cancel()
 
-    def test_nobody_waits_for_ever_for_the_record_in_hand(self) -> None:
+    def test_revocation_wait_is_limited(self) -> None:
         """
         An application that asks for nothing more loses its partitions after ``max_poll_interval``, and one that closes
         the consumer or unsubscribes while it is at a record does so at once.
@@ -452,10 +448,8 @@ class AssignmentListenerTests(MembershipCase):
         self.cluster.settle(2)
         self.assertEqual(self.finished(consumer.poll(0)).keys(), ALL)
 
-    def test_a_topic_that_is_not_there_is_told(self) -> None:
-        """
-        The log warns of it once a minute, and says when it is there; what is there is read meanwhile.
-        """
+    def test_missing_topic_is_logged(self) -> None:
+        """The log warns once a minute, and says when the topic exists; other topics are read meanwhile."""
         with capturedLogs() as captured:
             consumer = self.consumer("t", "misspelt")
             self.read(consumer, 12)
@@ -470,7 +464,7 @@ class AssignmentListenerTests(MembershipCase):
         waiting.addErrback(lambda _: None)
         waiting.cancel()
 
-    def test_a_partition_that_is_not_there_is_told(self) -> None:
+    def test_missing_partition_is_an_error(self) -> None:
         """
         Waiting for records fails after some seconds, each time, with a group and without; other partitions are read.
         """
@@ -487,7 +481,7 @@ class AssignmentListenerTests(MembershipCase):
                     self.assertEqual(str(self.failureResultOf(waiting, ApiError).value), said)
                 self.finished(consumer.close())
 
-    def test_one_loop_reads_a_consumer(self) -> None:
+    def test_one_poll_at_a_time(self) -> None:
         """
         A second poll while one waits for records is refused, and the first one goes on.
         """

@@ -21,10 +21,8 @@ class BatchDeliveryTests(SynchronousTestCase):
     def hand(self, *offsets: int) -> BatchDelivery:
         return BatchDelivery(Fetched(PARTITIONS[0], [record(each) for each in offsets], 9, 9, 0))
 
-    def test_a_loop_is_at_the_last_one(self) -> None:
-        """
-        It is done when the next is asked for; offsets may leave gaps.
-        """
+    def test_position_in_a_loop(self) -> None:
+        """A record is done when the next is asked for; offsets may have gaps."""
         hand = self.hand(1, 4, 6)
         self.assertEqual((hand.position, hand.done), (1, 1))
         for position, done in ((4, 1), (6, 4), (9, 6)):
@@ -33,20 +31,16 @@ class BatchDeliveryTests(SynchronousTestCase):
         hand.settle()
         self.assertEqual((hand.position, hand.done, hand.is_over), (9, 9, True))
 
-    def test_a_poll_is_at_all_it_gave(self) -> None:
-        """
-        None of it is done before the next.
-        """
+    def test_position_after_a_poll(self) -> None:
+        """The records of a poll are done at the next poll."""
         hand = self.hand(1, 4, 6)
         self.assertEqual([each.offset for each in hand.take(2)], [1, 4])
         self.assertEqual((hand.position, hand.done), (6, 1))
         self.assertEqual([each.offset for each in hand.take(2)], [6])
         self.assertEqual((hand.position, hand.done), (9, 6))
 
-    def test_two_batches_in_one_poll(self) -> None:
-        """
-        Nothing of the second is done before the first.
-        """
+    def test_two_batches_in_a_poll(self) -> None:
+        """No record of the second batch is done before the first batch is."""
         hand = self.hand(4, 6)
         hand.floor = 2
         hand.take(2)

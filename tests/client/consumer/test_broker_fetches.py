@@ -110,7 +110,7 @@ class BrokerFetchesTests(SynchronousTestCase):
         self.assertEqual(len(self.brokers.requests("Metadata")), asked)
         self.assertEqual(self.brokers.requests("Fetch")[-1].topics[0].partitions[0].current_leader_epoch, 4)
 
-    def test_brokers_that_send_one_around(self) -> None:
+    def test_wrong_leader_hints(self) -> None:
         """Wrong hints are followed with a delay."""
         self.brokers.served[1] = (4, 16)
         epoch = iter(range(1, 10_000_000))
@@ -130,10 +130,8 @@ class BrokerFetchesTests(SynchronousTestCase):
             self.brokers.settle(0.1)
         self.assertLess(len(self.brokers.requests("Fetch")), 100)
 
-    def test_leaders_that_move_every_second(self) -> None:
-        """
-        Records come all the same, each once, in order, and soon.
-        """
+    def test_frequent_leader_changes(self) -> None:
+        """Records arrive, each once, in order, and soon."""
         fetcher = self.fetcher()
         found = self.read(fetcher, 3)
         for turn in range(20):
@@ -145,10 +143,8 @@ class BrokerFetchesTests(SynchronousTestCase):
             self.brokers.settle(0.5)
         self.assertEqual([each.offset for each in found], list(range(23)))
 
-    def test_a_broker_that_hangs_up(self) -> None:
-        """
-        It is asked again, but less and less often.
-        """
+    def test_closed_connections(self) -> None:
+        """The broker is asked again, with growing pauses."""
 
         def hang_up(node: int, message: Any) -> Any:
             self.brokers.clock.callLater(0, self.brokers.drop, node)
@@ -163,10 +159,8 @@ class BrokerFetchesTests(SynchronousTestCase):
         del self.brokers.answers[1]
         self.assertEqual(self.values(self.fetcher(), 3), [b"a", b"b", b"c"])
 
-    def test_one_fetch_at_a_time(self) -> None:
-        """
-        However often one polls and seeks, one fetch is under way to a broker.
-        """
+    def test_one_fetch_per_broker(self) -> None:
+        """However often one polls and seeks, at most one fetch is under way to a broker."""
         self.brokers.add("u", 1, 1)
         waiting: list[Deferred[Any]] = []
         most = 0
@@ -191,10 +185,10 @@ class BrokerFetchesTests(SynchronousTestCase):
                 waiting.pop().callback(None)
         self.assertEqual(most, 1)
 
-    def test_a_log_that_was_cut_off(self) -> None:
+    def test_truncated_log(self) -> None:
         """
-        Where the leader says that its log differs from what was read, reading goes on from there; with ``none`` that is
-        an error (KIP-320).
+        If the leader reports a different log, reading continues where it diverged; with ``none`` that is an error
+        (KIP-320).
         """
 
         def diverging(node: int, message: Any) -> Any:
@@ -217,10 +211,8 @@ class BrokerFetchesTests(SynchronousTestCase):
         self.assertIn("t-0 was cut off at offset 1", str(error))
         self.assertEqual(strict.position(P0), 3)
 
-    def test_a_log_that_was_cut_off_at_older_brokers(self) -> None:
-        """
-        These are asked where the epoch ended, once for each epoch of the leader.
-        """
+    def test_truncated_log_at_older_brokers(self) -> None:
+        """They are asked for the end of the epoch, once for each epoch of the leader."""
         self.brokers.served.update({1: (4, 11), 23: (0, 3)})
         asked: list[tuple[int, int]] = []
 
@@ -283,10 +275,8 @@ class BrokerFetchesTests(SynchronousTestCase):
         self.log.put(b"d")
         self.assertEqual(self.values(fetcher, 1), [b"d"])
 
-    def test_a_session_that_is_lost(self) -> None:
-        """
-        Another one begins, and nothing is missed.
-        """
+    def test_lost_session(self) -> None:
+        """A new session begins, and no record is missed."""
         lost = iter([ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH])
 
         def lose(node: int, message: Any) -> Any:
@@ -323,9 +313,9 @@ class BrokerFetchesTests(SynchronousTestCase):
         self.brokers.settle(0.1)
         self.assertEqual([each.value for each in self.successResultOf(polling).records], [b"c"])
 
-    def test_other_partitions_go_on_while_one_fails(self) -> None:
+    def test_failing_partition(self) -> None:
         """
-        A partition without a leader is asked about now and then; the others of the same broker are read meanwhile.
+        Metadata of a partition without a leader are asked for from time to time; other partitions are read meanwhile.
         """
         logs = self.brokers.add("t", 1, -1)
         fetcher = self.fetcher()

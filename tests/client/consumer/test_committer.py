@@ -63,7 +63,7 @@ class CommitterTests(SynchronousTestCase):
             self.deliveries,  # type: ignore[arg-type]
         )
 
-    def test_what_is_asked_for_meanwhile_is_one_commit(self) -> None:
+    def test_concurrent_commits_are_combined(self) -> None:
         """Commits requested while one is in flight become one more commit, and all get its outcome."""
         first = self.committer.commit(at(p0=1))
         rest = [self.committer.commit(at(p0=number, p1=3)) for number in range(1000)]
@@ -93,7 +93,7 @@ class CommitterTests(SynchronousTestCase):
         self.group.answer()
         self.successResultOf(later)
 
-    def test_commits_are_of_when_they_were_asked_for(self) -> None:
+    def test_commits_have_the_offsets_of_their_request(self) -> None:
         """Records delivered while a commit waits are not included in it."""
         self.committer.commit(at(p1=1))
         self.places = at(p0=3)
@@ -102,7 +102,7 @@ class CommitterTests(SynchronousTestCase):
         self.group.answer()
         self.assertEqual(self.group.asked[-1], at(p0=3))
 
-    def test_what_went_to_others_is_not_put_back(self) -> None:
+    def test_revoked_partitions_are_not_committed(self) -> None:
         """A waiting position of a partition that was revoked meanwhile is not committed; explicit offsets are."""
         self.committer.commit(at(p2=1))
         self.places = at(p0=3, p1=3)
@@ -128,7 +128,7 @@ class CommitterTests(SynchronousTestCase):
         self.group.answer()
         self.successResultOf(last)
 
-    def test_one_that_hears_of_it_cancels_another(self) -> None:
+    def test_cancellation_in_a_callback(self) -> None:
         """
         Each Deferred fires once.
         """
@@ -141,10 +141,8 @@ class CommitterTests(SynchronousTestCase):
         self.failureResultOf(third, CancelledError)
 
     @given(st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(0, 9)), max_size=30))
-    def test_the_last_word_holds(self, commits: Any) -> None:
-        """
-        Once all is answered, what is committed of each partition is what was asked for last.
-        """
+    def test_last_commit_wins(self, commits: Any) -> None:
+        """When all commits are done, each partition's committed offset is the one requested last."""
         self.setUp()
         wanted: dict[TopicPartition, CommittedOffset] = {}
         self.committer.commit(at(p0=99))

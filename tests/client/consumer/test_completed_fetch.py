@@ -36,10 +36,8 @@ class CompletedFetchTests(SynchronousTestCase):
     @given(
         st.lists(st.integers(1, 1500), min_size=1, max_size=5), st.integers(0, 2000), st.sampled_from(list(Codec)[:2])
     )
-    def test_records_come_out_as_they_went_in(self, sizes: list[int], offset: int, codec: Codec) -> None:
-        """
-        From the offset on, each once, whatever the batches are; and bytes are counted down to nothing.
-        """
+    def test_round_trip(self, sizes: list[int], offset: int, codec: Codec) -> None:
+        """Records are returned from the offset on, each once, for any batches; the byte count reaches zero."""
         total = sum(sizes)
         offset = min(offset, total - 1)
         raw = encoded(*sizes, codec=codec) + b"the beginning of another"
@@ -58,10 +56,8 @@ class CompletedFetchTests(SynchronousTestCase):
         wanted = [ConsumerRecord("t", 0, i, 7, b"k", b"%d" % i, (("h", None),)) for i in range(offset, total)]
         self.assertEqual(found, wanted)
 
-    def test_what_is_lent_is_copied(self) -> None:
-        """
-        The memory that an answer came in may be used again.
-        """
+    def test_borrowed_buffer_is_copied(self) -> None:
+        """The memory of a response may be reused."""
         raw = bytearray(encoded(2))
         kept = completed_fetch(
             self.P, 0, PartitionData(partition_index=0, high_watermark=2, records=memoryview(raw)), False
@@ -70,10 +66,8 @@ class CompletedFetchTests(SynchronousTestCase):
         raw[:] = bytes(len(raw))
         self.assertEqual(len(kept[0].take().records), 2)
 
-    def test_damage_comes_after_what_is_sound(self) -> None:
-        """
-        The batches before a damaged one are handed out; then it is an error, each time.
-        """
+    def test_error_after_intact_batches(self) -> None:
+        """Batches before a damaged one are returned; then each call raises the error."""
         raw = bytearray(encoded(2, 2))
         raw[-1] ^= 1
         kept = completed_fetch(self.P, 0, PartitionData(partition_index=0, high_watermark=4, records=bytes(raw)), False)
@@ -83,10 +77,8 @@ class CompletedFetchTests(SynchronousTestCase):
             with self.assertRaisesRegex(ApiError, "t-0: the batch at offset 2 cannot be read"):
                 kept[0].take()
 
-    def test_what_is_no_batch(self) -> None:
-        """
-        It is an error that says where; half a batch is nothing.
-        """
+    def test_invalid_batch(self) -> None:
+        """The error names the position; an incomplete batch is ignored."""
         with self.assertRaisesRegex(ApiError, "t-0: the batch at offset 5"):
             completed_fetch(self.P, 5, PartitionData(partition_index=0, high_watermark=4, records=b"\1" * 100), False)
         half = PartitionData(partition_index=0, high_watermark=4, records=encoded(2)[:-1])

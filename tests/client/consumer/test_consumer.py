@@ -102,7 +102,7 @@ class ReadingTests(ConsumerCase):
         self.assertEqual(self.successResultOf(polling), {})
         self.assertEqual(self.now(consumer.poll(0)), {})
 
-    def test_cancelling_loses_nothing(self) -> None:
+    def test_cancelled_waits_lose_no_record(self) -> None:
         """
         Whatever wait is cancelled, and whenever, each record is handed out once, in order.
         """
@@ -186,7 +186,7 @@ class ReadingTests(ConsumerCase):
         consumer.seek(error.partition, error.offset + 1)
         self.assertEqual(self.take(consumer, 1), [8])
 
-    def test_poll_hands_out_what_comes_before_a_bad_record(self) -> None:
+    def test_poll_returns_records_before_a_bad_one(self) -> None:
         """
         The records before it are not lost with the error.
         """
@@ -211,7 +211,7 @@ class ReadingTests(ConsumerCase):
         self.assertEqual(seen, [0, 1, 2])
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), len(set(seen)) - 1)
 
-    def test_errors_are_told_to_who_asks(self) -> None:
+    def test_errors_are_raised_until_a_seek(self) -> None:
         """An error is raised again until a seek; other partitions can be read meanwhile."""
         consumer = self.consumer({P0: 77}, auto_offset_reset="none")
         for _ in range(2):
@@ -242,7 +242,7 @@ class ReadingTests(ConsumerCase):
         self.assertEqual(self.brokers.clock.getDelayedCalls(), [])
         self.assertEqual(self.brokers.connections, [])
 
-    def test_what_needs_a_group(self) -> None:
+    def test_methods_that_need_a_group(self) -> None:
         """
         Without one, subscribing and committing are errors that say so, and options for members are refused.
         """

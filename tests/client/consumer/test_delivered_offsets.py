@@ -37,7 +37,7 @@ class DeliveredOffsetsTests(SynchronousTestCase):
         self.deliveries.delivered(P0)
         self.assertEqual(self.deliveries.metadata(SEVEN), SEVEN)
 
-    def test_what_is_asked_for_twice_without_a_delivery_between(self) -> None:
+    def test_metadata_asked_for_twice(self) -> None:
         """
         A partition that goes after metadata were asked for is still what the transaction is about.
         """
@@ -56,7 +56,7 @@ class DeliveredOffsetsTests(SynchronousTestCase):
         self.assertEqual(self.deliveries.take_lost(), {P1: CommittedOffset(4)})
         self.assertEqual(self.deliveries.take_lost(), {})
 
-    def test_a_commit_that_was_under_way(self) -> None:
+    def test_commit_during_a_revocation(self) -> None:
         """Offsets whose commit succeeds after the partition was revoked are not lost."""
         self.deliveries.delivered(P0)
         self.deliveries.given_up([P0], FIVE, {P0: CommittedOffset(3)})

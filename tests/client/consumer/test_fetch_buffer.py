@@ -41,7 +41,7 @@ class FetchBufferTests(SynchronousTestCase):
         buffer.drop(b)
         self.assertEqual((bool(buffer), buffer.size, buffer.paused_size), (False, 0, 0))
 
-    def test_a_problem_is_met_in_its_place(self) -> None:
+    def test_errors_come_after_earlier_records(self) -> None:
         """Data from before an error is taken first."""
         buffer, (a, *_) = FetchBuffer(), PARTITIONS
         buffer.put(a, self.completed(a, 1))

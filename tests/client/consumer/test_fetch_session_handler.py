@@ -43,7 +43,7 @@ class FetchSessionHandlerTests(SynchronousTestCase):
     """The session as a broker would see it."""
 
     @given(st.lists(st.tuples(WANTED, st.sampled_from(["kept", "lost", "none"]), st.booleans()), max_size=8))
-    def test_a_broker_knows_what_is_wanted(self, turns: Any) -> None:
+    def test_requests_add_up_to_the_wanted_partitions(self, turns: Any) -> None:
         """The requests of a session always add up to the wanted partitions, whatever happened before."""
         session, known, number = FetchSessionHandler(), {}, 0
         for wanted, fate, by_id in turns:
@@ -88,10 +88,8 @@ class FetchSessionHandlerTests(SynchronousTestCase):
         (topic,), _ = session.next_fetch(wanted, IDS)
         self.assertEqual((topic.topic, [each.partition for each in topic.partitions]), ("u", [1]))
 
-    def test_a_topic_that_was_made_again(self) -> None:
-        """
-        Its new id begins a new session.
-        """
+    def test_recreated_topic(self) -> None:
+        """The new topic id begins a new session."""
         session = FetchSessionHandler()
         session.next_fetch({PARTITIONS[0]: FetchPartitionData(0, 100)}, {"t": b"1" * 16})
         session.note_session(7)
@@ -129,7 +127,7 @@ class BoundedTests(MembershipCase):
         self.cluster.now(Deferred.fromCoroutine(read()), 60)
         return found
 
-    def test_an_application_that_sleeps(self) -> None:
+    def test_sleeping_application(self) -> None:
         """The buffer stays within its bounds, for minutes; then each record is delivered once."""
         fetcher = self.fetcher()
         for _ in range(300):
@@ -138,10 +136,8 @@ class BoundedTests(MembershipCase):
         self.assertGreater(fetcher._buffer.size, 500_000)
         self.assertEqual(self.take_all(fetcher, 360), {number: list(range(60)) for number in range(6)})
 
-    def test_paused_partitions_do_not_starve_the_others(self) -> None:
-        """
-        They hold a part of the room at most; when they go on, nothing is missing.
-        """
+    def test_paused_partitions_leave_room(self) -> None:
+        """Paused partitions take a part of the buffer at most; when they are resumed, no record is missing."""
         fetcher = self.fetcher()
         for _ in range(20):
             self.cluster.settle(0.1)
@@ -176,7 +172,7 @@ class EndingTests(MembershipCase):
         self.assertEqual(self.cluster.now(self.consumer.close(), 0.2), None)
         self.assertEqual(len(self.sessions), 0)
 
-    def test_reading_nothing(self) -> None:
+    def test_no_partitions(self) -> None:
         """A consumer without partitions leaves no session, and can read on in another."""
         self.cluster.now(self.consumer.unsubscribe())
         self.assertEqual(len(self.sessions), 0)
@@ -188,7 +184,7 @@ class EndingTests(MembershipCase):
         self.read()
         self.assertEqual(self.cluster.now(Deferred.fromCoroutine(self.consumer.__anext__())).value, b"a")
 
-    def test_a_broker_that_does_not_hear_of_it(self) -> None:
+    def test_unreachable_broker_at_close(self) -> None:
         """Closing sessions does not wait for long."""
         self.cluster.cut(CLIENTS, 0)
         closing = self.consumer.close()

@@ -102,7 +102,7 @@ class ConsumerTests(SynchronousTestCase):
         self.brokers.settle(1)
         self.assertEqual([each.value for each in self.successResultOf(waiting).records], [b"new"])
 
-    def test_seeking_drops_what_was_read_ahead(self) -> None:
+    def test_seek_drops_prefetched_records(self) -> None:
         """
         After a seek the next record is the one sought, whatever was on its way.
         """
@@ -117,10 +117,8 @@ class ConsumerTests(SynchronousTestCase):
         consumer.seek(P0, EARLIEST)
         self.assertEqual(self.take(consumer, 1)[0].value, b"a")
 
-    def test_an_offset_that_is_gone(self) -> None:
-        """
-        It is an error with ``none``, and else the earliest or latest offset takes its place.
-        """
+    def test_offset_out_of_range(self) -> None:
+        """With ``none`` it is an error; otherwise the earliest or latest offset is used."""
         log = self.brokers.add("t")[0]
         for value in (b"a", b"b"):
             log.put(value)
@@ -139,10 +137,8 @@ class ConsumerTests(SynchronousTestCase):
         self.brokers.settle(1)
         self.assertEqual(self.successResultOf(waiting).records[0].value, b"c")
 
-    def test_a_leader_that_moves(self) -> None:
-        """
-        Reading goes on at the new leader where it stopped at the old one, whether that says so or vanishes.
-        """
+    def test_leader_change(self) -> None:
+        """Reading continues at the new leader, whether the old one reports the change or disappears."""
         self.brokers.nodes = {1, 2}
         log = self.brokers.add("t")[0]
         log.put(b"a")
@@ -170,7 +166,7 @@ class ConsumerTests(SynchronousTestCase):
         log.put(b"x")
         self.assertEqual(self.take(consumer, 1)[0].offset, 1)
 
-    def test_only_what_is_committed(self) -> None:
+    def test_isolation_levels(self) -> None:
         """
         With ``read_committed``, neither aborted records nor those behind the last stable offset are read; by default
         all are.
@@ -208,7 +204,7 @@ class ConsumerTests(SynchronousTestCase):
 
         return Deferred.fromCoroutine(read())
 
-    def test_damage_is_told(self) -> None:
+    def test_damaged_batch(self) -> None:
         """
         A batch with a wrong CRC is an error that names partition and offset.
         """
@@ -249,7 +245,7 @@ class ConsumerTests(SynchronousTestCase):
             brokers.settle()
             self.assertEqual(self.successResultOf(waiting).records[0].value, b"x")
 
-    def test_what_is_not_there(self) -> None:
+    def test_missing_topics_and_partitions(self) -> None:
         """
         An unknown topic, and a partition the topic does not have, are errors at the next poll.
         """
@@ -291,7 +287,7 @@ class ConsumerTests(SynchronousTestCase):
         self.assertEqual(self.brokers.clock.getDelayedCalls(), [])
         self.failureResultOf(consumer.poll(), LogbusError)
 
-    def test_who_is_forgotten_is_gone_without_a_word(self) -> None:
+    def test_unreferenced_client_is_collected(self) -> None:
         """
         A client that is not referenced any more, while it connects or later, is collected, and nothing of it runs
         again.

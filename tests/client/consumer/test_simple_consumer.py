@@ -52,7 +52,7 @@ class SimpleConsumerTests(SynchronousTestCase):
         self.assertEqual([each.code for each in errors], codes)
         self.assertEqual(sorted(node for node, name, _ in self.brokers.seen if name == "Fetch"), [1, 2])
 
-    def test_errors_say_what_to_do(self) -> None:
+    def test_error_messages(self) -> None:
         """
         Where to ask for offsets; and after a leader has moved, the next attempt finds the new one.
         """

@@ -76,7 +76,7 @@ class EveryAssignorTests(SynchronousTestCase):
     """Properties of all assignors."""
 
     @given(st.sampled_from(list(ASSIGNORS.values())), groups())
-    def test_everything_once(self, assignor: Assignor, group: tuple[Any, Any]) -> None:
+    def test_every_partition_once(self, assignor: Assignor, group: tuple[Any, Any]) -> None:
         """Each partition of each subscribed topic is assigned to exactly one of its members."""
         counts, members = group
         given = assignor.assign(counts, members)
@@ -184,12 +184,12 @@ class StickyTests(SynchronousTestCase):
         given = self.assign({"t1": 3, "t2": 3}, ("t1", "t2"), c1=[], c2=[])
         assert given == {"c1": parts("t1-0", "t1-2", "t2-1"), "c2": parts("t1-1", "t2-0", "t2-2")}
 
-    def test_one_more_for_who_had_the_least_share(self) -> None:
+    def test_surplus_of_the_smallest_share(self) -> None:
         """Members with the quotient keep it; the first gets the one that is left."""
         given = self.assign({"t1": 2, "t2": 3}, ("t1", "t2"), c1=parts("t1-0", "t2-1"), c2=parts("t1-1", "t2-2"))
         assert given == {"c1": parts("t1-0", "t2-1", "t2-0"), "c2": parts("t1-1", "t2-2")}
 
-    def test_more_with_one_more_than_there_may_be(self) -> None:
+    def test_surplus_goes_to_a_new_member(self) -> None:
         """A new member gets the surplus."""
         had = {"c1": parts("t1-0", "t2-0"), "c2": parts("t1-1", "t2-1"), "c3": []}
         given = self.assign({"t1": 2, "t2": 2}, ("t1", "t2"), **had)
@@ -201,14 +201,14 @@ class StickyTests(SynchronousTestCase):
         given = self.assign({"t1": 2, "t2": 3}, ("t1", "t2"), c1=parts("t1-0"), c2=parts("t1-1"), c3=[])
         assert given == {"c1": parts("t1-0", "t2-1"), "c2": parts("t1-1", "t2-2"), "c3": parts("t2-0")}
 
-    def test_one_comes_and_goes(self) -> None:
+    def test_one_member_joins_and_leaves(self) -> None:
         """The last partition moves to a new member; all come back when it leaves."""
         given = self.assign({"t": 3}, c1=parts("t-0", "t-1", "t-2"), c2=[])
         assert given == {"c1": parts("t-0", "t-1"), "c2": parts("t-2")}
         assert sorted(self.assign({"t": 3}, c2=given["c2"])["c2"]) == parts("t-0", "t-1", "t-2")
 
-    def test_two_come_and_go(self) -> None:
-        """Four share what two had; then the two that are left take over what was the others'."""
+    def test_two_members_join_and_leave(self) -> None:
+        """Four members share the partitions of two; then the two that are left take over those of the others."""
         counts, topics = {"t1": 3, "t2": 4}, ("t1", "t2")
         given = self.assign(counts, topics, c1=[], c2=[])
         assert given == {"c1": parts("t1-0", "t1-2", "t2-1", "t2-3"), "c2": parts("t1-1", "t2-0", "t2-2")}
@@ -245,13 +245,13 @@ class StickyTests(SynchronousTestCase):
         new = MemberSubscription(("t",), user_data=sticky_data(parts("t-0", "t-1"), 2))
         assert ASSIGNORS["sticky"].assign({"t": 1}, {"a": old, "b": new}) == {"a": [], "b": parts("t-0")}
 
-    def test_a_partition_that_two_claim_goes_to_nobody_at_first(self) -> None:
-        """They cannot both have it: both are to give it up before it is given to one."""
+    def test_partition_claimed_twice(self) -> None:
+        """Both members have to give it up before it is assigned to one."""
         claim = MemberSubscription(("t",), owned=tuple(parts("t-0")), generation=3)
         given = ASSIGNORS["cooperative-sticky"].assign({"t": 2}, {"a": claim, "b": claim})
         assert [each for some in given.values() for each in some] == parts("t-1")
 
-    def test_who_missed_a_generation_does_not_take_from_the_owner(self) -> None:
+    def test_claims_of_older_generations(self) -> None:
         """The claim of an older generation is ignored if another member owns the partition."""
         late = MemberSubscription(("t",), owned=tuple(parts("t-0")), generation=3)
         owner = MemberSubscription(("t",), owned=tuple(parts("t-0")), generation=4)
@@ -259,9 +259,7 @@ class StickyTests(SynchronousTestCase):
         assert given == {"a": parts("t-1"), "b": parts("t-0")}
 
     @given(groups(), member_names, st.sampled_from(["sticky", "cooperative-sticky"]))
-    def test_it_settles_and_moves_no_more_than_it_must(
-        self, group: tuple[Any, Any], others: list[str], name: str
-    ) -> None:
+    def test_assignments_are_stable_and_sticky(self, group: tuple[Any, Any], others: list[str], name: str) -> None:
         """
         Assignments become stable and complete, and with equal subscriptions no partition moves between two members that
         stay without need.
@@ -278,7 +276,7 @@ class StickyTests(SynchronousTestCase):
                 assert set(before[member]) <= set(after[member]), (before, after)
 
     @given(groups(equal=True), member_names)
-    def test_who_comes_takes_no_more_than_a_share(self, group: tuple[Any, Any], more: list[str]) -> None:
+    def test_new_member_gets_its_share_only(self, group: tuple[Any, Any], more: list[str]) -> None:
         """Only the surplus moves, to new members."""
         counts, members = group
         topics = next(iter(members.values())).topics
@@ -292,10 +290,10 @@ class StickyTests(SynchronousTestCase):
         assert max(sizes) - min(sizes) <= 1
 
     @given(groups(), member_names, st.data())
-    def test_nobody_is_given_what_another_still_has(
+    def test_cooperative_members_revoke_first(
         self, group: tuple[Any, Any], names: list[str], data: st.DataObject
     ) -> None:
-        """Cooperatively, whatever members claim."""
+        """In a cooperative group, no partition is assigned to two members, whatever they claim."""
         counts, members = group
         everything = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
         some = st.lists(st.sampled_from(everything), unique=True) if everything else st.just([])

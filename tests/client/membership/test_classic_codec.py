@@ -48,13 +48,13 @@ class ClassicCodecTests(SynchronousTestCase):
         assert read_subscription(data[:1]) == MemberSubscription()
         assert read_assignment(data[:1]) == frozenset()
 
-    def test_there_and_back(self) -> None:
+    def test_round_trip(self) -> None:
         """Encoded values can be decoded, also with an older version's fields only."""
         told = MemberSubscription(("a", "b"), tuple(parts("a-0", "b-1")), 5, None, "r", b"x")
         assert read_subscription(write_subscription(told)) == told
         assert read_assignment(write_assignment(parts("a-1", "b-0"))) == frozenset(parts("a-1", "b-0"))
 
-    def test_versions_to_come(self) -> None:
+    def test_newer_versions(self) -> None:
         """A newer member's bytes begin as ours do."""
         newer = b"\x00\x09" + write_subscription(MemberSubscription(("a",)))[2:] + b"more"
         assert read_subscription(newer).topics == ("a",)

@@ -81,8 +81,8 @@ class JoiningTests(SynchronousTestCase):
         one = member(ClassicMemberState.SYNCING)
         assert one.synced(frozenset()) == [NotifyListener(ListenerEvent.ASSIGNED, frozenset())]
 
-    def test_what_comes_of_errors_while_joining(self) -> None:
-        """In JoinGroup and SyncGroup alike."""
+    def test_errors_while_joining(self) -> None:
+        """JoinGroup and SyncGroup treat errors alike."""
         for phase in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING):
             for code in (*PASSING, ErrorCode.REBALANCE_IN_PROGRESS):
                 one = member(phase)
@@ -103,7 +103,7 @@ class JoiningTests(SynchronousTestCase):
                 assert "'g'" in failed.error.message
                 assert one.phase is ClassicMemberState.UNJOINED
 
-    def test_a_cooperative_member_that_is_forgotten_loses_what_it_kept(self) -> None:
+    def test_unknown_cooperative_member_loses_its_partitions(self) -> None:
         """It joined with partitions, and the coordinator does not know it: others may have them."""
         one = member(ClassicMemberState.STABLE, places("t", 0), cooperative=True)
         assert one.rejoin() == [SendJoinGroup()]
@@ -157,8 +157,8 @@ class RebalancingTests(SynchronousTestCase):
         assert one.listener_done() == [SendJoinGroup()]
         assert one.owned == places("t", 0)
 
-    def test_what_changes_while_joining_takes_another_round(self) -> None:
-        """The leader had the old subscription."""
+    def test_change_of_the_subscription_while_joining(self) -> None:
+        """Another round is needed, as the leader had the old subscription."""
         for phase in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING):
             one = member(phase)
             assert one.rejoin() == []
@@ -167,7 +167,7 @@ class RebalancingTests(SynchronousTestCase):
             one.synced(frozenset())
             assert one.listener_done() == [SendJoinGroup()]
 
-    def test_a_join_that_is_sent_again_says_what_has_changed(self) -> None:
+    def test_repeated_join_has_the_new_subscription(self) -> None:
         """Then no further round is needed for it."""
         one = member(ClassicMemberState.JOINING)
         one.rejoin()
@@ -176,8 +176,8 @@ class RebalancingTests(SynchronousTestCase):
         one.synced(frozenset())
         assert (one.listener_done(), one.phase) == ([], ClassicMemberState.STABLE)
 
-    def test_a_heartbeat_may_find_out_anything(self) -> None:
-        """Which end, which begin anew, and which mean nothing."""
+    def test_heartbeat_errors(self) -> None:
+        """Some end the membership, some start it again, and some are ignored."""
         for code in PASSING:
             assert member(ClassicMemberState.STABLE, places("t", 0)).heartbeat_answered(code) == []
         for code, member_id in ((ErrorCode.ILLEGAL_GENERATION, "m"), (ErrorCode.UNKNOWN_MEMBER_ID, "")):
@@ -199,7 +199,7 @@ class RebalancingTests(SynchronousTestCase):
         assert one.listener_done() == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
         assert one.listener_done() == [SendJoinGroup()]
 
-    def test_fenced_between_giving_up_and_getting(self) -> None:
+    def test_fenced_between_revocation_and_assignment(self) -> None:
         """New partitions are not announced any more."""
         one = member(ClassicMemberState.STABLE, places("t", 0, 1), cooperative=True)
         one.rejoin()
@@ -258,8 +258,8 @@ class EndingTests(SynchronousTestCase):
         assert one.begin() == [SendJoinGroup()]
         assert not one.paused
 
-    def test_a_static_member_that_is_late_keeps_its_place(self) -> None:
-        """Until its session ends."""
+    def test_late_static_member(self) -> None:
+        """It keeps its partitions until its session ends."""
         one = member(ClassicMemberState.STABLE, places("t", 0), group_instance_id="i")
         assert one.late() == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
 
@@ -381,8 +381,8 @@ class Machine(RuleBasedStateMachine):
 class AnythingTests(SynchronousTestCase):
     """The machine under Hypothesis."""
 
-    def test_anything_in_any_order(self) -> None:
-        """It is never stuck, and always knows what the listener has."""
+    def test_random_events(self) -> None:
+        """The machine is never stuck, and always knows which partitions the listener has."""
         case = Machine.TestCase()
         case.runTest()
 

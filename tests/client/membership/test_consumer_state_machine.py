@@ -59,14 +59,14 @@ def member(*owned: int, **given: Any) -> ConsumerStateMachine:
 class ReportTests(SynchronousTestCase):
     """Fields of heartbeats."""
 
-    def test_everything_at_first(self) -> None:
+    def test_first_heartbeat_is_full(self) -> None:
         """The coordinator knows nothing yet."""
         one = ConsumerStateMachine("g", "m", subscription=T)
         assert one.begin() == [SendHeartbeat()]
         assert one.report() == HeartbeatFields(0, T, frozenset())
 
-    def test_then_only_what_changed(self) -> None:
-        """Nothing, mostly; what was not confirmed is said again."""
+    def test_later_heartbeats_have_changes_only(self) -> None:
+        """Usually none; unconfirmed changes are repeated."""
         one = member(0, 1)
         assert one.report() == HeartbeatFields(5)
         assert one.target(places("t", 0)) == [NotifyListener(ListenerEvent.REVOKED, places("t", 1))]
@@ -78,7 +78,7 @@ class ReportTests(SynchronousTestCase):
         one.confirmed(report, None, 6)
         assert one.report() == HeartbeatFields(6)
 
-    def test_everything_after_an_answer_was_lost(self) -> None:
+    def test_full_heartbeat_after_a_lost_response(self) -> None:
         """The lost response may have had an assignment, which is repeated only after a full heartbeat."""
         one = member(0)
         one.response_lost()
@@ -98,8 +98,8 @@ class ReportTests(SynchronousTestCase):
         assert one.confirmed(sent, None, 6) == [SendHeartbeat()]
         assert one.report() == HeartbeatFields(6, T)
 
-    def test_an_id_that_the_broker_made(self) -> None:
-        """Brokers before KIP-1082 make it."""
+    def test_member_id_of_the_broker(self) -> None:
+        """Brokers before KIP-1082 create the member id."""
         one = ConsumerStateMachine("g", "mine", subscription=T)
         one.begin()
         one.confirmed(one.report(), "theirs", 1)
@@ -117,8 +117,8 @@ class ReconcilingTests(SynchronousTestCase):
         assert one.listener_done() == [SendHeartbeat()]
         assert (one.phase, one.owned) == (ConsumerMemberState.STABLE, places("t", 1, 2))
 
-    def test_another_target_meanwhile(self) -> None:
-        """The listener comes to an end, and goes for the new one."""
+    def test_target_changes_during_a_callback(self) -> None:
+        """The listener's callback ends, and the new target follows."""
         one = member(0, 1)
         one.target(places("t", 0))
         assert one.target(places("t", 0, 2)) == []
@@ -169,7 +169,7 @@ class EndingTests(SynchronousTestCase):
         assert one.listener_done() == [SendLeaveHeartbeat("m", LEAVING_EPOCH)]
         assert one.left() == [ReportLeft()]
 
-    def test_a_static_member_may_come_back(self) -> None:
+    def test_leaving_static_member(self) -> None:
         """It sends the away epoch, unless it leaves for good."""
         one = member(group_instance_id="i")
         assert one.stop(leave=False) == [SendLeaveHeartbeat("m", AWAY_EPOCH)]
@@ -299,7 +299,7 @@ class Machine(RuleBasedStateMachine):
 class AnythingTests(SynchronousTestCase):
     """The machine under Hypothesis."""
 
-    def test_anything_in_any_order(self) -> None:
-        """It is never stuck, and always knows what the listener has."""
+    def test_random_events(self) -> None:
+        """The machine is never stuck, and always knows which partitions the listener has."""
         case = Machine.TestCase()
         case.runTest()

@@ -104,8 +104,8 @@ class CommitTests(OffsetsCase):
         assert (committed.committed_offset, committed.committed_leader_epoch) == (4, 2)
         assert committed.committed_metadata == "note"
 
-    def test_what_passes_is_tried_again(self) -> None:
-        """Only the partitions that it concerned."""
+    def test_retriable_errors(self) -> None:
+        """Only the partitions with the error are retried."""
         for code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             before = len(self.sent())
             self.codes = [{1: int(code)}]
@@ -123,12 +123,12 @@ class CommitTests(OffsetsCase):
         self.brokers.drop(2)
         assert self.done(self.offsets.commit({P0: CommittedOffset(4)})) == [None]
 
-    def test_nobody_there(self) -> None:
-        """It is given up in time."""
+    def test_unreachable_coordinator(self) -> None:
+        """The commit fails after its timeout."""
         self.brokers.nodes.clear()
         self.error(self.offsets.commit({P0: CommittedOffset(1)}))
 
-    def test_refusals_are_errors_that_say_what_to_do(self) -> None:
+    def test_refused_commits(self) -> None:
         """At once, and with what was wrong of which partition."""
         advice = {
             ErrorCode.FENCED_INSTANCE_ID: "group_instance_id 'i'",
@@ -151,8 +151,8 @@ class CommitTests(OffsetsCase):
         error = self.error(self.offsets.commit({P0: CommittedOffset(1), P1: CommittedOffset(1)}), CommitFailed)
         assert error.errors.keys() == {P1}
 
-    def test_the_later_one_wins(self) -> None:
-        """One that has to be tried again does not come after one that was made later."""
+    def test_later_commit_wins(self) -> None:
+        """The retry of a commit does not overtake a later commit."""
         self.codes = [{0: int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}]
         first = self.offsets.commit({P0: CommittedOffset(1)})
         second = self.offsets.commit({P0: CommittedOffset(2)})
@@ -160,7 +160,7 @@ class CommitTests(OffsetsCase):
         self.successResultOf(first)
         assert self.sent() == [[(0, 1)], [(0, 1)], [(0, 2)]]
 
-    def test_one_that_is_given_up_holds_up_nobody(self) -> None:
+    def test_cancelled_commit(self) -> None:
         """Whether it waits for its turn, for the broker, or for another attempt."""
         for turns in range(8):
             self.codes = [{0: int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}]
@@ -218,7 +218,7 @@ class FetchTests(OffsetsCase):
             return offsets.OffsetFetchResponse(groups=[one])
         return offsets.OffsetFetchResponse(topics=answers(offsets.OffsetFetchResponseTopic, message.topics))
 
-    def test_some_and_none(self) -> None:
+    def test_missing_offsets(self) -> None:
         """Partitions without an offset are None, in old and new versions."""
         for newest in (10, 7, 5):
             self.brokers.served[FETCH] = (1, newest)
@@ -238,8 +238,8 @@ class FetchTests(OffsetsCase):
         asked = [each.groups[0].topics[0].partition_indexes for each in self.brokers.requests("OffsetFetch")]
         assert asked == [[0, 1], [1], [1]]
 
-    def test_a_transaction_that_stays_open(self) -> None:
-        """It is waited for no longer than the patience lasts."""
+    def test_open_transaction(self) -> None:
+        """Its end is waited for only until the timeout."""
         self.codes = [{0: int(ErrorCode.UNSTABLE_OFFSET_COMMIT)}] * 1000
         error = self.error(self.offsets.fetch([P0], require_stable=True), ApiError)
         assert error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -253,7 +253,7 @@ class FetchTests(OffsetsCase):
         error = self.error(self.offsets.fetch([P0]), ApiError)
         assert error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
 
-    def test_nothing(self) -> None:
+    def test_no_partitions(self) -> None:
         """Nothing is asked for nothing."""
         assert self.done(self.offsets.fetch([])) == [{}]
         assert self.brokers.requests("OffsetFetch") == []

@@ -28,8 +28,8 @@ class EitherProtocol:
         self.until(lambda: self.balanced(a, b))
         return a, b
 
-    def test_come_and_go(self: Any) -> None:
-        """All is one's; then half is another's; then all is that one's."""
+    def test_members_join_and_leave(self: Any) -> None:
+        """A member alone has all partitions, then half of them, then all again."""
         a = self.member("t")
         self.until(lambda: self.balanced(a))
         assert a.metadata.is_member
@@ -43,7 +43,7 @@ class EitherProtocol:
         self.until(lambda: self.balanced(b), 10)
         assert self.hears[0].heard("lost") == frozenset()
 
-    def test_one_is_lost(self: Any) -> None:
+    def test_lost_member(self: Any) -> None:
         """When its session has ended the other takes over; when it is back it has lost what it had, and joins again."""
         a, b = self.two(session_timeout=6.0)
         had = a.assignment
@@ -73,7 +73,7 @@ class EitherProtocol:
         found = self.cluster.now(b.committed(sorted(b.assignment)))
         assert set(found.values()) == {CommittedOffset(7)}
 
-    def test_a_listener_that_fails(self: Any) -> None:
+    def test_failing_listener(self: Any) -> None:
         """The failure is logged, and the membership goes on."""
 
         def fail(partitions: Places) -> None:
@@ -84,7 +84,7 @@ class EitherProtocol:
         self.until(lambda: self.balanced(a))
         assert len(self.flushLoggedErrors(ValueError)) == 1
 
-    def test_who_does_not_poll_leaves(self: Any) -> None:
+    def test_member_without_polls_leaves(self: Any) -> None:
         """The other member takes over; the next poll joins again."""
         a, b = self.two(max_poll_interval=30.0)
         had = a.assignment
@@ -106,8 +106,8 @@ class EitherProtocol:
         assert isinstance(results[0].value, kind), results
         return results[0].value
 
-    def test_unsubscribe_and_subscribe(self: Any) -> None:
-        """It leaves, and comes back for something else, even when it does not wait for the one before the other."""
+    def test_resubscribe(self: Any) -> None:
+        """A member leaves, and returns with another subscription, even if it does not wait between the two."""
         self.cluster[0].create("u", 2)
         a = self.member("t")
         self.until(lambda: self.balanced(a))
@@ -124,7 +124,7 @@ class EitherProtocol:
         self.cluster.now(AdminClient(self.a_client()).create_partitions({"t": 8}))
         self.until(lambda: self.balanced(a, b, everything=places("t", *range(8))), 30)
 
-    def test_a_topic_that_is_made_later(self: Any) -> None:
+    def test_topic_created_later(self: Any) -> None:
         """Its partitions are assigned to a member that had subscribed before."""
         a = self.member("late")
         self.cluster.settle(2)
@@ -154,8 +154,8 @@ class EitherProtocol:
         assert again.assignment == had
         assert self.hears[1].news == news
 
-    def test_a_static_member_leaves_if_told_to(self: Any) -> None:
-        """Then its partitions are another's at once."""
+    def test_static_member_leaves_on_request(self: Any) -> None:
+        """Then its partitions are assigned to another at once."""
         a, b = (self.member("t", group_instance_id=each) for each in "ab")
         self.until(lambda: self.balanced(a, b))
         self.cluster.now(a.close(leave=True))
@@ -199,8 +199,8 @@ class EitherProtocol:
             else:
                 assert self.cluster.now(asked) == {P1: CommittedOffset(turns)}
 
-    def test_a_commit_while_nobody_answers(self: Any) -> None:
-        """It is given up in time, though the member goes on trying to join."""
+    def test_commit_without_a_coordinator(self: Any) -> None:
+        """It fails after its timeout, while the member goes on trying to join."""
         self.lose(0)
         a = self.member("t")
         assert self.failure_of(a.commit({P0: CommittedOffset(1)})).code is ErrorCode.REBALANCE_IN_PROGRESS
@@ -228,7 +228,7 @@ class EitherProtocol:
                 self.cluster.now(a.commit({kept: CommittedOffset(number)}))
         self.until(lambda: self.balanced(a, b))
 
-    def test_what_was_another_s_cannot_be_committed(self: Any) -> None:
+    def test_partitions_of_others_cannot_be_committed(self: Any) -> None:
         """The error says why, and what to do."""
         a, b = self.two(session_timeout=6.0)
         before = a.metadata
@@ -259,7 +259,7 @@ class ClassicTests(EitherProtocol, MembershipCase):
                 each.polled()
             self.cluster.settle(1)
 
-    def test_cooperative_members_keep_what_they_can(self) -> None:
+    def test_cooperative_members_keep_partitions(self) -> None:
         """When another member joins, half of the partitions are revoked and the rest are kept."""
         a = self.member("t", assignors=("cooperative-sticky",))
         self.until(lambda: self.balanced(a))
@@ -276,7 +276,7 @@ class ClassicTests(EitherProtocol, MembershipCase):
         self.until(lambda: self.balanced(a, b))
         assert self.hears[0].heard("revoked") == places("t", *range(6))
 
-    def test_the_eager_sticky_one_remembers(self) -> None:
+    def test_eager_sticky_assignment(self) -> None:
         """Revoked partitions are assigned again."""
         a, b = self.member("t", assignors=("sticky",)), self.member("t", assignors=("sticky",))
         self.until(lambda: self.balanced(a, b))
@@ -295,13 +295,13 @@ class ClassicTests(EitherProtocol, MembershipCase):
         assert "assignor" in str(error)
         assert "INCONSISTENT_GROUP_PROTOCOL" in str(error)
 
-    def test_a_session_that_is_too_short(self) -> None:
-        """The broker's settings say what would do."""
+    def test_session_timeout_too_short(self) -> None:
+        """The error has the bounds that the broker is configured with."""
         self.member("t", session_timeout=0.1, heartbeat_interval=0.05)
         self.until(lambda: bool(self.hears[0].errors))
         assert "session_timeout must be between" in str(self.hears[0].errors[0])
 
-    def test_two_with_one_instance_id(self) -> None:
+    def test_duplicate_instance_id(self) -> None:
         """The former is fenced: it loses what it had, and ends."""
         a = self.member("t", group_instance_id="i")
         self.until(lambda: self.balanced(a))
@@ -326,7 +326,7 @@ class ConsumerTests(EitherProtocol, MembershipCase):
     protocol = "consumer"
     config = {**MembershipCase.config, "group.consumer.session.timeout.ms": "45000"}
 
-    def test_members_keep_what_they_can(self) -> None:
+    def test_members_keep_partitions(self) -> None:
         """When another member joins, half of the partitions are revoked and the rest are kept."""
         a = self.member("t")
         self.until(lambda: self.balanced(a))
@@ -341,13 +341,13 @@ class ConsumerTests(EitherProtocol, MembershipCase):
         self.until(lambda: bool(self.hears[0].errors))
         assert "RE2" in str(self.hears[0].errors[0])
 
-    def test_an_assignor_that_is_not_there(self) -> None:
+    def test_unknown_assignor(self) -> None:
         """The broker refuses it, and the membership ends."""
         self.member("t", group_remote_assignor="fair")
         self.until(lambda: bool(self.hears[0].errors))
         assert "group_remote_assignor" in str(self.hears[0].errors[0])
 
-    def test_two_with_one_instance_id(self) -> None:
+    def test_duplicate_instance_id(self) -> None:
         """The latter is refused as long as the former is there."""
         a = self.member("t", group_instance_id="i")
         self.until(lambda: self.balanced(a))

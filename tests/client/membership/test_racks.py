@@ -56,7 +56,7 @@ class AnyAssignorTests(SynchronousTestCase):
     """Properties of all assignors."""
 
     @given(st.sampled_from(AWARE), racked())
-    def test_never_less_even_nor_farther(self, name: str, group: tuple[Any, Any, Any]) -> None:
+    def test_as_even_and_no_farther_than_without_racks(self, name: str, group: tuple[Any, Any, Any]) -> None:
         """
         Everything is given once, as evenly as without racks, and no more of it is read from other racks.
         """
@@ -71,7 +71,7 @@ class AnyAssignorTests(SynchronousTestCase):
             self.assertLessEqual({partition.topic for partition in each}, set(members[member].topics))
 
     @given(st.sampled_from(list(ASSIGNORS)), racked(), st.booleans())
-    def test_who_is_nowhere_gets_the_same(self, name: str, group: tuple[Any, Any, Any], is_anywhere: bool) -> None:
+    def test_no_racks(self, name: str, group: tuple[Any, Any, Any], is_anywhere: bool) -> None:
         """
         Where no member says where it is, or all replicas are everywhere, racks change nothing.
         """
@@ -83,7 +83,7 @@ class AnyAssignorTests(SynchronousTestCase):
         plain = ASSIGNORS[name].assign(counts, members)
         self.assertEqual(ASSIGNORS[name].assign(counts, members, replicas), plain)
 
-    def test_each_its_own(self) -> None:
+    def test_nearby_partitions_for_everyone(self) -> None:
         """
         Where everybody can have what is near, everybody does.
         """
@@ -94,7 +94,7 @@ class AnyAssignorTests(SynchronousTestCase):
             wanted = {"a": parts("t-2", "t-5"), "b": parts("t-1", "t-4"), "c": parts("t-0", "t-3")}
             self.assertEqual({member: sorted(each) for member, each in given.items()}, wanted, name)
 
-    def test_shares_come_first(self) -> None:
+    def test_even_shares_come_first(self) -> None:
         """A member that is near all partitions gets no more than its share."""
         for name in AWARE:
             given = ASSIGNORS[name].assign(
@@ -108,7 +108,7 @@ class RangeTests(SynchronousTestCase):
     """Topics alike are shared out alike."""
 
     @given(racked(equal=True))
-    def test_what_belongs_together_stays_together(self, group: tuple[Any, Any, Any]) -> None:
+    def test_copartitioned_topics(self, group: tuple[Any, Any, Any]) -> None:
         """
         Of topics with as many partitions and the same readers everybody has the same numbers, and of each topic the
         shares differ by one at most.
@@ -141,7 +141,9 @@ class StickyTests(SynchronousTestCase):
     """Partitions that move because of racks."""
 
     @given(st.sampled_from(AWARE[1:]), racked(), racked())
-    def test_it_settles(self, name: str, group: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> None:
+    def test_assignments_become_stable(
+        self, name: str, group: tuple[Any, Any, Any], other: tuple[Any, Any, Any]
+    ) -> None:
         """
         From any earlier assignment and any racks, assignments become stable, with no more reads from other racks than
         without racks.
@@ -163,7 +165,7 @@ class StickyTests(SynchronousTestCase):
         total = sum(count for topic, count in counts.items() if readers(members, topic))
         self.assertEqual(sum(map(len, given.values())), total)
 
-    def test_what_is_far_moves_once(self) -> None:
+    def test_far_partitions_are_swapped(self) -> None:
         """Two members that have each other's nearby partitions swap them, cooperatively in two rounds."""
         two, replicas = members("t", a="west", b="east"), where("t", "east", "west")
         had = {"a": parts("t-0"), "b": parts("t-1")}
@@ -192,7 +194,7 @@ class LeaderTests(MembershipCase):
         wanted = NewTopic(topic, assignment=[[broker] for broker in brokers])
         self.cluster.now(self.admin.create_topics([wanted]))
 
-    def test_members_read_what_is_near(self) -> None:
+    def test_rack_aware_assignors(self) -> None:
         """
         With each assignor that looks at it.
         """
@@ -202,7 +204,7 @@ class LeaderTests(MembershipCase):
             wanted = places("r", 1, 3), places("r", 0, 2)
             self.until(lambda pair=(west, east), wanted=wanted: tuple(each.assignment for each in pair) == wanted)
 
-    def test_partitions_that_move_to_other_racks(self) -> None:
+    def test_partitions_moved_to_other_racks(self) -> None:
         """
         Their readers change, too, without anybody else having come or gone.
         """
@@ -213,7 +215,7 @@ class LeaderTests(MembershipCase):
         self.cluster.now(self.admin.alter_reassignments(moves))
         self.until(lambda: (west.assignment, east.assignment) == (places("r", 0, 3), places("r", 1, 2)))
 
-    def test_a_broker_that_is_away(self) -> None:
+    def test_unreachable_broker(self) -> None:
         """Its rack is remembered: its partitions stay, and no rebalance happens."""
         west = self.member("r", client_rack="west", metadata_max_age=1.0)
         east = self.member("r", client_rack="east", metadata_max_age=1.0)

@@ -189,7 +189,7 @@ ACTIONS = (
 class ModelTests(SynchronousTestCase):
     @settings(max_examples=400, deadline=None)
     @given(st.data(), st.integers(1, 4))
-    def test_each_record_once_and_in_order(self, data: Any, largest: int) -> None:
+    def test_records_once_and_in_order(self, data: Any, largest: int) -> None:
         """
         Whatever is lost, late, refused or given up: what is in the log is in the order of sending and there once, and
         what was acknowledged is there. When all goes well again, all has an outcome.
@@ -217,7 +217,7 @@ class ModelTests(SynchronousTestCase):
             world.check()
 
     @given(st.lists(st.integers(1, 9), min_size=1, max_size=12))
-    def test_nothing_lost_when_nothing_is_given_up(self, counts: list[int]) -> None:
+    def test_all_records_are_acknowledged_without_timeouts(self, counts: list[int]) -> None:
         """
         All batches lost once, and sent again: all are acknowledged.
         """
@@ -243,10 +243,8 @@ class QueueTests(SynchronousTestCase):
         self.world = World(None, 100)
         self.queue = self.world.queue
 
-    def test_one_at_a_time_until_the_partition_knows_us(self) -> None:
-        """
-        Then five; and one again as soon as one comes back.
-        """
+    def test_one_batch_until_the_first_response(self) -> None:
+        """Then five; and one again as soon as a batch is returned."""
         for _ in range(9):
             self.world.begin(1)
         self.assertEqual([self.world.depart() for _ in range(2)], [True, False])
@@ -263,7 +261,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(self.world.log.values, list(range(9)))
         self.assertEqual(self.world.log.epoch, 0)
 
-    def test_without_numbers_one_at_a_time(self) -> None:
+    def test_no_idempotence_one_batch_at_a_time(self) -> None:
         """
         Order is kept by waiting; another broker is waited for, too.
         """
@@ -275,11 +273,8 @@ class QueueTests(SynchronousTestCase):
         self.assertTrue(self.queue.may_send(1, idempotent=True))
         self.assertFalse(self.queue.may_send(2, idempotent=True))
 
-    def test_what_is_given_up_leaves_no_gap(self) -> None:
-        """
-        The numbers of a batch that never will be in the log are given to the next; with batches behind it there is
-        another epoch.
-        """
+    def test_abandoned_batch_leaves_no_gap(self) -> None:
+        """Its sequence numbers are given to the next batch; if others followed it, there is a new epoch."""
         for _ in range(4):
             self.world.begin(2)
         self.world.depart()
@@ -296,10 +291,8 @@ class QueueTests(SynchronousTestCase):
         self.world.answer()
         self.assertEqual(self.world.log.values, [0, 1, 6, 7])
 
-    def test_what_is_in_doubt_keeps_its_numbers(self) -> None:
-        """
-        Even when others need another epoch: it may be in the log.
-        """
+    def test_batch_with_unknown_outcome_keeps_its_sequence(self) -> None:
+        """Even if others need a new epoch: it may be in the log."""
         for _ in range(5):
             self.world.begin(1)
         self.world.depart()

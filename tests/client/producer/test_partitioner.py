@@ -20,7 +20,7 @@ ZERO = uuid.UUID(int=0)
 
 
 class PartitionTests(SynchronousTestCase):
-    def test_murmur2_as_java_has_it(self) -> None:
+    def test_murmur2(self) -> None:
         """
         The hashes are those that Kafka's own tests expect, as signed numbers.
         """
@@ -73,7 +73,7 @@ class PartitionTests(SynchronousTestCase):
         chosen = {str(router.find(left, None, None, None).partition) for _ in range(3)}
         self.assertEqual(chosen, {"t-2"})
 
-    def test_where_many_batches_wait_fewer_go(self) -> None:
+    def test_longer_queues_get_fewer_batches(self) -> None:
         """
         The chance of a partition falls with what waits for it, and never to nothing.
         """

@@ -95,16 +95,14 @@ class ProducerTests(SynchronousTestCase):
             self.brokers.settle(0.1)
         self.assertEqual(str(self.failureResultOf(sent, ApiError).value), "there is no topic 'nope'")
 
-    def test_a_partition_that_is_not_there(self) -> None:
-        """
-        The record is refused with the partitions there are.
-        """
+    def test_unknown_partition(self) -> None:
+        """The error lists the partitions there are."""
         self.brokers.add("t", 1, 1)
         sent = self.producer().send("t", b"x", partition=2)
         self.brokers.settle()
         self.assertIn("it has 0 to 1", str(self.failureResultOf(sent, ApiError).value))
 
-    def test_retriable_errors_are_tried_again_in_order(self) -> None:
+    def test_retriable_errors(self) -> None:
         """
         A batch that is refused for now is sent again before those behind it.
         """
@@ -117,10 +115,8 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual([self.successResultOf(each).offset for each in sent], [0, 1, 2])
         self.assertEqual(self.values(), [b"0" * 60, b"1" * 60, b"2" * 60])
 
-    def test_other_errors_are_final(self) -> None:
-        """
-        A refusal reaches each record of the batch, and the next batch goes on.
-        """
+    def test_final_errors(self) -> None:
+        """Each record of the batch gets the error, and the next batch goes on."""
         self.brokers.add("t")
         self.brokers.produce_errors[:] = [ErrorCode.INVALID_RECORD]
         producer = self.producer()
@@ -132,10 +128,8 @@ class ProducerTests(SynchronousTestCase):
         self.lingered()
         self.assertEqual(self.successResultOf(sent).offset, 0)
 
-    def test_a_leader_that_moves(self) -> None:
-        """
-        When the old leader's connections break, the new one is asked for and gets the batch.
-        """
+    def test_leader_change(self) -> None:
+        """When the old leader's connections break, the new one is looked up and gets the batch."""
         self.brokers.nodes = {1, 2}
         (log,) = self.brokers.add("t", 1).values()
         producer = self.producer()
@@ -162,10 +156,8 @@ class ProducerTests(SynchronousTestCase):
             self.brokers.settle(0.1)
         self.assertIn("attempts", str(self.failureResultOf(sent, DeliveryFailed).value))
 
-    def test_nobody_there(self) -> None:
-        """
-        Without any broker the record fails in the end, with the address that was tried.
-        """
+    def test_no_reachable_broker(self) -> None:
+        """The record fails after its timeout, with the address that was tried."""
         self.brokers.nodes = set()
         sent = self.producer(delivery_timeout=3).send("t", b"x")
         for _ in range(20):
@@ -177,7 +169,7 @@ class ProducerTests(SynchronousTestCase):
             "cannot connect to b1:9092: connection refused", str(self.failureResultOf(sent, Unreachable).value)
         )
 
-    def test_nobody_asked(self) -> None:
+    def test_acks_0(self) -> None:
         """
         With acks=0 a record is sent and its offset is not known.
         """
@@ -229,10 +221,8 @@ class ProducerTests(SynchronousTestCase):
         self.lingered()
         self.assertTrue(all(log.end for log in self.brokers.topics["t"].values()))
 
-    def test_a_batch_that_is_too_large(self) -> None:
-        """
-        It goes in parts, down to single records; only a record that is too large alone is refused.
-        """
+    def test_batch_too_large(self) -> None:
+        """It is split, down to single records; only a record that is too large by itself is refused."""
         self.brokers.add("t")
 
         def produce(node: int, request: Any) -> Any:
@@ -253,7 +243,7 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual([(each or b"")[0] for each in self.values()], [0, 1, 2, 3, 4, 6, 7, 8])
         self.assertEqual(producer.buffered, 0)
 
-    def test_the_old_leader_names_the_new_one(self) -> None:
+    def test_leader_hint(self) -> None:
         """The batch is sent there at once, without a metadata request (KIP-951)."""
         self.brokers.nodes = {1, 2}
         (log,) = self.brokers.add("t", 1).values()
@@ -282,7 +272,7 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(sent).offset, 1)
         self.assertEqual(len(self.brokers.requests("Metadata")), asked)
 
-    def test_waiting_for_room(self) -> None:
+    def test_buffer_full(self) -> None:
         """With a full buffer records wait in order; a caller that never waits is refused."""
         self.brokers.add("t")
         producer = self.producer(batch_bytes=700, buffer_bytes=3000)
@@ -300,10 +290,8 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual([self.successResultOf(each).offset for each in sent], list(range(len(sent))))
         self.assertEqual(producer.buffered, 0)
 
-    def test_putting_without_waiting_for_room(self) -> None:
-        """
-        It is refused when there is twice as much as there should be.
-        """
+    def test_put_with_a_full_buffer(self) -> None:
+        """It is refused when the buffer has twice its size."""
         self.brokers.add("t")
         producer = self.producer(buffer_bytes=1000)
         topic = self.cluster.topic("t")
@@ -341,10 +329,8 @@ class ProducerTests(SynchronousTestCase):
                 producer.abort()
         self.assertEqual([call for call in self.brokers.clock.getDelayedCalls() if call.getTime() > 1e9], [])
 
-    def test_cancelling_who_waits(self) -> None:
-        """
-        For room, and for a flush: the others go on.
-        """
+    def test_cancelled_waits(self) -> None:
+        """Waits for room and for a flush can be cancelled; the others go on."""
         self.brokers.add("t")
         producer = self.producer(batch_bytes=100, buffer_bytes=100)
         sent = producer.send("t", b"x")
@@ -360,7 +346,7 @@ class ProducerTests(SynchronousTestCase):
             self.successResultOf(each)
         self.successResultOf(sent)
 
-    def test_who_sends_much_lets_others_have_a_turn(self) -> None:
+    def test_fast_sender_yields_to_the_reactor(self) -> None:
         """
         Now and then room is there only in the next turn, also before the buffer is full.
         """
@@ -396,7 +382,7 @@ class ProducerTests(SynchronousTestCase):
         self.assertNoResult(room)
         return producer, room, held
 
-    def test_who_is_ahead_of_a_partition_waits_for_an_answer(self) -> None:
+    def test_fast_sender_waits_for_responses(self) -> None:
         """
         With more complete batches than can leave, there is room again when one is answered.
         """
@@ -406,7 +392,7 @@ class ProducerTests(SynchronousTestCase):
         self.successResultOf(room)
         self.assertIsNone(producer.room())
 
-    def test_the_next_batch_leaves_before_anybody_is_told(self) -> None:
+    def test_next_batch_is_sent_before_callbacks(self) -> None:
         """After a response the next batch is sent before callbacks run, which may take long."""
         _, room, held = self.ahead()
         ((connection, frame),) = held
@@ -417,7 +403,7 @@ class ProducerTests(SynchronousTestCase):
         connection.heard(frame)
         self.assertEqual(told, [1])
 
-    def test_a_partition_that_hangs_stops_nobody_for_long(self) -> None:
+    def test_hanging_partition(self) -> None:
         """
         A broker does not answer: after a moment there is room, as records may be for other partitions.
         """
@@ -426,7 +412,7 @@ class ProducerTests(SynchronousTestCase):
         self.successResultOf(room)
         self.assertIsNone(producer.room())
 
-    def test_who_is_ahead_may_be_cancelled(self) -> None:
+    def test_cancelled_fast_sender(self) -> None:
         """
         A Deferred for room that is cancelled is forgotten, with its timer.
         """
@@ -439,7 +425,7 @@ class ProducerTests(SynchronousTestCase):
         connection.heard(frame)
         self.assertIsNone(producer.room())
 
-    def test_a_partitioner_of_ones_own(self) -> None:
+    def test_custom_partitioner(self) -> None:
         """It gets its arguments; its errors, and partitions that do not exist, are raised to the sender."""
         self.brokers.add("t", 1, 1)
 
@@ -493,10 +479,8 @@ class ProducerTests(SynchronousTestCase):
         self.brokers.settle(60)
         self.assertEqual(self.brokers.clock.getDelayedCalls(), [])
 
-    def test_what_nobody_answers_to_is_bounded_too(self) -> None:
-        """
-        With acks=0 a broker that takes nothing is sent no more than five requests.
-        """
+    def test_acks_0_in_flight_limit(self) -> None:
+        """A broker that reads nothing gets no more than five requests with acks=0."""
         self.brokers.add("t")
         producer = self.producer(acks=0, batch_bytes=100, linger=0)
         self.successResultOf(self.settled(producer.send("t", b"x")))
@@ -528,7 +512,7 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual(counted.bytes, 2 * len(self.brokers.topics["t"][0].batches[0]))
         self.assertGreaterEqual(counted.queue_us, 10_000)
 
-    def test_partitions_that_are_added(self) -> None:
+    def test_added_partitions(self) -> None:
         """
         They are used once the topic was asked about again, which happens now and then.
         """
@@ -545,10 +529,8 @@ class ProducerTests(SynchronousTestCase):
             self.assertEqual(log.end > 0, expected)
         self.assertEqual(len(self.brokers.requests("Metadata")), 2)
 
-    def test_what_does_not_go_together(self) -> None:
-        """
-        Said at once.
-        """
+    def test_contradictory_options(self) -> None:
+        """They are refused at once."""
         for options in ({"acks": 2}, {"acks": 1, "enable_idempotence": True}, {"acks": 0, "transactional_id": "x"},
                         {"transactional_id": "x", "enable_idempotence": False}):  # fmt: skip
             with self.assertRaises(ValueError):

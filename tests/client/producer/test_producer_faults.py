@@ -54,7 +54,7 @@ class DeliveryTests(DeliveryCase):
         self.assertEqual(self.written(), list(range(20)))
         self.assertTrue(all(each.called for each in sent))
 
-    def test_what_was_given_up(self) -> None:
+    def test_records_after_a_failed_one(self) -> None:
         """
         After a record whose delivery failed, later ones are neither duplicated nor reordered, whether it arrived or
         not.
@@ -106,10 +106,8 @@ class ClusterDeliveryTests(DeliveryCase):
         assert image is not None
         return image.partitions[0].leader
 
-    def test_a_leader_that_is_killed(self) -> None:
-        """
-        Whatever was under way: the next leader gets what it has not, once and in order.
-        """
+    def test_killed_leader(self) -> None:
+        """Whatever was under way: the next leader gets the missing records, once and in order."""
         for turns in (0, 1, 2, 3, 5, 8):
             producer = self.idempotent(batch_bytes=150)
             first = len(self.written())
@@ -127,10 +125,8 @@ class ClusterDeliveryTests(DeliveryCase):
             self.several.settle(3)
             self.now(producer.close())
 
-    def test_a_leader_that_vanishes(self) -> None:
-        """
-        Nothing comes from it, not even that it hung up: after the time for a request the next one is asked.
-        """
+    def test_vanished_leader(self) -> None:
+        """If the connection is not even closed, the next leader is asked after the request timeout."""
         producer = self.idempotent(request_timeout=2.0)
         self.sending(producer, range(1))
         self.now(producer.flush())
@@ -145,10 +141,8 @@ class ClusterDeliveryTests(DeliveryCase):
         self.several.network.cuts.clear()
         self.assertEqual(self.written(), [0, 1, 2, 3, 4, 5])
 
-    def test_transactions_go_on(self) -> None:
-        """
-        The coordinator, or a leader, is killed in the midst of a transaction: it is committed as a whole.
-        """
+    def test_killed_brokers_during_a_transaction(self) -> None:
+        """The transaction is committed as a whole if the coordinator, or a leader, is killed during it."""
         producer = self.producer()
 
         async def work(first: int, kill: bool) -> None:

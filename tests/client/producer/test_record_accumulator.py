@@ -50,7 +50,7 @@ class AccumulatorTests(SynchronousTestCase):
         self.assertIsNone(self.accumulator.make_ready(2.0))
         self.assertEqual(list(self.accumulator.ready()), [self.queue, other])
 
-    def test_who_was_served_waits(self) -> None:
+    def test_partitions_take_turns(self) -> None:
         """
         The partitions take turns.
         """
@@ -61,7 +61,7 @@ class AccumulatorTests(SynchronousTestCase):
         self.accumulator.mark_served(self.queue)
         self.assertEqual(list(self.accumulator.ready()), [other, self.queue])
 
-    def test_outcomes_are_told_to_early_and_late_listeners(self) -> None:
+    def test_early_and_late_listeners(self) -> None:
         """A late listener is called at once; the first outcome stays."""
         batch = self.append(self.queue, 1.0)
         heard: list[object] = []

@@ -51,7 +51,7 @@ class RecordBuilderTests(SynchronousTestCase):
     def written(self) -> list[tuple[bytes | None, bytes | None]]:
         return [(each.key, each.value) for each in iter_records(b"".join(self.brokers.topics["t"][0].batches))]
 
-    def test_values_pass_interceptors_and_then_serializers(self) -> None:
+    def test_interceptors_before_serializers(self) -> None:
         """
         Interceptors see what the application gave; what is queued and written is bytes.
         """
@@ -64,7 +64,7 @@ class RecordBuilderTests(SynchronousTestCase):
         self.assertEqual(self.notes.queued, self.written())
         self.assertEqual(self.notes.outcomes, [(RecordMetadata("t", 0, each, 1500), None) for each in (0, 1)])
 
-    def test_what_cannot_be_serialized_fails_alone(self) -> None:
+    def test_serialization_error(self) -> None:
         """The error names the topic, for any serializer; other records are written."""
         producer = self.producer(value_serializer=JsonSerializer())
         self.assertIn("'t'", str(self.failureResultOf(producer.send("t", {1}), SerializationError).value))
@@ -84,7 +84,7 @@ class RecordBuilderTests(SynchronousTestCase):
         self.assertEqual(self.written(), [])
         self.assertEqual(self.notes.outcomes, [(RecordMetadata("t", -1, -1, 1500), RecordDropped)])
 
-    def test_failures_are_told(self) -> None:
+    def test_interceptors_see_failures(self) -> None:
         """
         With the topic and time of the record, so that they can be counted.
         """
@@ -95,7 +95,7 @@ class RecordBuilderTests(SynchronousTestCase):
         self.failureResultOf(sent, ApiError)
         self.assertEqual(self.notes.outcomes, [(RecordMetadata("nowhere", -1, -1, 1500), ApiError)])
 
-    def test_what_interceptors_raise_is_logged(self) -> None:
+    def test_failing_interceptor(self) -> None:
         """The record goes on unchanged, and its outcome reaches the sender and the other interceptors."""
 
         class Broken(ProducerInterceptor):
@@ -116,7 +116,7 @@ class RecordBuilderTests(SynchronousTestCase):
         self.assertEqual(len(self.notes.queued), 1, "what is refused was not queued")
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 3 + 2 + 2)
 
-    def test_callbacks_that_raise(self) -> None:
+    def test_failing_callback(self) -> None:
         """An exception in a record's callback affects no other records."""
         producer = self.producer()
         sent = [producer.send("t", b"%d" % number) for number in range(3)]

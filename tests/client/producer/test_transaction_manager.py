@@ -153,7 +153,7 @@ class TransactionTests(TransactionalCase):
         self.now(self.write(producer, b"d"))
         self.assertEqual(self.committed(), [b"a", b"b", b"d"])
 
-    def test_offsets_go_with_it(self) -> None:
+    def test_offsets_in_a_transaction(self) -> None:
         """
         Offsets of a group are committed with the transaction, and not at all with one that is aborted.
         """
@@ -172,7 +172,7 @@ class TransactionTests(TransactionalCase):
             self.now(copy(7, True))
         self.assertEqual(self.offsets(), {P0: 5})
 
-    def test_which_version(self) -> None:
+    def test_protocol_versions(self) -> None:
         """
         Partitions and groups are added first where the cluster runs at V1, and only there.
         """
@@ -188,7 +188,7 @@ class TransactionTests(TransactionalCase):
                          [] if self.by_v2 else [ADD_PARTITIONS, ADD_OFFSETS])  # fmt: skip
         self.assertEqual(self.asked.count(INIT), 1)
 
-    def test_what_is_not_awaited_counts_too(self) -> None:
+    def test_unawaited_records(self) -> None:
         """
         The end of the block sends what was not sent yet; a record that failed aborts the transaction.
         """
@@ -205,7 +205,7 @@ class TransactionTests(TransactionalCase):
         self.assertIsInstance(caught.exception.__cause__, ApiError)
         self.assertEqual(sorted(self.committed()), [b"a", b"b"])
 
-    def test_an_empty_transaction_asks_for_nothing(self) -> None:
+    def test_empty_transaction(self) -> None:
         """No request is sent."""
         producer = self.producer()
         self.now(self.write(producer))
@@ -269,7 +269,7 @@ class TransactionTests(TransactionalCase):
             self.now(work())
         self.assertEqual(self.committed(), [])
 
-    def test_requests_that_get_lost(self) -> None:
+    def test_lost_requests(self) -> None:
         """
         Each request is lost once, arriving or not: the transaction is committed, once.
         """
@@ -290,10 +290,10 @@ class TransactionTests(TransactionalCase):
         self.assertEqual(self.committed(), expected)
         self.assertEqual(self.offsets(), {P0: len(expected)})
 
-    def test_an_end_that_nobody_answers(self) -> None:
+    def test_unanswered_end(self) -> None:
         """
-        It is asked for again until the transaction's time is over; then the outcome is unknown, and the next
-        transaction works.
+        EndTxn is repeated until the transaction's timeout; then the outcome is unknown, and the next transaction
+        works.
         """
         producer = self.producer(transaction_timeout=3.0)
         self.fates = {END: ["unanswered"] * 100}
@@ -352,10 +352,8 @@ class TransactionTests(TransactionalCase):
             first.called = 1
             first.func(*first.args, **first.kw)
 
-    def test_a_thrown_away_block(self) -> None:
-        """
-        A coroutine that is closed in the middle is aborted without anybody waiting.
-        """
+    def test_closed_coroutine(self) -> None:
+        """A coroutine that is closed in the middle aborts its transaction without waiting."""
         producer = self.producer()
 
         async def work() -> None:
@@ -397,7 +395,7 @@ class TransactionTests(TransactionalCase):
             self.now(self.write(producer, b"a"))
         self.assertIs(caught.exception.__cause__.code, ErrorCode.INVALID_TRANSACTION_TIMEOUT)  # type: ignore[union-attr]
 
-    def test_a_consumer_that_lost_its_place(self) -> None:
+    def test_offsets_of_a_former_member(self) -> None:
         """
         Offsets of a member that is none abort the transaction; another one may be tried.
         """

@@ -29,7 +29,7 @@ OLD_ORDER = {"type": "record", "name": "Order", "namespace": "shop", "fields": [
 
 
 class AvroTests(RegistryCase):
-    def test_a_value_comes_back(self) -> None:
+    def test_round_trip(self) -> None:
         """
         Framed as others do it: fastavro itself reads what is behind the five bytes.
         """
@@ -42,7 +42,7 @@ class AvroTests(RegistryCase):
         self.assertEqual(self.get(reading.deserialize("orders", data)), {"id": 42, "what": "tea"})
         self.assertEqual(self.registry.subjects, {"orders-value": [1]})
 
-    def test_the_registry_is_asked_once(self) -> None:
+    def test_schemas_are_cached(self) -> None:
         """
         Then serializers answer without waiting, as a producer and a consumer want it.
         """
@@ -75,7 +75,7 @@ class AvroTests(RegistryCase):
         self.assertEqual(self.get(AvroDeserializer(self.client, ORDER).deserialize("t", old)), {"id": 1, "what": "?"})
         self.assertEqual(self.get(AvroDeserializer(self.client, OLD_ORDER).deserialize("t", new)), {"id": 2})
 
-    def test_subjects_by_other_names(self) -> None:
+    def test_subject_names(self) -> None:
         """
         Keys have one of their own; records may be named by themselves, so that a topic can have several kinds.
         """
@@ -85,10 +85,8 @@ class AvroTests(RegistryCase):
         error = self.assertRaises(ConfigError, AvroSerializer, self.client, '"string"', subject=record_name)
         self.assertIn("without a name", str(error))
 
-    def test_registering_may_be_somebody_elses(self) -> None:
-        """
-        Then a schema that is not there is an error, and nothing is registered.
-        """
+    def test_auto_registration_disabled(self) -> None:
+        """A schema that is not there is an error, and none is registered."""
         writing = AvroSerializer(self.client, ORDER, register=False)
         self.assertIsInstance(self.refused(writing.serialize("t", {"id": 1})), RegistryError)
         self.get(self.client.register("t-value", json.dumps(ORDER)))
@@ -109,10 +107,8 @@ class AvroTests(RegistryCase):
             self.assertIn(words, str(self.refused(reading.deserialize("orders", data))))
         self.assertEqual(self.refused(reading.deserialize("orders", b"\0\0\0\0\7")).error_code, 40403)
 
-    def test_what_is_no_schema_is_refused(self) -> None:
-        """
-        Our own when it is given, the registry's when it comes.
-        """
+    def test_invalid_schemas(self) -> None:
+        """They are refused: the application's when it is given, the registry's when it arrives."""
         for wrong in ("{", '{"type": "nothing"}', "[1]"):
             self.assertRaises(ConfigError, AvroSerializer, self.client, wrong)
             self.assertRaises(ConfigError, AvroDeserializer, self.client, wrong)

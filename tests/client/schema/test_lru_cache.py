@@ -8,7 +8,7 @@ from logbus.client.schema.lru_cache import LruCache
 
 
 class LruCacheTests(SynchronousTestCase):
-    def test_what_was_not_asked_for_longest_goes(self) -> None:
+    def test_least_recently_used_entry_is_dropped(self) -> None:
         """
         There never is more than the limit.
         """

@@ -15,7 +15,7 @@ from logbus.client.serializers import SerializationError
 
 class SchemaFrameTests(SynchronousTestCase):
     @given(st.integers(0, 2**32 - 1), st.binary())
-    def test_frames_come_back(self, schema_id: int, payload: bytes) -> None:
+    def test_round_trip(self, schema_id: int, payload: bytes) -> None:
         """
         A byte 0, four bytes of id, the rest.
         """

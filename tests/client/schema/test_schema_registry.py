@@ -77,7 +77,7 @@ class RegistryCase(SynchronousTestCase):
 
 
 class RegistryTests(RegistryCase):
-    def test_a_schema_is_registered_and_found(self) -> None:
+    def test_register_and_look_up(self) -> None:
         """
         The same schema has the same id under every subject, and each subject its own versions.
         """
@@ -90,7 +90,7 @@ class RegistryTests(RegistryCase):
         self.assertEqual(self.get(self.client.version("b/c d", 1)).id, 1)
         self.assertEqual(self.get(self.client.lookup("a-value", TEXT)), RegisteredSchema("a-value", 1, 1, TEXT))
 
-    def test_a_schema_is_asked_for_once(self) -> None:
+    def test_schemas_are_cached(self) -> None:
         """
         It never changes; nor is it asked for twice at the same time, nor after it was registered here.
         """
@@ -105,7 +105,7 @@ class RegistryTests(RegistryCase):
         self.assertEqual(self.get(self.client.schema(2)), '"int"')
         self.assertEqual(self.registry.paths(), ["GET /schemas/ids/1", "POST /subjects/s/versions"])
 
-    def test_one_who_gives_up_does_not_concern_the_others(self) -> None:
+    def test_cancelled_request(self) -> None:
         """
         The request goes on for them; and if all give up, the answer is kept all the same.
         """
@@ -124,7 +124,7 @@ class RegistryTests(RegistryCase):
         self.settle()
         self.assertEqual(self.successResultOf(self.client.schema(2)), '"int"')
 
-    def test_refusals_have_the_registrys_code_and_words(self) -> None:
+    def test_registry_errors(self) -> None:
         """
         They are not tried again, and not kept: what is not there may come.
         """
@@ -173,7 +173,7 @@ class RegistryTests(RegistryCase):
         self.assertNoResult(waiting)
         self.assertEqual(self.get(waiting, 0.4), TEXT)
 
-    def test_trouble_that_stays_is_an_error(self) -> None:
+    def test_persistent_errors(self) -> None:
         """After the last attempt the registry's error is raised."""
         self.registry.troubles += [(500, b'{"error_code": 50001, "message": "Error in the backend datastore"}')] * 4
         waiting = self.client.schema(1)
@@ -192,7 +192,7 @@ class RegistryTests(RegistryCase):
         self.assertEqual(self.get(client.schema(1)), TEXT)
         self.assertEqual(self.agent.hosts, ["one:8081", "two:8081"])
 
-    def test_nobody_answers(self) -> None:
+    def test_unreachable_registry(self) -> None:
         """The error has each address and its failure; a silent registry times out."""
         self.agent.down.add("one:8081")
         client = self.made(["http://one:8081", "http://two:8081"], attempts=2, timeout=3.0)
@@ -224,10 +224,8 @@ class RegistryTests(RegistryCase):
         self.failureResultOf(waiting, RegistryUnreachable)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_answers_that_make_no_sense(self) -> None:
-        """
-        They are refused by name.
-        """
+    def test_invalid_responses(self) -> None:
+        """They are refused; the error names them."""
         self.registry.troubles += [(200, b"[]"), (200, b'{"schema": 3}'), (200, b'{"id": "x"}')]
         for waiting in (self.client.schema(1), self.client.schema(1), self.client.register("s", TEXT)):
             self.assertIn("answer has no", str(self.refused(waiting)))
