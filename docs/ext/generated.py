@@ -27,7 +27,7 @@ from logbus.metrics import Family
 from logbus.tap import Options
 from logbus.testing.broker import close_reactor, private_reactor
 from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES, advertised_table, finalized_features, release_table
-from logbus.wire.messages import API_NAMES
+from logbus.wire.messages import api_name
 
 Lines = Iterator[str]
 
@@ -74,11 +74,11 @@ def apis() -> Lines:
     advertised = advertised_table(None, served)
     span = "{0[0]}–{0[1]}".format
     rows = [
-        (str(key), API_NAMES[key], span(served[key]), span(advertised[key]) if key in advertised else "not advertised")
+        (str(key), api_name(key), span(served[key]), span(advertised[key]) if key in advertised else "not advertised")
         for key in sorted(served)
     ]
     yield from table(("Key", "API", "Served", "Advertised"), rows)
-    missing = [API_NAMES[key] for key in sorted(release_table(DEFAULT_RELEASE)) if key not in served]
+    missing = [api_name(key) for key in sorted(release_table(DEFAULT_RELEASE)) if key not in served]
     yield f"APIs of Kafka {DEFAULT_RELEASE} that this release does not have: " + ", ".join(missing) + "."
     yield ""
 

@@ -15,6 +15,7 @@ import logbus.handlers
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.forward_to_controller import ForwardToController
 from logbus.handlers.request_router import RequestRouter, marks
+from logbus.wire.messages import api_keys
 
 
 class ApiHandlers(Protocol):
@@ -37,11 +38,13 @@ def build_router(broker: BrokerParts) -> RequestRouter:
     """
     Build all handlers, and fill the broker's router.
 
-    :raises ValueError: two handlers serve the same API.
+    :raises ValueError: two handlers serve the same API, or an API has no messages.
     """
     router = broker.router
     for cls in handler_classes():
         router.add(cls.build(broker))
+    if unknown := router.apis.keys() - api_keys():
+        raise ValueError(f"no module of logbus.wire.messages has the messages of the APIs {sorted(unknown)}")
     router.wrap(lambda api: api.forwarded, ForwardToController(broker.forwarder).wrap)
     router.wrap(lambda api: api.waits_for_metadata, broker.startup_gate.wrap)
     return router

@@ -18,7 +18,7 @@ from logbus.config import ConfigView
 from logbus.metrics import Registry
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
-from logbus.wire.messages import API_NAMES
+from logbus.wire.messages import api_name
 from logbus.wire.request_template import PRODUCE, CoalescedProduce
 from logbus.wire.version_range import VersionRange
 
@@ -176,7 +176,7 @@ class RequestRouter:
                 handlers.register_metrics(registry)
         requests = registry.counter("logbus_requests_total", "Requests by API.", ("api",))
         for key in self.apis:
-            requests.labels(api=API_NAMES[key]).function = partial(self.counts.__getitem__, key)
+            requests.labels(api=api_name(key)).function = partial(self.counts.__getitem__, key)
 
     def wrap(self, applies: Callable[[ServedApi], bool], wrap: Callable[[Handler], Handler]) -> None:
         """Wrap the handlers of the APIs to which ``applies`` applies."""

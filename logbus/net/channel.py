@@ -31,7 +31,7 @@ from logbus.records.file_slice import Parts, joined
 from logbus.timers import Timer, Timers
 from logbus.wire.connection import ClientConnection, api_key_of
 from logbus.wire.frame_buffer import FrameBuffer
-from logbus.wire.messages import API_NAMES, api
+from logbus.wire.messages import api, api_name
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.version_range import VersionRange
 
@@ -118,7 +118,7 @@ class Channel(Protocol):
         what = "does not serve it" if theirs is None else f"serves versions {theirs}"
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{API_NAMES.get(api_key, api_key)} is spoken here at versions {ours}; the broker at {self.peer} {what}",
+            f"{api_name(api_key)} is spoken here at versions {ours}; the broker at {self.peer} {what}",
         )
 
     def request(self, message: Any, version: int | None = None, timeout: float | None = None) -> Deferred[Any]:

@@ -19,7 +19,7 @@ from logbus.wire.headers import (
     encode_request_header,
     response_is_tagged,
 )
-from logbus.wire.messages import API_NAMES, api
+from logbus.wire.messages import api, api_name
 from logbus.wire.schema import Steps, decoder, encoder, incremental_decoder, incremental_encoder, message_spec
 
 _Frame = bytes | bytearray | memoryview
@@ -216,13 +216,13 @@ class ServerConnection:
         """The codec of an API's version; None for ApiVersions in an unsupported version."""
         served = self._served.get(key)
         if served is None:
-            raise ProtocolError(f"a request of the API {_name(key)}, which is not served here")
+            raise ProtocolError(f"a request of the API {api_name(key)}, which is not served here")
         lowest, highest = served
         if not lowest <= version <= highest:
             if key == API_VERSIONS:
                 return None
             raise ProtocolError(
-                f"a {_name(key)} request of version {version}; served are versions {lowest} to {highest}"
+                f"a {api_name(key)} request of version {version}; served are versions {lowest} to {highest}"
             )
         codec = self._codecs[key << 16 | version] = _Codec(key, version)
         return codec
@@ -317,7 +317,3 @@ def api_key_of(message: Any) -> int:
     if key is None:
         raise TypeError(f"{type(message).__name__} is neither a request nor a response")
     return key
-
-
-def _name(api_key: int) -> str:
-    return API_NAMES.get(api_key, str(api_key))

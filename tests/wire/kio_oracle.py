@@ -22,7 +22,7 @@ from kio.static.constants import EntityType
 
 from logbus.wire.declaration import MessageSpec
 from logbus.wire.layout import Array, FieldLayout, StructLayout, all_fields
-from logbus.wire.messages import API_NAMES
+from logbus.wire.messages import api_name
 from logbus.wire.wire_types import ZERO_UUID
 from tests.wire.instances import Chooser
 
@@ -36,7 +36,7 @@ def kio_class(spec: MessageSpec, version: int) -> Any | None:
     """kio's class for one version of a message, None if it has none."""
     name = spec.cls.__name__
     if spec.api_key is not None:
-        name = API_NAMES[spec.api_key]
+        name = api_name(spec.api_key)
     kind = {"request": EntityType.request, "response": EntityType.response, "data": EntityType.data}[spec.kind]
     module = "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
     path = schema_name_map.get(module, {}).get(version, {}).get(kind)  # type: ignore[call-overload]

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import DecodeError
 from logbus.wire.layout import message_layout
-from logbus.wire.messages import API_KEYS, API_NAMES, api
+from logbus.wire.messages import api, api_keys, api_name
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from logbus.wire.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from logbus.wire.schema import (
@@ -81,7 +81,7 @@ DAMAGE = [
 
 def declared() -> list[MessageSpec]:
     """Requests and responses of all APIs, and data inside them."""
-    specs = [message_spec(cls) for key in sorted(API_KEYS) for cls in (api(key).request, api(key).response)]
+    specs = [message_spec(cls) for key in sorted(api_keys()) for cls in (api(key).request, api(key).response)]
     return [*specs, *map(message_spec, DATA)]
 
 
@@ -114,7 +114,7 @@ class MessageTests(SynchronousTestCase):
         """Our bytes are kio's bytes, kio reads from them what we meant, and so do we."""
         theirs = kio_oracle.kio_class(spec, version)
         if theirs is None:
-            name = spec.cls.__name__ if spec.api_key is None else API_NAMES[spec.api_key]
+            name = spec.cls.__name__ if spec.api_key is None else api_name(spec.api_key)
             self.assertIn(version, NOT_IN_KIO.get(name, set()))
             return
         layout = message_layout(spec, version)

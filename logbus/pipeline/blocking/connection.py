@@ -23,7 +23,7 @@ from logbus.pipeline.errors import AuthenticationFailed, Disconnected, RequestTi
 from logbus.records.file_slice import joined
 from logbus.wire.connection import ClientConnection, api_key_of
 from logbus.wire.frame_buffer import describe_bad_length
-from logbus.wire.messages import API_NAMES, api
+from logbus.wire.messages import api, api_name
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from logbus.wire.version_range import VersionRange
@@ -91,7 +91,7 @@ class Connection:
         if theirs is not None and max(ours.min, theirs.min) <= min(ours.max, theirs.max):
             return min(ours.max, theirs.max)
         what = "does not serve it" if theirs is None else f"serves versions {theirs}"
-        name = API_NAMES.get(api_key, api_key)
+        name = api_name(api_key)
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"{name} is spoken here at versions {ours}; the broker at {self.peer} {what}",

@@ -15,7 +15,7 @@ The messages, one family per module, and the register of APIs by number.
 * ``consumer_groups``: groups of the consumer protocol (KIP-848)
 * ``offsets``: committed offsets of groups
 * ``inter_broker``: messages between brokers
-* ``api_names``: the names of APIs
+* ``api_names``: the names of Kafka's APIs
 
 Without an API of their own:
 
@@ -23,75 +23,31 @@ Without an API of their own:
 * ``group_log``: records of ``__consumer_offsets``
 * ``transaction_log``: records of ``__transaction_state``
 
-A family is imported when one of its APIs is first asked for: declaring all of them at once costs a part of a second.
+A new family is a new module here (``docs/howto/add-an-api.rst``): the register finds it by its declarations. A module
+is imported when one of its APIs is first asked for: declaring all of them at once costs a part of a second.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from attrs import frozen
 
-from logbus.wire.declaration import message_spec
-from logbus.wire.messages.api_names import API_NAMES
+from logbus.wire.declaration import SPEC_ATTRIBUTE, MessageSpec, SchemaError, message_spec
+from logbus.wire.messages.api_names import KAFKA_API_NAMES
 from logbus.wire.version_range import VersionRange
 
-__all__ = ["API_KEYS", "API_NAMES", "Api", "api"]
+__all__ = ["Api", "api", "api_keys", "api_name"]
 
-_FAMILIES = {
-    "records": {0: "Produce", 1: "Fetch", 2: "ListOffsets", 23: "OffsetForLeaderEpoch"},
-    "metadata": {3: "Metadata", 60: "DescribeCluster", 75: "DescribeTopicPartitions"},
-    "api_versions": {18: "ApiVersions", 57: "UpdateFeatures"},
-    "topics": {19: "CreateTopics", 20: "DeleteTopics", 21: "DeleteRecords", 37: "CreatePartitions"},
-    "configs": {
-        32: "DescribeConfigs",
-        33: "AlterConfigs",
-        44: "IncrementalAlterConfigs",
-        74: "ListConfigResources",
-    },
-    "sasl": {17: "SaslHandshake", 36: "SaslAuthenticate"},
-    "elections": {43: "ElectLeaders", 45: "AlterPartitionReassignments", 46: "ListPartitionReassignments"},
-    "log_dirs": {34: "AlterReplicaLogDirs", 35: "DescribeLogDirs"},
-    "transactions": {
-        22: "InitProducerId",
-        24: "AddPartitionsToTxn",
-        25: "AddOffsetsToTxn",
-        26: "EndTxn",
-        27: "WriteTxnMarkers",
-        28: "TxnOffsetCommit",
-    },
-    "transaction_admin": {61: "DescribeProducers", 65: "DescribeTransactions", 66: "ListTransactions"},
-    "groups": {
-        10: "FindCoordinator",
-        11: "JoinGroup",
-        12: "Heartbeat",
-        13: "LeaveGroup",
-        14: "SyncGroup",
-        15: "DescribeGroups",
-        16: "ListGroups",
-        42: "DeleteGroups",
-    },
-    "consumer_groups": {68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe"},
-    "inter_broker": {
-        1000: "Introduce",
-        1001: "Announce",
-        1002: "AlterPartitions",
-        1003: "ShutDown",
-        1004: "ReportFailed",
-        1005: "Forward",
-        1006: "AskPlugin",
-        1007: "ReportReplicas",
-        1008: "ReportLogEnds",
-    },
-    "offsets": {8: "OffsetCommit", 9: "OffsetFetch", 47: "OffsetDelete"},
-}
-
-_PLACES = {key: (family, name) for family, apis in _FAMILIES.items() for key, name in apis.items()}
-
-#: The APIs that have messages here.
-API_KEYS = frozenset(_PLACES)
+_REQUEST = re.compile(r"^@message\(\s*(\d+)\b[^@]*?^class (\w+)Request\b", re.MULTILINE)
+"""The declaration of a request."""
 
 
 @frozen
@@ -116,12 +72,57 @@ def api(key: int) -> Api:
     The API with Kafka's API key ``key``; its family of messages is imported on first use.
 
     :raises LookupError: it has no messages here.
+    :raises SchemaError: it has no response.
     """
-    if key not in _PLACES:
-        raise LookupError(f"there are no messages for the API {key} ({API_NAMES.get(key, 'unknown')})")
-    family, name = _PLACES[key]
-    module = import_module(f"{__name__}.{family}")
+    if key not in _requests():
+        raise LookupError(f"there are no messages for the API {key} ({KAFKA_API_NAMES.get(key, 'unknown')})")
+    family, name = _requests()[key]
+    module = import_module(family)
     request = getattr(module, f"{name}Request")
-    response = getattr(module, f"{name}Response")
+    response = getattr(module, f"{name}Response", None)
+    if response is None:
+        raise SchemaError(f"{family} has no {name}Response")
     spec = message_spec(request)
     return Api(key, name, request, response, spec.versions, spec.flexible)
+
+
+def api_keys() -> frozenset[int]:
+    """The keys of the APIs that have messages here."""
+    return frozenset(_requests())
+
+
+def api_name(key: int) -> str:
+    """The name of an API, for logs and metrics; its key if it is unknown."""
+    if key in KAFKA_API_NAMES:
+        return KAFKA_API_NAMES[key]
+    return _requests()[key][1] if key in _requests() else str(key)
+
+
+@cache
+def _requests() -> Mapping[int, tuple[str, str]]:
+    """
+    The module and the name of each API, by key.
+
+    :raises SchemaError: two modules have messages of the same API.
+    """
+    found: dict[int, tuple[str, str]] = {}
+    for module in iter_modules(__path__, f"{__name__}."):
+        for key, name in _requests_in(module.name):
+            if key in found:
+                raise SchemaError(f"the API {key} has messages in {found[key][0]} and in {module.name}")
+            found[key] = (module.name, name)
+    return found
+
+
+def _requests_in(module: str) -> Iterator[tuple[int, str]]:
+    """The requests that a module declares: from its source, or without one by importing it."""
+    spec = find_spec(module)
+    source = Path(spec.origin) if spec is not None and spec.origin is not None else Path()
+    if source.suffix == ".py" and source.is_file():
+        for key, name in _REQUEST.findall(source.read_text("utf-8")):
+            yield int(key), name
+        return
+    for value in vars(import_module(module)).values():
+        declared = getattr(value, SPEC_ATTRIBUTE, None)
+        if isinstance(declared, MessageSpec) and declared.kind == "request" and declared.api_key is not None:
+            yield declared.api_key, declared.cls.__name__.removesuffix("Request")

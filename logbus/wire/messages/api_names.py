@@ -1,11 +1,11 @@
 """
-Names of APIs: Kafka's, and from 1000 on our own between brokers.
+Names of Kafka's APIs.
 """
 
 from __future__ import annotations
 
-#: By API key, for logs and metrics; includes APIs without messages here.
-API_NAMES: dict[int, str] = {
+#: By API key; includes APIs without messages here.
+KAFKA_API_NAMES: dict[int, str] = {
     0: "Produce",
     1: "Fetch",
     2: "ListOffsets",
@@ -99,13 +99,4 @@ API_NAMES: dict[int, str] = {
     90: "DescribeShareGroupOffsets",
     91: "AlterShareGroupOffsets",
     92: "DeleteShareGroupOffsets",
-    1000: "Introduce",
-    1001: "Announce",
-    1002: "AlterPartitions",
-    1003: "ShutDown",
-    1004: "ReportFailed",
-    1005: "Forward",
-    1006: "AskPlugin",
-    1007: "ReportReplicas",
-    1008: "ReportLogEnds",
 }

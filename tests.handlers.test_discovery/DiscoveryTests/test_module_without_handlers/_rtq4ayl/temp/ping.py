@@ -1,0 +1,1 @@
+THE_ANSWER = 42

@@ -1,0 +1,15 @@
+from logbus.handlers.request_router import serves
+
+
+class Helper:
+    pass
+
+
+class PingHandlers:
+    @classmethod
+    def build(cls, broker):
+        return cls()
+
+    @serves(2000, 0, 1)
+    def ping(self, context, request):
+        pass
