@@ -158,7 +158,7 @@ class RequestTests(ChannelCase):
             self.assertEqual((answered.json["status"], answered.json["type"]), (404, "about:blank"))
             self.assertEqual(set(answered.json), {"type", "title", "status", "detail"})
 
-    def test_targets_that_are_no_path(self) -> None:
+    def test_targets_without_a_path(self) -> None:
         """Requests as for a proxy are refused."""
         for method, target in (("OPTIONS", "*"), ("GET", "http://localhost/healthz"), ("CONNECT", "localhost:80")):
             self.assertEqual(self.world.ask(method, target).status, 400, target)
@@ -217,7 +217,7 @@ class RequestTests(ChannelCase):
 class PipeliningTests(ChannelCase):
     """One request at a time."""
 
-    def test_in_one_segment(self) -> None:
+    def test_requests_in_one_segment(self) -> None:
         """The first of many requests that come together is answered; the connection ends with that."""
         self.connection.send(GET * 1000)
         answered = Answered(self.connection.take())
@@ -278,7 +278,7 @@ class RefusalTests(ChannelCase):
         answered = self.world.ask("POST", "/api/v1/topics", body)
         self.assertEqual(answered.status, 201)
 
-    def test_chunked_for_ever(self) -> None:
+    def test_endless_chunks(self) -> None:
         """Chunks without an end are refused once they are more than a body may have."""
         connection = self.world.connect()
         connection.send(self.HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -426,7 +426,7 @@ class TimeTests(ChannelCase):
             connection.lose()
         self.assert_nothing_left()
 
-    def test_end_that_is_not_read(self) -> None:
+    def test_unread_end(self) -> None:
         """A client that does not read the end of the last answer is disconnected."""
         self.connection.send(request("GET", "/healthz", headers={"Connection": "close"}))
         self.assertTrue(self.connection.closed)
@@ -461,15 +461,15 @@ class SlotTests(ChannelCase):
         connection.lose()
         return answered
 
-    def test_one_that_asks_nothing_makes_room(self) -> None:
-        """However many connections ask nothing, the next is answered; the oldest of them ends."""
+    def test_idle_connection_makes_room(self) -> None:
+        """However many idle connections there are, the next request is answered; the oldest of them is closed."""
         idle = [self.world.connect(peer=f"10.0.0.{number}") for number in range(4)]
         idle[0].send(b"GET /healthz HTTP/1.1\r\n")
         self.assertEqual(self.world.ask("GET", "/healthz").status, 200)
         self.assertEqual([each.aborted for each in idle], [True, False, False, False])
 
-    def test_an_address_has_its_share(self) -> None:
-        """Whoever has most connections loses one first, and an address that has its share loses its own."""
+    def test_share_of_an_address(self) -> None:
+        """The address with most connections loses one first, and one with its full share loses its own."""
         lonely = self.world.connect(peer="10.0.0.1")
         crowd = [self.world.connect(peer="10.0.0.2") for _ in range(3)]
         self.world.connect(peer="10.0.0.3")
@@ -477,7 +477,7 @@ class SlotTests(ChannelCase):
         self.assertEqual([each.aborted for each in crowd], [True, True, False])
         self.assertFalse(lonely.aborted)
 
-    def test_one_that_was_answered_is_the_last_to_go(self) -> None:
+    def test_used_connections_stay(self) -> None:
         """A client that keeps its connection and uses it stays."""
         faithful, other = self.world.connect(peer="10.0.0.1"), self.world.connect(peer="10.0.0.1")
         faithful.send(request("GET", "/healthz"))
@@ -510,8 +510,8 @@ class SlotTests(ChannelCase):
         self.world.clock.advance(self.limits.health_seconds)
         self.assertTrue(idle[1].aborted)
 
-    def test_no_room_at_all(self) -> None:
-        """One for which there is no place is told so."""
+    def test_no_free_slot(self) -> None:
+        """A connection for which there is no slot gets an error."""
         for number in range(4):
             self.busy(f"10.0.0.{number}")
         for _ in range(2):
@@ -536,8 +536,8 @@ class StreamTests(ChannelCase):
         self.world.clock.turn()
         self.assertEqual((self.connection.take(), len(other.take()) > 1000), (b"", True))
 
-    def test_whole(self) -> None:
-        """The pieces are the answer, and the connection lives on."""
+    def test_complete_stream(self) -> None:
+        """The pieces make up the response, and the connection stays open."""
         self.connection.send(request("GET", "/odd/stream"))
         self.world.turn()
         self.assertEqual(Answered(self.connection.take()).body, b"".join(self.pieces))
@@ -558,8 +558,8 @@ class StreamTests(ChannelCase):
         self.world.turn()
         self.assertEqual(Answered(self.connection.take()).body, b"".join(self.pieces))
 
-    def test_reader_that_stops(self) -> None:
-        """A client that takes nothing for a minute is cut off, and nothing is left of its answer."""
+    def test_stalled_reader(self) -> None:
+        """A client that reads nothing for a minute is disconnected, and the rest of its response is dropped."""
         self.connection.send(request("GET", "/odd/stream"))
         self.world.clock.turn()
         self.connection.transport.producer.pauseProducing()
@@ -568,8 +568,8 @@ class StreamTests(ChannelCase):
         self.connection.lose()
         self.assert_nothing_left()
 
-    def test_reader_that_leaves(self) -> None:
-        """A client that goes away ends the making of its answer, whether or not the transport tells producers."""
+    def test_disconnected_reader(self) -> None:
+        """A client that disconnects ends the building of its response, whether or not the transport tells producers."""
         for tells in (True, False):
             connection = self.world.connect()
             connection.send(request("GET", "/odd/stream"))
@@ -591,7 +591,7 @@ class StreamTests(ChannelCase):
 class DrainTests(ChannelCase):
     """The broker stops."""
 
-    def test_nobody_there(self) -> None:
+    def test_no_connections(self) -> None:
         """A site without any request is drained."""
         self.successResultOf(World().site.drain())
 
@@ -614,7 +614,7 @@ class DrainTests(ChannelCase):
         self.successResultOf(drained)
         self.assert_nothing_left()
 
-    def test_who_does_not_end(self) -> None:
+    def test_connection_that_does_not_end(self) -> None:
         """A connection that does not end in time is aborted."""
         drained = self.world.site.drain()
         self.world.clock.advance(6)

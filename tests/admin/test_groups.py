@@ -142,10 +142,8 @@ class GroupViewTests(SynchronousTestCase):
         self.assertIsNone(page["next"])
         self.assertEqual(found, names)
 
-    def test_one_group(self) -> None:
-        """
-        Its members with what they read, its offsets with what is behind them.
-        """
+    def test_one_group_with_members_and_offsets(self) -> None:
+        """A group has its members with their partitions, and its offsets with their lag."""
         offsets = {O1: CommittedOffset(1), O0: CommittedOffset(4, 2, "note", 1000)}
         self.world.groups.add(classic("billing", ("m", [1, 0])), offsets)
         told = self.ask("/api/v1/groups/billing")
@@ -188,7 +186,7 @@ class GroupViewTests(SynchronousTestCase):
         self.assertEqual((member["instance"], member["epoch"]), ("i", 4))
         self.assertEqual(member["assignment"], {"orders": [2]})
 
-    def test_members_that_are_no_consumers(self) -> None:
+    def test_other_protocol_types(self) -> None:
         """
         The bytes of other protocol types are not parsed as partitions.
         """
@@ -205,10 +203,10 @@ class GroupViewTests(SynchronousTestCase):
         self.world.groups.add(classic(name))
         self.assertEqual(self.ask(f"/api/v1/groups/{quote(name, safe='')}")["id"], name)
 
-    def test_groups_that_are_not_here(self) -> None:
+    def test_missing_groups(self) -> None:
         """
-        A group that is not there, or that another broker coordinates, is not found; one that is being read back is
-        worth another try.
+        A missing group, and one of another coordinator, is not found; one that is being loaded gives a retriable
+        error.
         """
         self.assertIn("no group 'nope'", self.ask("/api/v1/groups/nope", 404)["detail"])
         self.world.groups.problem = ApiError(ErrorCode.NOT_COORDINATOR)
@@ -254,10 +252,8 @@ class PieceTests(SynchronousTestCase):
             text.decode(), '{"a":"x","items":[' + ",".join(map(str, range(1, 3 * ROWS_A_TURN, 2))) + '],"b":null}\n'
         )
 
-    def test_nothing(self) -> None:
-        """
-        A list without rows is one.
-        """
+    def test_empty_list(self) -> None:
+        """A list without rows is valid."""
         body = json_stream({"items": lambda: iter([None])}).body
         assert callable(body)
         self.assertEqual(b"".join(body()), b'{"items":[]}\n')

@@ -91,8 +91,8 @@ class RenderTests(SynchronousTestCase):
             self.assertEqual(len([line for line in piece.splitlines() if not line.startswith(b"#")]), 10)
             self.assertEqual(len(made), 10 * count)
 
-    def test_nothing(self) -> None:
-        """A registry without metrics is a whole answer, too."""
+    def test_empty_registry(self) -> None:
+        """The output of a registry without metrics is valid."""
         self.assertEqual(b"".join(render([], True)), b"# EOF\n")
         self.assertEqual(b"".join(render([], False)), b"")
 
@@ -147,14 +147,14 @@ class MetricsViewTests(SynchronousTestCase):
             self.assertEqual(values["logbus_connections", ()], 3)
             self.assertIn(("process_open_fds", ()), values)
 
-    def test_nothing_of_the_process_registry(self) -> None:
+    def test_process_registry_is_not_used(self) -> None:
         """The registry that prometheus_client keeps for the whole process is not shown, and gets nothing of ours."""
         text = self.world.ask("GET", "/metrics").body
         self.assertNotIn(b"python_info", text)
         self.assertNotIn("logbus", "".join(metric.name for metric in REGISTRY.collect()))
 
-    def test_partitions_are_asked_for(self) -> None:
-        """Partitions have series where the configuration says so, and when it says so."""
+    def test_partition_metrics_are_optional(self) -> None:
+        """Partitions have series while the configuration says so."""
         self.assertNotIn(b"logbus_partition", self.world.ask("GET", "/metrics").body)
         self.world.view.update(cluster={"admin.metrics.per.partition": "true"})
         values = read(self.world.ask("GET", "/metrics").body.decode(), False)

@@ -54,7 +54,7 @@ class ProblemTests(SynchronousTestCase):
         _, told, headers = problem_of(HttpProblem(HTTPStatus.METHOD_NOT_ALLOWED, "No.", {"Allow": "GET"}))
         self.assertEqual((told["title"], headers), ("Method Not Allowed", {"Allow": "GET"}))
 
-    def test_bugs_tell_nothing(self) -> None:
+    def test_internal_errors_are_hidden(self) -> None:
         """The message of an unexpected error is not sent to the client."""
         status, told, _ = problem_of(KeyError("password=hunter2"))
         self.assertEqual(status, 500)

@@ -59,7 +59,7 @@ class RequestGuardTests(SynchronousTestCase):
         self.assertIsNone(self.check({"host": ["probe.example"]}, any_name=True))
         self.assertEqual(self.check({"host": ["a b"]}, any_name=True), HTTPStatus.BAD_REQUEST)
 
-    def test_not_one_host(self) -> None:
+    def test_exactly_one_host(self) -> None:
         """There is one Host, of the form host:port; none only in HTTP/1.0."""
         self.assertEqual(self.host(), HTTPStatus.BAD_REQUEST)
         self.assertEqual(self.host("localhost", "localhost"), HTTPStatus.BAD_REQUEST)

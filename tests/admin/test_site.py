@@ -99,7 +99,7 @@ class PluginTests(SynchronousTestCase):
         """The page at / links to it."""
         self.assertIn(b'<a href="/page/">', self.world.ask("GET", "/").body)
 
-    def test_gate_and_limits_hold_for_plugins(self) -> None:
+    def test_guard_and_limits_hold_for_plugins(self) -> None:
         """A form of a foreign page and a long body do not reach a plugin; JSON does."""
         answered = self.world.ask("POST", "/page", b"a=b", headers={"Content-Type": "text/plain"})
         self.assertEqual(answered.status, 415)
@@ -147,8 +147,8 @@ class PluginTests(SynchronousTestCase):
         self.assertTrue(connection.aborted)
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
 
-    def test_plugins_that_cannot_be_mounted(self) -> None:
-        """One that fails, or wants a path that is ours, another's or none, is left out; the others are served."""
+    def test_unmountable_plugins(self) -> None:
+        """A plugin that fails, or wants a path that is reserved, taken or empty, is left out; the others are served."""
         plugins: list[Any] = [
             PagePlugin(b"broken"),
             PagePlugin(b"api", self.page),

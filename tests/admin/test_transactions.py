@@ -91,10 +91,8 @@ class TransactionViewTests(SynchronousTestCase):
         self.assertIsNone(page["next"])
         self.assertEqual(found, names)
 
-    def test_one(self) -> None:
-        """
-        Besides, the partitions that take part, in order.
-        """
+    def test_one_transaction(self) -> None:
+        """Its partitions are listed, too, in order."""
         parts = frozenset({TopicPartition("u", 0), TopicPartition("t", 10), TopicPartition("t", 9)})
         self.world.transactions.add(transaction("a", TransactionState.PREPARE_COMMIT, started_ms=5, partitions=parts))
         told = self.ask("/api/v1/transactions/a")
@@ -112,7 +110,7 @@ class TransactionViewTests(SynchronousTestCase):
         self.world.transactions.add(transaction(name))
         self.assertEqual(self.ask(f"/api/v1/transactions/{quote(name, safe='')}")["id"], name)
 
-    def test_ids_that_are_not_here(self) -> None:
+    def test_missing_ids(self) -> None:
         """
         An unknown id, or one of another coordinator, is not found; one that is being loaded gives a retriable error.
         """

@@ -99,8 +99,8 @@ class ViewTests(SynchronousTestCase):
         """A broker that is not alive is not found, and the answer names it."""
         self.assertIn("no live broker 9", self.ask("GET", "/api/v1/brokers/9", status=404)["detail"])
 
-    def test_broker_that_is_no_number(self) -> None:
-        """A word in the place of a number is the client's mistake."""
+    def test_invalid_broker_id(self) -> None:
+        """An id that is not a number is the client's error."""
         self.assertIn("not integer", self.ask("GET", "/api/v1/brokers/zero", status=400)["detail"])
 
     def test_topics(self) -> None:
@@ -143,8 +143,8 @@ class ViewTests(SynchronousTestCase):
         told = self.ask("GET", "/api/v1/topics/nope", status=404)
         self.assertEqual((told["error"], told["status"]), ("UNKNOWN_TOPIC_OR_PARTITION", 404))
 
-    def test_names_that_no_topic_has(self) -> None:
-        """Paths out of the tree, line ends and other tricks are names that no topic can have."""
+    def test_invalid_topic_names(self) -> None:
+        """Paths out of the tree, line ends and the like are invalid names."""
         for name in ("..%2F..%2Fetc%2Fpasswd", "a%0d%0aX-Bad:%201", "%00", "a%20b", "..", "%E2%82%AC", "x" * 249):
             answered = self.world.ask("GET", f"/api/v1/topics/{name}")
             self.assertEqual(answered.status, 404, name)
@@ -161,8 +161,8 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual((new.num_partitions, new.replication_factor), (4, -1))
         self.assertEqual(new.configs, {"retention.ms": "5", "cleanup.policy": "compact"})
 
-    def test_create_what_exists(self) -> None:
-        """Creating a topic that is there is a conflict."""
+    def test_create_existing_topic(self) -> None:
+        """Creating a topic that exists is a conflict."""
         told = self.ask("POST", "/api/v1/topics", {"name": "orders"}, status=409)
         self.assertEqual((told["error"], told["retriable"]), ("TOPIC_ALREADY_EXISTS", False))
 
@@ -264,7 +264,7 @@ class ViewTests(SynchronousTestCase):
             self.world.metadata.topics["orders"].configs, {"max.message.bytes": "5000", "preallocate": "false"}
         )
 
-    def test_alter_what_is_not_valid(self) -> None:
+    def test_alter_invalid_configs(self) -> None:
         """An unknown key and a value out of range change nothing, and are named."""
         for body, word in (
             ({"retention.msec": 1}, "retention.ms"),

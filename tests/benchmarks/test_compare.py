@@ -145,7 +145,7 @@ class LoadTests(SynchronousTestCase):
         command = [str(self.programs.load), *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
-    def test_what_is_counted_is_what_is_stored(self) -> None:
+    def test_acknowledged_requests_are_stored(self) -> None:
         """Exactly the requests asked for are acknowledged, and come back as they were sent."""
         self.admin.create_topic("t", 2, {})
         batch = wire.record_batch(5, 100)

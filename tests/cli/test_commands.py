@@ -89,10 +89,8 @@ class WithoutBrokerTests(SynchronousTestCase):
             done = run(*arguments)
             self.assertEqual((done.status, done.out), (2, ""), done.err)
 
-    def test_nobody_listens(self) -> None:
-        """
-        One line that names the address and what to do, and 1.
-        """
+    def test_refused_connection(self) -> None:
+        """One line names the address and what to do; the status is 1."""
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -101,10 +99,8 @@ class WithoutBrokerTests(SynchronousTestCase):
         for part in (address, "connection refused", "twistd -n logbus", "--bootstrap"):
             self.assertIn(part, done.err)
 
-    def test_nobody_answers(self) -> None:
-        """
-        A port that accepts and is silent ends in the time allowed.
-        """
+    def test_silent_broker(self) -> None:
+        """The command ends within its timeout."""
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen()
@@ -164,10 +160,8 @@ class WithBrokerTests(SynchronousTestCase):
         self.assertEqual(self.refused("consume", "life"), "logbus: there is no topic 'life'\n")
         self.assertEqual(self.refused("produce", "life", stdin=b"x\n"), "logbus: there is no topic 'life'\n")
 
-    def test_keys_headers_and_positions(self) -> None:
-        """
-        Keys, headers and tombstones go in and come out; reading begins and ends where it is told.
-        """
+    def test_keys_headers_and_offsets(self) -> None:
+        """Keys, headers and tombstones are written and read; reading begins and ends at the given offsets."""
         self.run_ok("topics", "create", "keyed", "-p", "1")
         lines = b"a:1\nb:2\na:\nc:x:y"
         arguments = ["-K", ":", "--null", "", "-H", "source=test", "--codec", "lz4", "--acks", "1"]
@@ -299,10 +293,8 @@ class WithBrokerTests(SynchronousTestCase):
         self.assertEqual(set(latency["latency_ms"]), {"answer", "read"})
         self.assertNotIn("measured", self.run_ok("topics", "list"))
 
-    def test_ctrl_c_ends_reading_and_broken_pipes_are_silent(self) -> None:
-        """
-        Ctrl-C is how reading ends: 0, and nothing on standard error. A reader that goes away ends it, too, in silence.
-        """
+    def test_ctrl_c_and_broken_pipes_end_consume(self) -> None:
+        """Ctrl-C ends it with status 0 and no output on standard error; so does a closed pipe."""
         self.run_ok("topics", "create", "endless", "-p", "1")
         self.run_ok("produce", "endless", stdin=b"first\n")
         reading = start("consume", "endless", "--from-beginning", "--bootstrap", self.broker.bootstrap)
@@ -321,10 +313,8 @@ class WithBrokerTests(SynchronousTestCase):
         leaving.stderr.close()
         leaving.stdin.close()
 
-    def test_ctrl_c_while_producing_sends_what_was_read(self) -> None:
-        """
-        Interrupted, the command ends by the signal; what it had read is in the log.
-        """
+    def test_ctrl_c_while_producing(self) -> None:
+        """The command ends by the signal, after it has written the lines that it had read."""
         self.run_ok("topics", "create", "interrupted", "-p", "1")
         sending = start("produce", "interrupted", "--linger-ms", "5000", "--bootstrap", self.broker.bootstrap)
         assert sending.stdin is not None

@@ -61,10 +61,8 @@ class DumpTests(SynchronousTestCase):
         self.assertEqual(found[1]["records"][0]["marker"], "abort")
         self.assertEqual(self.dump(f"{NAME}.log", b""), [])
 
-    def test_a_wrong_crc_does_not_end_it(self) -> None:
-        """
-        A damaged batch is told with its position, and those behind it are still read.
-        """
+    def test_wrong_crc(self) -> None:
+        """A damaged batch is shown with its position, and the dump goes on behind it."""
         first, second = bytearray(batch(10, b"a")), batch(11, b"b")
         first[-2] ^= 1
         ((position, what),) = self.damage(f"{NAME}.log", bytes(first) + second)
@@ -82,17 +80,15 @@ class DumpTests(SynchronousTestCase):
         self.assertIn("no batch begins here", what)
         self.assertEqual(self.damage(f"{NAME}.log", whole + b"\0" * 7)[0][0], len(whole))
 
-    def test_offsets_that_go_back(self) -> None:
+    def test_descending_offsets(self) -> None:
         """
         A batch before the end of the one before it, or before the segment's own offset, is out of place.
         """
         self.assertIn("below 12", self.damage(f"{NAME}.log", batch(10, b"a", b"b") + batch(11, b"c"))[0][1])
         self.assertIn("below 10", self.damage(f"{NAME}.log", batch(9, b"a"))[0][1])
 
-    def test_records_that_cannot_be_read(self) -> None:
-        """
-        A batch whose CRC is right and whose records are not is found by a deep look.
-        """
+    def test_unreadable_records(self) -> None:
+        """A deep dump finds a batch with a correct CRC and invalid records."""
         from logbus.records.batch import CRC_AT, batch_crc
         from logbus.records.header import CRC
 
@@ -103,7 +99,7 @@ class DumpTests(SynchronousTestCase):
         self.assertIn("cannot be read", self.damage(f"{NAME}.log", bytes(data), deep=True)[0][1])
 
     @given(st.binary(max_size=200), st.integers(min_value=0, max_value=150), st.booleans())
-    def test_nonsense_never_breaks_it(self, noise: bytes, keep: int, deep: bool) -> None:
+    def test_arbitrary_bytes(self, noise: bytes, keep: int, deep: bool) -> None:
         """
         Whatever the bytes are, the dump ends and every item has its position.
         """
@@ -127,10 +123,8 @@ class DumpTests(SynchronousTestCase):
         self.assertIn("behind", self.damage(f"{NAME}.index", good + OFFSET_ENTRY.pack(1, 5))[0][1])
         self.assertEqual(self.damage(f"{NAME}.index", good + b"xyz")[0][0], 16)
 
-    def test_what_kafka_sets_aside(self) -> None:
-        """
-        An index of a segment that Kafka writes to ends with zeros, which are no entries.
-        """
+    def test_preallocated_indexes(self) -> None:
+        """An index of a segment that Kafka writes to ends with zeros, which are no entries."""
         for name, entry in ((f"{NAME}.index", OFFSET_ENTRY), (f"{NAME}.timeindex", TIME_ENTRY)):
             self.assertEqual(len(self.dump(name, entry.pack(3, 4) + bytes(entry.size * 100))), 1)
             self.assertEqual(self.dump(name, bytes(entry.size * 100)), [])
@@ -219,9 +213,7 @@ class DumpTests(SynchronousTestCase):
         found = self.dump("meta.properties", b"#\n#Fri May 1\nnode.id=1\nversion=1\ncluster.id=abc\n")
         self.assertEqual(found, [{"node.id": "1", "version": "1", "cluster.id": "abc"}])
 
-    def test_other_files(self) -> None:
-        """
-        A file that is none of a log directory's is refused with the names that are.
-        """
+    def test_unknown_files(self) -> None:
+        """A file that does not belong in a log directory is refused; the error lists the names that do."""
         error = self.assertRaises(UnknownFileType, self.dump, "notes.txt", b"")
         self.assertIn("*.log", str(error))

@@ -65,10 +65,8 @@ class GroupReaderTests(MembershipCase):
         found: Any = self.cluster.now(AdminClient(self.a_client()).list_group_offsets(["g"]))["g"]
         return {each.partition: at.offset for each, at in found.items() if isinstance(at, CommittedOffset)}
 
-    def test_to_the_end_and_on_from_there(self) -> None:
-        """
-        It stops at what the end was, commits that, and the next one begins there; also where nothing is left.
-        """
+    def test_reads_to_the_end_and_continues(self) -> None:
+        """It stops at the former end and commits that; the next reader starts there, even without new records."""
         self.put(0, b"later")
         self.ended(self.consume(ends=ENDS))
         self.assertEqual(sorted(self.shown), [(number, offset) for number in range(6) for offset in range(2)])
@@ -115,10 +113,8 @@ class GroupReaderTests(MembershipCase):
         self.ended(self.consume(chosen=[TopicPartition("t", 3)], ends=ENDS))
         self.assertEqual((self.shown, self.committed()), ([(3, 0), (3, 1)], {3: 2}))
 
-    def test_what_cannot_be_shown_is_not_committed(self) -> None:
-        """
-        It is shown to the next one.
-        """
+    def test_failed_output_is_not_committed(self) -> None:
+        """The next reader gets the record."""
 
         def fail(partition: TopicPartition, records: Any) -> None:
             raise OSError("no space left")

@@ -58,10 +58,8 @@ class DecodingTests(SynchronousTestCase):
             },
         )
 
-    def test_what_is_deleted(self) -> None:
-        """
-        A tombstone says of what.
-        """
+    def test_tombstones(self) -> None:
+        """A tombstone is shown with the key that it deletes."""
         self.assertEqual(
             said(OFFSET, None),
             {"kind": "offset_commit", "group": "billing", "topic": "orders", "partition": 3, "tombstone": True},
@@ -122,10 +120,8 @@ class DecodingTests(SynchronousTestCase):
             },
         )
 
-    def test_what_is_not_known(self) -> None:
-        """
-        It stays bytes, and says why.
-        """
+    def test_unknown_records(self) -> None:
+        """They are shown as bytes, with the reason."""
         for key, value, why in (
             (b"\0\x63abc", b"v", "version 99"),
             (None, b"v", "no key"),
@@ -177,10 +173,8 @@ class DumpTests(SynchronousTestCase):
         path.write_bytes(encode_batch(records))
         return path
 
-    def test_only_that_topic(self) -> None:
-        """
-        The directory tells whether records have a meaning that is known.
-        """
+    def test_topic_is_taken_from_the_directory(self) -> None:
+        """Records are decoded if the directory is that of an internal topic."""
         (batch,) = dump(self.log("__consumer_offsets-7"), records=True)
         self.assertEqual([each.get("kind") for each in batch["records"]], ["offset_commit", None])
         self.assertNotIn("damage", batch)

@@ -71,18 +71,14 @@ class HangingTests(SynchronousTestCase):
     def hangs(self) -> bool:
         return bool(self.find().transactions)
 
-    def test_nobody_knows_the_producer(self) -> None:
-        """
-        A transaction whose producer no coordinator has any more hangs.
-        """
+    def test_unknown_producer(self) -> None:
+        """A transaction hangs whose producer no coordinator knows any more."""
         self.made_up.producers[P0] = (OPEN, evolve(OPEN, producer_id=8, open_since=None))
         (found,) = self.find().transactions
         self.assertEqual((found.partition, found.producer.producer_id, found.since), (P0, 7, 5))
 
-    def test_a_coordinator_is_going_to_end_it(self) -> None:
-        """
-        As long as the partition takes part in the transaction it does not hang; it does if only others do, or none.
-        """
+    def test_known_transaction(self) -> None:
+        """A transaction does not hang in a partition that its coordinator knows to be part of it."""
         self.made_up.producers[P0] = (OPEN,)
         self.made_up.names[7] = "a"
         for answer, expected in (
@@ -94,7 +90,7 @@ class HangingTests(SynchronousTestCase):
             self.made_up.descriptions["a"] = answer
             self.assertEqual(self.hangs(), expected)
 
-    def test_young_ones(self) -> None:
+    def test_recent_transactions(self) -> None:
         """
         A producer with a recent record may not have reached the coordinator yet.
         """
@@ -102,7 +98,7 @@ class HangingTests(SynchronousTestCase):
         self.assertEqual(len(self.find(before_ms=1001).transactions), 1)
         self.assertEqual(self.find(before_ms=1000).transactions, [])
 
-    def test_it_ended_meanwhile(self) -> None:
+    def test_transaction_ends_during_the_search(self) -> None:
         """
         A transaction that ends during the search does not hang.
         """
@@ -116,20 +112,16 @@ class HangingTests(SynchronousTestCase):
             self.made_up.meanwhile = partial(self.made_up.producers.update, {P0: later})
             self.assertFalse(self.hangs())
 
-    def test_coordinators_that_do_not_say(self) -> None:
-        """
-        Without their answer nothing is said to hang.
-        """
+    def test_failing_coordinators(self) -> None:
+        """Without their answers no transaction is reported as hanging."""
         self.made_up.producers[P0] = (OPEN,)
         self.made_up.names[7] = "a"
         self.made_up.descriptions["a"] = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")
         search = Deferred.fromCoroutine(find_hanging(self.admin, (P0,), 2000))
         self.assertEqual(self.failureResultOf(search, ApiError).value.message, "away")
 
-    def test_partitions_that_do_not_say(self) -> None:
-        """
-        They are errors, and the others are searched.
-        """
+    def test_failing_partitions(self) -> None:
+        """They are reported as errors, and the others are searched."""
         self.made_up.producers = {P0: (OPEN,), P1: ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader")}
         found = self.find(P0, P1)
         self.assertEqual(([each.partition for each in found.transactions], list(found.errors)), ([P0], [P1]))
@@ -147,28 +139,22 @@ class HangingTests(SynchronousTestCase):
     def ending(self, since: int) -> Any:
         return Deferred.fromCoroutine(transaction_at(self.admin, P0, since))
 
-    def test_by_its_first_offset(self) -> None:
-        """
-        The producer is found by it; one that no coordinator ever ended a transaction of has 0 for the epoch of one.
-        """
+    def test_abort_by_start_offset(self) -> None:
+        """The producer is found by the offset; the coordinator epoch is 0 where no coordinator has written a marker."""
         self.made_up.producers[P0] = (OPEN, evolve(OPEN, producer_id=8, open_since=6, coordinator_epoch=4))
         self.assertEqual(self.successResultOf(self.ending(5)), AbortTransactionSpec(7, 3, 0))
         self.assertEqual(self.successResultOf(self.ending(6)), AbortTransactionSpec(8, 3, 4))
 
-    def test_nothing_begins_there(self) -> None:
-        """
-        It is told where the open ones begin.
-        """
+    def test_wrong_start_offset(self) -> None:
+        """The error lists where the open transactions begin."""
         for producers, words in (((), "none is open"), ((OPEN,), "those that are open begin at 5")):
             self.made_up.producers[P0] = producers
             self.assertIn(words, str(self.failureResultOf(self.ending(4), CommandFailed).value))
         self.made_up.producers[P0] = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader")
         self.failureResultOf(self.ending(4), ApiError)
 
-    def test_what_goes_on_is_not_torn(self) -> None:
-        """
-        A transaction that its coordinator is going to end in the partition is refused, by name.
-        """
+    def test_live_transactions_are_not_aborted(self) -> None:
+        """A transaction that its coordinator is going to end in the partition is refused, by name."""
         self.made_up.names[7] = "a"
         refusal: Mapping[TransactionDescription | ApiError, bool] = {
             description("a", P0): True,

@@ -38,10 +38,8 @@ def file(**changes: Any) -> dict[str, Any]:
 
 class FileTests(SynchronousTestCase):
     @given(saved, st.none() | texts)
-    def test_what_is_written_is_read(self, groups: Any, cluster_id: str | None) -> None:
-        """
-        Any groups and offsets, whatever is in their names; and it is JSON for others, too.
-        """
+    def test_round_trip(self, groups: Any, cluster_id: str | None) -> None:
+        """Any groups and offsets are read as they were written, and the file is valid JSON."""
         text = write_offsets(groups, cluster_id, 1_700_000_000_123)
         self.assertEqual(read_offsets(text.encode(), "f"), groups)
         self.assertEqual(json.loads(text)["exported_at"], "2023-11-14T22:13:20Z")
@@ -53,10 +51,8 @@ class FileTests(SynchronousTestCase):
         offsets = {TopicPartition("t", n): SavedOffset(n) for n in range(5)}
         self.assertEqual(write_offsets({"g": offsets}, "c", 0).count('\n  {"topic"'), 5)
 
-    def test_what_is_left_out(self) -> None:
-        """
-        Metadata need not be there.
-        """
+    def test_optional_members(self) -> None:
+        """Metadata may be absent."""
         short = file(groups=[{"group": "g", "offsets": [{"topic": "t", "partition": 0, "offset": 4}]}])
         self.assertEqual(read_offsets(json.dumps(short).encode(), "f"), {"g": {TopicPartition("t", 0): SavedOffset(4)}})
 
@@ -66,10 +62,8 @@ class FileTests(SynchronousTestCase):
         self.assertTrue(error.startswith("o.json: "), error)
         return error
 
-    def test_what_is_wrong_is_told_by_place(self) -> None:
-        """
-        The line where it is no JSON; else the member, and what would be right.
-        """
+    def test_error_positions(self) -> None:
+        """The error names the line of invalid JSON, or the member and what would be valid."""
         offset = {"topic": "t", "partition": 0, "offset": 4}
         for value, *parts in (
             (b'{\n"format": x}', "line 2, column 11"),

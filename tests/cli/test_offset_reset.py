@@ -162,7 +162,7 @@ class GroupToolTests(SynchronousTestCase):
         self.assertEqual(rows[2], (None, None, None, None, None, "m1", "c", "h"))
         self.assertIn("Stable, classic, 2 members, lag 70, coordinator b1:9092", group_lag.headline(report))
 
-    def test_what_is_not_known(self) -> None:
+    def test_unknown_lag(self) -> None:
         """
         A partition without a commit has no lag, nor has one of a topic that was deleted; neither hides the others.
         """
@@ -238,10 +238,8 @@ class GroupToolTests(SynchronousTestCase):
         )
         self.assertEqual(self.done(offset_reset.require_inactive(self.admin, ["g", "new"])), {"g"})
 
-    def test_partitions_that_are_not_there(self) -> None:
-        """
-        They are named, with those there are.
-        """
+    def test_unknown_partitions(self) -> None:
+        """The error names them, and the existing ones."""
         scope = offset_reset.resolve_scopes
         self.assertEqual(self.done(scope(self.admin, [("t", None), ("t", (1,))])), [T0, T1])
         self.assertEqual(self.refused(scope(self.admin, [("t", None), ("no", None)])), "there is no topic 'no'")
@@ -261,27 +259,21 @@ class GroupToolTests(SynchronousTestCase):
         targets = {"g": dict.fromkeys([T0, T1], (OffsetTarget(TargetKind.LATEST), ""))}
         self.assertIn("t-1 has no leader", self.refused(offset_reset.plan(self.admin, targets, {"g"})))
 
-    def test_what_the_broker_refuses(self) -> None:
-        """
-        It is said once for all partitions it is true of.
-        """
+    def test_refusals_of_the_broker(self) -> None:
+        """An error is shown once for all partitions that have it."""
         self.groups.errors = {T0: 25, T1: 25}
         plans = self.plan("g", OffsetTarget(TargetKind.LATEST), T0, T1)
         refusal = self.refused(offset_reset.write_plans(self.admin, plans))
         self.assertEqual(refusal, "group 'g' has members; stop its consumers first")
 
-    def test_nothing_to_show(self) -> None:
-        """
-        A file without offsets is no reason to ask for --execute.
-        """
+    def test_empty_file(self) -> None:
+        """A file without offsets gives no advice to use --execute."""
         with mock.patch("sys.stdout", io.StringIO()) as out:
             offset_reset.print_plans([], False, False)
         self.assertEqual(out.getvalue(), "There are no offsets to write.\n")
 
-    def test_what_is_shown(self) -> None:
-        """
-        A table that says that nothing is written yet, or JSON with the same.
-        """
+    def test_output(self) -> None:
+        """A table that says that nothing is written yet, or the same in JSON."""
         plans = self.plan("g", OffsetTarget(TargetKind.OFFSET, 3), T0)
         with mock.patch("sys.stdout", io.StringIO()) as out:
             offset_reset.print_plans(plans, False, False)

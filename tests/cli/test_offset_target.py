@@ -41,10 +41,8 @@ class ResolveTargetTests(SynchronousTestCase):
             change = resolve_target(P0, target, 60, bounds, "note")
             self.assertEqual((change.old, change.new, change.note, change.metadata), (60, expected, "", "note"), target)
 
-    def test_what_cannot_be_is_said(self) -> None:
-        """
-        A target outside of what is kept becomes the nearest inside, and the change says so.
-        """
+    def test_targets_out_of_range(self) -> None:
+        """A target outside of the log becomes the nearest offset in it, and the change says so."""
         for target, old, expected, note in (
             (OffsetTarget(TargetKind.OFFSET, 5), None, 10, "5 is before the first that is kept"),
             (OffsetTarget(TargetKind.OFFSET, 101), None, 100, "101 is behind the end"),
@@ -57,10 +55,8 @@ class ResolveTargetTests(SynchronousTestCase):
             change = resolve_target(P0, target, old, PartitionBounds(10, 100))
             self.assertEqual((change.new, change.note), (expected, note), target)
 
-    def test_nothing_to_shift(self) -> None:
-        """
-        An offset that is not there cannot be shifted; the refusal says how to go on.
-        """
+    def test_shift_without_an_offset(self) -> None:
+        """A missing offset cannot be shifted; the error says what to do instead."""
         error = self.assertRaises(
             LogbusError, resolve_target, P0, OffsetTarget(TargetKind.SHIFT, 1), None, PartitionBounds(0, 10)
         )
@@ -111,10 +107,8 @@ class WritingTests(SynchronousTestCase):
         ):
             self.assertEqual(parse_duration(text), expected, text)
 
-    def test_what_is_no_span(self) -> None:
-        """
-        It is quoted, with what would be right.
-        """
+    def test_invalid_spans(self) -> None:
+        """The error quotes the text, and says what would be valid."""
         for text in ("", "P", "PT", "1", "1x", "-1h", "1h ", "P1M", "P1DT", "1.5h", "h", "١h", "9" * 40 + "d"):
             error = str(self.assertRaises(LogbusError, parse_duration, text))
             self.assertIn(repr(text), error)
@@ -127,9 +121,7 @@ class WritingTests(SynchronousTestCase):
         self.assertEqual(parse_scope("orders"), ("orders", None))
         self.assertEqual(parse_scope("orders:2,0,2"), ("orders", (0, 2)))
 
-    def test_what_is_no_scope(self) -> None:
-        """
-        Names that no topic has, and partitions that are no numbers.
-        """
+    def test_invalid_scopes(self) -> None:
+        """Invalid topic names, and partitions that are not numbers."""
         for text in ("", ":1", "a b", "orders:", "orders:x", "orders:-1", "orders:1,", "orders:²", "orders:2147483648"):
             self.assertRaises(LogbusError, parse_scope, text)

@@ -39,8 +39,8 @@ class FileTests(SynchronousTestCase):
         self.assertEqual(read_plan(text), {TopicPartition("t", 0): (1, 2)})
 
     @given(st.text(max_size=30) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-    def test_anything(self, text: str) -> None:
-        """No file breaks the reader."""
+    def test_arbitrary_files(self, text: str) -> None:
+        """Any file is read or refused with an error."""
         self.assertRaises(InvalidPlan, read_plan, text)
 
     def test_wrong(self) -> None:

@@ -79,16 +79,12 @@ class DecodingTests(SynchronousTestCase):
         """
         self.assertEqual(said(KEY, value(transaction_partitions=None, transaction_status=0))["partitions"], {})
 
-    def test_what_is_forgotten(self) -> None:
-        """
-        A tombstone says whose.
-        """
+    def test_tombstones(self) -> None:
+        """A tombstone is shown with the transactional id that it deletes."""
         self.assertEqual(said(KEY, None), {"kind": "transaction", "transactional_id": "billing-1", "tombstone": True})
 
-    def test_what_is_not_known(self) -> None:
-        """
-        It stays bytes, and says why; a state that is not known is a number.
-        """
+    def test_unknown_records(self) -> None:
+        """They are shown as bytes, with the reason; an unknown state is shown as a number."""
         for key, data, why in (
             (b"\0\x63abc", b"v", "99"),
             (None, b"v", "no key"),

@@ -87,7 +87,7 @@ class LayersTests(SynchronousTestCase):
         self.assertTrue(view.is_set(keys.SSL_CLIENT_AUTH))
         self.assertFalse(view.is_set(keys.NUM_PARTITIONS))
 
-    def test_one_listener(self) -> None:
+    def test_listener_settings(self) -> None:
         """A setting for a listener, or for its mechanism, takes precedence only there."""
         view = ConfigView.load(
             {
@@ -124,7 +124,7 @@ class LayersTests(SynchronousTestCase):
             st.tuples(st.sampled_from(["file", "set"]), st.integers(-1, 1000)),
         )
     )
-    def test_retention_is_what_kafka_says(self, said: dict[str, tuple[str, int]]) -> None:
+    def test_retention_units(self, said: dict[str, tuple[str, int]]) -> None:
         """In all combinations, the finest unit that is set is effective."""
         layers: dict[str, dict[str, str]] = {"file": {}, "set": {}}
         for name, (layer, value) in said.items():
@@ -177,7 +177,7 @@ class ChangesTests(SynchronousTestCase):
         self.view.update(broker={name: "new.pem"})
         self.assertEqual(self.told, [1])
 
-    def test_a_bad_change_changes_nothing(self) -> None:
+    def test_invalid_change(self) -> None:
         """When one value is wrong, none is taken."""
         self.view.subscribe([keys.LOG_RETENTION_MS], lambda view: self.told.append(1))
         for cluster in (
@@ -192,8 +192,8 @@ class ChangesTests(SynchronousTestCase):
         self.assertEqual(self.view.get(keys.LOG_RETENTION_MS), 1)
         self.assertEqual(self.told, [])
 
-    def test_one_subscriber_that_fails_does_not_keep_the_news_from_others(self) -> None:
-        """All are told; the errors come out together."""
+    def test_failing_subscriber(self) -> None:
+        """All subscribers are called; the errors are raised together."""
         self.view.subscribe([keys.LOG_RETENTION_MS], lambda view: 1 / 0)
         self.view.subscribe([keys.LOG_RETENTION_MS], lambda view: self.told.append(1))
         error = self.assertRaises(ExceptionGroup, self.view.update, broker={"log.retention.ms": "3"})
@@ -201,7 +201,7 @@ class ChangesTests(SynchronousTestCase):
         self.assertEqual(self.told, [1])
         self.assertEqual(self.view.get(keys.LOG_RETENTION_MS), 3)
 
-    def test_what_brokers_may_change(self) -> None:
+    def test_dynamic_keys(self) -> None:
         """Read-only keys are refused, per-broker ones as a default for all, unknown and missing ones anyway."""
         check = self.view.validate_broker_overrides
         self.assertEqual(check({"log.retention.ms": "5"}, cluster=True), [])
@@ -219,8 +219,8 @@ class ChangesTests(SynchronousTestCase):
             self.assertIn(words, str(error))
         self.assertEqual(self.view.get(keys.LOG_RETENTION_MS), 1)
 
-    def test_what_stored_layers_hold(self) -> None:
-        """Of a stored layer, what is valid is kept, and the rest is said."""
+    def test_stored_layers(self) -> None:
+        """The valid values of a stored layer are kept, and the others are reported."""
         problems: list[str] = []
         usable = usable_broker_overrides(
             {"log.retention.ms": "5", "log.segment.bytes": "x", "new.key": "1"}, cluster=True, problems=problems
@@ -257,7 +257,7 @@ class TopicOverridesTests(SynchronousTestCase):
         self.assertEqual(config.segment_bytes, 1000)
         self.assertEqual(len(warnings), 2)
 
-    def test_stored_overrides_of_others(self) -> None:
+    def test_overrides_of_other_versions(self) -> None:
         """Overrides stored by Kafka or a newer logbus do not make a topic unusable."""
         problems: list[str] = []
         usable = usable_topic_overrides(

@@ -27,7 +27,7 @@ class DescribeTests(SynchronousTestCase):
         self.assertEqual([entry.name for entry in topic], list(TOPIC_KEYS))
         self.assertTrue(all(entry.is_default and entry.source == 5 for entry in topic))
 
-    def test_what_is_read_can_be_written_back(self) -> None:
+    def test_round_trip(self) -> None:
         """A topic's described values are valid overrides that change nothing."""
         view = ConfigView.load({"log.retention.hours": "3", "log.cleanup.policy": "compact"})
         described = {entry.name: entry.value or "" for entry in describe_topic(view, {"segment.bytes": "1000000000"})}
@@ -94,7 +94,7 @@ class DescribeTests(SynchronousTestCase):
         entry = only(describe_cluster(view, ["max.connections"]))
         self.assertEqual((entry.value, entry.source, entry.read_only), ("9", Source.CLUSTER, False))
 
-    def test_a_bad_stored_override_does_not_hide_the_others(self) -> None:
+    def test_invalid_stored_override(self) -> None:
         """Invalid overrides are omitted."""
         entries = {e.name: e for e in describe_topic(ConfigView.load(), {"segment.ms": "soon", "retention.ms": "5"})}
         self.assertEqual(entries["segment.ms"].source, Source.DEFAULT)

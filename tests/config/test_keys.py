@@ -164,8 +164,8 @@ class NamesTests(SynchronousTestCase):
         self.assertIn("did you mean", str(unknown_topic_key("retention.mss")))
         self.assertNotIn("did you mean", str(unknown_broker_key("completely.different")))
 
-    def test_knows_the_other_side(self) -> None:
-        """A topic's name on a broker, and the reverse, is answered with the right name."""
+    def test_broker_and_topic_names(self) -> None:
+        """Using a topic's key on a broker, or the reverse, is an error that names the right key."""
         self.assertIn("log.retention.ms", str(unknown_broker_key("retention.ms")))
         self.assertIn("a topic's is retention.ms", str(unknown_topic_key("log.retention.ms")))
         self.assertIn("topics only", str(unknown_broker_key("leader.replication.throttled.replicas")))
@@ -180,14 +180,14 @@ class NamesTests(SynchronousTestCase):
         self.assertTrue(ignored_topic_key("message.format.version", "3.0"))
         self.assertIsNone(ignored_topic_key("retention.ms", "1"))
 
-    def test_foreign_values_that_promise_too_much(self) -> None:
+    def test_tiered_storage_is_refused(self) -> None:
         """Tiered storage cannot be turned on by a key that is ignored."""
         self.assertTrue(ignored_topic_key("remote.storage.enable", "false"))
         error = self.assertRaises(ConfigError, ignored_topic_key, "remote.storage.enable", "true")
         self.assertIn("accepted: false", str(error))
         self.assertRaises(ConfigError, ignored_broker_key, "remote.log.storage.system.enable", "true")
 
-    def test_error_names_key_value_and_what_is_accepted(self) -> None:
+    def test_error_message(self) -> None:
         """A wrong value's error has all three; that of a secret hides the value."""
         error = self.assertRaises(ConfigError, keys.NUM_PARTITIONS.parse, "many")
         self.assertEqual(

@@ -94,7 +94,7 @@ class KindsTests(SynchronousTestCase):
         )
 
     @given(st.one_of(st.integers(-(2**63), 2**63 - 1)))
-    def test_what_is_formatted_is_parsed(self, number: int) -> None:
+    def test_round_trip(self, number: int) -> None:
         """format and parse are inverse."""
         kind = kinds.integer(ConfigType.LONG)
         self.assertEqual(kind.parse(kind.format(number)), number)

@@ -73,7 +73,7 @@ class ParsePropertiesTests(SynchronousTestCase):
         self.assertEqual(parse_properties("a=  1  "), {"a": "1  "})
 
     @given(st.dictionaries(st.text(min_size=1), st.text(), max_size=5))
-    def test_reads_back_what_was_written(self, properties: dict[str, str]) -> None:
+    def test_round_trip(self, properties: dict[str, str]) -> None:
         """Any keys and values survive being written with escapes and read."""
         text = "\n".join(f"{escaped(k, key=True)} = {escaped(v, key=False)}" for k, v in properties.items())
         self.assertEqual(parse_properties(text), properties)

@@ -44,10 +44,8 @@ class UnenforcedTests(SynchronousTestCase):
                 self.assertIn(f"{name}: ", said)
                 self.assertNotIn("secret", said)
 
-    def test_defaults_ask_for_nothing(self) -> None:
-        """
-        A file that spells out what holds anyway is no reason to stop.
-        """
+    def test_explicit_defaults_are_allowed(self) -> None:
+        """A file that only repeats the defaults is accepted."""
         for name, value in (
             ("authorizer.class.name", ""),
             ("super.users", ""),

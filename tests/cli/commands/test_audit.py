@@ -105,10 +105,8 @@ class AuditTests(SynchronousTestCase):
         self.assertEqual((result.status, result.err), (0, ""))
         self.assertIn("6        6        0", result.out)
 
-    def test_a_registry_that_is_not_there(self) -> None:
-        """
-        One line that says so, and status 1.
-        """
+    def test_unreachable_registry(self) -> None:
+        """The error is one line, and the status 1."""
         event = MonitoringEvent("a", "shop", "h", "producer", FIRST, WINDOW, {"orders": 5})
         self.publish("framed", frame(1, encode_avro(event)) + b"\n")
         held = HeldPorts()
@@ -139,19 +137,15 @@ class AuditTests(SynchronousTestCase):
         young = self.audit("lossy", "--grace", "1e12")
         self.assertEqual((young.status, young.out.count("open")), (0, 2))
 
-    def test_an_application_that_says_nothing(self) -> None:
-        """
-        It is missed if it is expected.
-        """
+    def test_silent_application(self) -> None:
+        """It is reported as missing if it is expected."""
         self.publish("silent", event("producer", 5))
         self.assertEqual((self.audit("silent").status, self.audit("silent").out), (0, ""))
         self.assertEqual(self.audit("silent", "--expect", "loader=orders").status, 1)
         self.assertEqual(self.audit("silent", "--expect", "loader").status, 2)
 
-    def test_what_is_no_event_is_left_out(self) -> None:
-        """
-        With a line that says where it is; the others are compared all the same.
-        """
+    def test_invalid_events_are_left_out(self) -> None:
+        """A line tells where they are; the other events are compared."""
         self.publish("mixed", b"hello\n", event("producer", 5), event("consumer", 5, application="loader"))
         result = self.audit("mixed")
         self.assertEqual(result.status, 0)
@@ -167,10 +161,8 @@ class AuditTests(SynchronousTestCase):
         result = self.audit("late", "--grace", "0")
         self.assertIn(f"{600_000 * 10**12} ms", result.out)
 
-    def test_windows_that_do_not_fit(self) -> None:
-        """
-        They cannot be compared, and that is said.
-        """
+    def test_windows_of_different_lengths(self) -> None:
+        """They cannot be compared, and the output says so."""
         odd = event("consumer", 5, application="loader", window_ms=7000, window_start=7000)
         self.publish("odd", event("producer", 5), odd)
         result = self.audit("odd")

@@ -66,8 +66,8 @@ def test_create_where(cluster: Cluster) -> None:
     done(cluster, "topics", "delete", "placed", "counted")
 
 
-def test_what_is_wrong(cluster: Cluster) -> None:
-    """A broker that is gone is seen: partitions with too few replicas, and those without a leader."""
+def test_unhealthy_partitions(cluster: Cluster) -> None:
+    """With a broker down, partitions with too few replicas or no leader are listed."""
     done(cluster, "topics", "create", "wide", "--replica-assignment", "0:1:2", "--config", "min.insync.replicas=3")
     done(cluster, "topics", "create", "alone", "--replica-assignment", "2")
     done(cluster, "topics", "create", "well", "--replica-assignment", "0:1")
@@ -145,8 +145,8 @@ def test_reassign(cluster: Cluster, tmp_path: Path) -> None:
     done(cluster, "topics", "delete", "moved")
 
 
-def test_reassign_that_stays_under_way(cluster: Cluster, tmp_path: Path) -> None:
-    """While a broker cannot fetch the replica that it is to get, the move is listed; cancelled, all is as before."""
+def test_pending_reassignment(cluster: Cluster, tmp_path: Path) -> None:
+    """While a broker cannot fetch its new replica, the reassignment is listed; cancelling restores the former state."""
     plan = tmp_path / "plan.json"
     decides = cluster.controller()
     leads, gets = (broker for broker in cluster.brokers if broker is not decides)
@@ -168,8 +168,8 @@ def test_reassign_that_stays_under_way(cluster: Cluster, tmp_path: Path) -> None
     done(cluster, "topics", "delete", "stuck")
 
 
-def test_plans_that_are_refused(cluster: Cluster, tmp_path: Path) -> None:
-    """Brokers and partitions that are not there, files that are no plans, and options that do not fit."""
+def test_refused_plans(cluster: Cluster, tmp_path: Path) -> None:
+    """Unknown brokers and partitions, files without a plan, and contradictory options are refused."""
     plan = tmp_path / "plan.json"
     plan.write_text('{"partitions": [{"topic": "nothing", "partition": 0, "replicas": [0]}]}')
     assert "nothing" in refused(cluster, "cluster", "reassign", "--execute", str(plan))

@@ -52,8 +52,8 @@ def pids_in(data_dir: Path) -> dict[int, int]:
     return {int(lock.parent.name[-1]): int(lock.read_text()) for lock in data_dir.glob("broker-?/.lock")}
 
 
-def test_one_command(tmp_path: Path) -> None:
-    """Three brokers serve; one that is killed comes back; Ctrl-C stops all; what was there is there the next time."""
+def test_whole_run(tmp_path: Path) -> None:
+    """Three brokers start, a killed one is restarted, Ctrl-C stops all, and the records are there at the next start."""
     data = tmp_path / "cluster"
     with started(data, "--restart-after", "0") as cluster:
         bootstrap = cluster.until(r"cluster ready: --bootstrap (\S+)")[1]
@@ -78,8 +78,8 @@ def test_one_command(tmp_path: Path) -> None:
         cluster.until("broker 2 was stopped; it stays down")
 
 
-def test_what_is_in_the_way(tmp_path: Path) -> None:
-    """A port that is taken, and a setting that is wrong, are named in a line, and nothing is left running."""
+def test_start_failures(tmp_path: Path) -> None:
+    """A port in use and an invalid setting are named in one line, and nothing is left running."""
     with closing(HeldPorts()) as held:
         number = held.free("127.0.0.1")
         port = str(number)

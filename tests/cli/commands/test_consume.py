@@ -99,10 +99,8 @@ class RenderingTests(SynchronousTestCase):
         self.assertRaises(click.BadParameter, parse_pairs, ("a",), "--config")
         self.assertRaises(click.BadParameter, parse_pairs, ("=1",), "--config")
 
-    def test_what_could_steer_a_terminal(self) -> None:
-        """
-        Names come from clients: what is not printable is quoted.
-        """
+    def test_control_characters_in_names(self) -> None:
+        """Names come from clients: unprintable characters are quoted."""
         with mock.patch("sys.stdout", io.StringIO()) as out:
             print_table(["group"], [["a\x1b[2J\nb"], ["é"]])
         self.assertEqual(out.getvalue().splitlines(), ["group", '"a\\u001b[2J\\nb"', "é"])

@@ -84,10 +84,8 @@ class GroupCommandTests(SynchronousTestCase):
         (told,) = json.loads(self.run_ok("describe", group, "--json"))
         return {each["partition"]: each["offset"] for each in told["offsets"]}
 
-    def test_a_groups_life(self) -> None:
-        """
-        It begins where it is told to, is moved, forgets, and goes.
-        """
+    def test_group_lifecycle(self) -> None:
+        """A group is created at given offsets, reset, loses offsets, and is deleted."""
         shown = self.run_ok("reset-offsets", "life", "--topic", "t", "--to-offset", "4")
         self.assertIn("--execute", shown)
         self.assertIn("no group 'life'", self.refused("describe", "life"))
@@ -124,7 +122,7 @@ class GroupCommandTests(SynchronousTestCase):
         (told,) = json.loads(self.run_ok("describe", "lagging", "--json"))
         self.assertEqual((told["lag"], told["state"], told["members"]), (6, "Empty", []))
 
-    def test_there_and_back(self) -> None:
+    def test_export_and_import(self) -> None:
         """
         Exported offsets can be imported: from a file or a pipe, one group or all.
         """
@@ -145,10 +143,8 @@ class GroupCommandTests(SynchronousTestCase):
             self.assertEqual((self.offsets("x1"), self.offsets("x2")), ({0: 5, 1: 0}, {0: 5, 1: 0}))
             self.assertIn("has no group 'x3'; it has x1, x2", self.refused("import", file, "x3"))
 
-    def test_what_is_refused(self) -> None:
-        """
-        A line each that names the thing.
-        """
+    def test_refusals(self) -> None:
+        """Each error is one line that names the group or topic."""
         self.run_ok("reset-offsets", "refused", "--topic", "t:0", "--to-latest", "--execute")
         good: dict[str, Any] = {"format": "logbus-group-offsets", "version": 1}
         wrong = good | {"groups": [{"group": "g", "offsets": [{"topic": "t", "partition": 0, "offset": "x"}]}]}

@@ -18,8 +18,8 @@ SMALL = ("simulate", "--brokers", "1", "--seconds", "20", "--seeds", "1")
 class SimulateTests(SynchronousTestCase):
     """As subprocesses, except for tests that plant a defect."""
 
-    def test_nothing_is_broken(self) -> None:
-        """It says what happened, for people and for scripts."""
+    def test_successful_run(self) -> None:
+        """It prints what happened, for people and for scripts."""
         result = run(*SMALL)
         self.assertEqual(result.status, 0, result.err)
         self.assertIn("nothing was broken", result.out)
@@ -52,8 +52,8 @@ class SimulateTests(SynchronousTestCase):
         self.assertIn("--seed 1", violation["command"])
         self.assertIn("FAILED", shown.output)
 
-    def test_too_little(self) -> None:
-        """A run that shows nothing fails."""
+    def test_run_too_short(self) -> None:
+        """A run that is too short to show anything fails."""
         result = run(*SMALL, "--faults", "none", "--expect-faults", "1")
         self.assertEqual(result.status, 1)
         self.assertIn("only 0 faults", result.err)

@@ -59,10 +59,8 @@ class WrongUsageTests(SynchronousTestCase):
 
 
 class WordTests(SynchronousTestCase):
-    def test_the_states_there_are(self) -> None:
-        """
-        Those that can be asked for are those the client knows.
-        """
+    def test_states(self) -> None:
+        """The states that can be given are those that the client knows."""
         self.assertEqual(transactions._STATES, STATES)
 
     def test_dates(self) -> None:
@@ -184,9 +182,9 @@ class TransactionCommandTests(SynchronousTestCase):
         )
         return found
 
-    def test_a_transactions_life(self) -> None:
+    def test_transaction_lifecycle(self) -> None:
         """
-        It is listed and described, is not torn, and is ended by its coordinator.
+        A transaction is listed and described, cannot be aborted in one partition, and is ended by its coordinator.
         """
         self.producer.begin("life", 1)
         self.assertRegex(self.run_ok("list", "--state", "ongoing"), r"\nlife +Ongoing +\d+ +0\n")
@@ -208,10 +206,8 @@ class TransactionCommandTests(SynchronousTestCase):
         self.assertEqual((described["started_ms"], described["duration_ms"], described["partitions"]), (None, None, {}))
         self.assertIn("none is open", self.refused("abort", *self.where(1), "--start-offset", "0"))
 
-    def test_one_that_hangs(self) -> None:
-        """
-        It is found, and ended by its first offset; before that the wrong one is refused.
-        """
+    def test_hanging_transaction(self) -> None:
+        """It is found, and aborted by its first offset; a wrong offset is refused."""
         offset = self.producer.write("nobody", 4711, 2, 2)
         (found,) = self.hanging(2)
         self.assertEqual(
@@ -231,20 +227,16 @@ class TransactionCommandTests(SynchronousTestCase):
         (told,) = json.loads(self.run_ok("describe-producers", *self.where(2), "--json"))
         self.assertIsNone(told["start_offset"])
 
-    def test_by_its_producer(self) -> None:
-        """
-        Older brokers do not say where transactions begin: then producer and epochs are given, and must be right.
-        """
+    def test_abort_by_producer(self) -> None:
+        """For older brokers, which do not report start offsets, producer and epochs are given, and checked."""
         self.producer.write("nobody", 4712, 2, 3)
         producer = (*self.where(3), "--producer-id", "4712", "--coordinator-epoch", "-1", "--producer-epoch")
         self.assertIn("another epoch of producer 4712 than 1", self.refused("abort", *producer, "1"))
         self.run_ok("abort", *producer, "2")
         self.assertEqual(self.hanging(3), [])
 
-    def test_what_is_refused(self) -> None:
-        """
-        A line each that names the thing.
-        """
+    def test_refusals(self) -> None:
+        """Each error is one line that names the transaction or partition."""
         for part, *arguments in (
             ("there is no transactional id 'x'", "describe", "x"),
             ("there is no transactional id 'x'", "force-terminate", "x"),

@@ -28,7 +28,7 @@ class JoinTests(SynchronousTestCase):
         for other in others:
             self.assertEqual((other.members, other.leader, other.generation), ((), leader.member_id, leader.generation))
 
-    def test_who_has_no_id_is_given_one(self) -> None:
+    def test_new_member_gets_an_id(self) -> None:
         """KIP-394: a dynamic member comes back with its id, so that a lost answer leaves no member behind."""
         bench = Bench()
         first = bench.join(requires_known_member_id=True).result
@@ -38,8 +38,8 @@ class JoinTests(SynchronousTestCase):
         second = bench.join(first.member_id, requires_known_member_id=True).result
         self.assertEqual((second.error, second.member_id), (ErrorCode.NONE, first.member_id))
 
-    def test_a_static_member_is_not_asked_to_come_back(self) -> None:
-        """Its instance id tells it from others."""
+    def test_static_member_joins_at_once(self) -> None:
+        """It needs no second JoinGroup: its instance id identifies it."""
         joined = Bench().join(instance_id="one", requires_known_member_id=True).result
         self.assertEqual(joined.error, ErrorCode.NONE)
         self.assertTrue(joined.member_id.startswith("one-"))
@@ -68,7 +68,7 @@ class JoinTests(SynchronousTestCase):
             self.assertEqual(Bench().join(session_timeout_ms=timeout).error, error, timeout)
         self.assertIs(bench.group.deadline, None)
 
-    def test_protocols_must_have_one_in_common(self) -> None:
+    def test_common_protocol_is_required(self) -> None:
         """A member without a common protocol, or of another protocol type, is refused."""
         bench = Bench()
         bench.stable(1, protocols=(("a", b""), ("b", b"")))
@@ -100,7 +100,7 @@ class JoinTests(SynchronousTestCase):
         self.assertEqual([metadata for _, _, metadata in leader.members], [b"1b", b"2b"])
         self.assertEqual(second.result.protocol, "b")
 
-    def test_names_that_no_record_can_hold(self) -> None:
+    def test_unstorable_names(self) -> None:
         """A text that cannot be stored is refused."""
         long = "x" * 40_000
         for change in ({"instance_id": long}, {"protocol_type": long}, {"protocols": ((long, b""),)}):
@@ -136,8 +136,8 @@ class SizeTests(SynchronousTestCase):
         self.assertEqual([answer.error for answer in answers[:2]], [ErrorCode.NONE] * 2)
         self.assertEqual(len(bench.members), 2)
 
-    def test_what_members_say_is_bounded(self) -> None:
-        """A group keeps 64 MiB for its leader, not more."""
+    def test_metadata_size_limit(self) -> None:
+        """A group keeps up to 64 MiB of its members' metadata for its leader."""
         bench = Bench()
         big = (("range", bytes(30 * 1024 * 1024)),)
         self.assertEqual(bench.join(protocols=big).error, ErrorCode.NONE)
@@ -145,8 +145,8 @@ class SizeTests(SynchronousTestCase):
         self.assertEqual(bench.join(protocols=big).error, ErrorCode.GROUP_MAX_SIZE_REACHED)
         self.assertEqual(len(bench.members), 2)
 
-    def test_ids_that_nobody_comes_back_with_are_bounded(self) -> None:
-        """The oldest is forgotten for a new one when there are as many as members may be."""
+    def test_pending_member_limit(self) -> None:
+        """When there are as many pending ids as members allowed, the oldest is forgotten for a new one."""
         bench = Bench()
         bench.set(max_size=3)
         ids = [bench.join(requires_known_member_id=True).result.member_id for _ in range(4)]
@@ -165,15 +165,15 @@ class RejoinTests(SynchronousTestCase):
         again = [bench.join(one.member_id) for one in joined]
         self.assertEqual({one.result.generation for one in (*again, third)}, {joined[0].generation + 1})
 
-    def test_a_follower_that_asks_again_changes_nothing(self) -> None:
+    def test_follower_rejoins_unchanged(self) -> None:
         """In a stable group a JoinGroup with the same protocols returns the present generation."""
         bench = Bench()
         _, follower = bench.stable(2)
         self.assertEqual(bench.join(follower.member_id).result, follower)
         self.assertEqual(bench.state, "Stable")
 
-    def test_a_follower_with_other_wishes_makes_all_rejoin(self) -> None:
-        """Stable, but its subscription is another one."""
+    def test_follower_rejoins_with_another_subscription(self) -> None:
+        """In a stable group this starts a rebalance."""
         bench = Bench()
         _, follower = bench.stable(2)
         self.assertTrue(bench.join(follower.member_id, protocols=OTHER).waits)
@@ -188,15 +188,15 @@ class RejoinTests(SynchronousTestCase):
         bench.join(follower.member_id)
         self.assertEqual(again.result.generation, leader.generation + 1)
 
-    def test_a_lost_answer_is_given_again(self) -> None:
-        """Before the assignment, a member with the same wishes gets the generation a second time."""
+    def test_rejoin_after_a_lost_response(self) -> None:
+        """Before the assignment, a member with the same metadata gets the same generation again."""
         bench = Bench()
         first = bench.join().result
         self.assertEqual(bench.join(first.member_id).result, first)
         self.assertEqual(bench.state, "CompletingRebalance")
 
-    def test_other_wishes_before_the_assignment(self) -> None:
-        """The leader is assigning by what is not true any more: rebalance."""
+    def test_changed_metadata_before_the_assignment(self) -> None:
+        """The leader is using outdated metadata: a rebalance starts."""
         bench = Bench()
         leader, follower = bench.stable(2)
         waiting = [bench.join(leader.member_id), bench.join(follower.member_id)]
@@ -205,16 +205,16 @@ class RejoinTests(SynchronousTestCase):
         self.assertEqual(parked.error, ErrorCode.REBALANCE_IN_PROGRESS)
         self.assertTrue(changed.waits)
 
-    def test_who_asks_twice_gives_up_the_first_request(self) -> None:
-        """Each request has an answer, also when a second one of the same member overtakes it."""
+    def test_second_request_replaces_the_first(self) -> None:
+        """Each request is answered, also when a second one of the same member overtakes it."""
         bench = Bench()
         leader, _ = bench.stable(2)
         first, second = bench.join(leader.member_id), bench.join(leader.member_id)
         self.assertEqual(first.error, ErrorCode.REBALANCE_IN_PROGRESS)
         self.assertTrue(second.waits)
 
-    def test_the_leader_does_not_come_back(self) -> None:
-        """Among those who do, the next leads."""
+    def test_missing_leader(self) -> None:
+        """The next of the members that rejoined leads."""
         bench = Bench()
         leader, *others = bench.stable(3)
         bench.join(others[0].member_id, protocols=OTHER)
@@ -242,22 +242,22 @@ class SyncTests(SynchronousTestCase):
         self.assertEqual(bench.state, "Stable")
         self.assertEqual([member.assignment for member in bench.record().members], [b"1", b"2"])
 
-    def test_nothing_assigned_is_an_assignment(self) -> None:
-        """More members than partitions: the rest get nothing, and no error."""
+    def test_empty_assignment(self) -> None:
+        """With more members than partitions, the rest get an empty assignment, and no error."""
         bench = Bench()
         synced = bench.sync(bench.join().result, {})
         self.assertEqual((synced.error, synced.result.assignment), (ErrorCode.NONE, b""))
         self.assertEqual(bench.state, "Stable")
 
-    def test_a_follower_may_come_late(self) -> None:
-        """Once the group is stable the assignment is there for the asking, again and again."""
+    def test_late_follower(self) -> None:
+        """In a stable group SyncGroup returns the assignment, any number of times."""
         bench = Bench()
         leader, follower = bench.stable(2)
         for joined in (leader, follower, follower):
             self.assertEqual(bench.sync(joined).result.assignment, joined.member_id.encode())
 
-    def test_who_may_not_sync(self) -> None:
-        """Strangers, those of other generations, and those who believe in another protocol."""
+    def test_refused_sync(self) -> None:
+        """Unknown members, other generations, and other protocols are refused."""
         bench = Bench()
         joined = bench.stable(1)[0]
         wrong = type(joined)(ErrorCode.NONE, "stranger", joined.generation)
@@ -275,7 +275,7 @@ class SyncTests(SynchronousTestCase):
         bench.join()
         self.assertEqual(bench.sync(joined).error, ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def test_what_cannot_be_stored_is_not_in_force(self) -> None:
+    def test_failed_write_of_an_assignment(self) -> None:
         """If the assignment cannot be stored, all waiting members get the error, and a rebalance begins."""
         for failure, told in (
             (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -311,7 +311,7 @@ class SyncTests(SynchronousTestCase):
             self.assertEqual(second.result.assignment, b"new")
             self.assertEqual(bench.sync(newcomer.result).result.assignment, b"")
 
-    def test_a_leader_that_asks_twice(self) -> None:
+    def test_leader_syncs_twice(self) -> None:
         """While the leader's assignment is being stored, a second one is ignored."""
         bench = Bench()
         joined = bench.join().result
@@ -323,7 +323,7 @@ class SyncTests(SynchronousTestCase):
         bench.stored()
         self.assertEqual(second.result.assignment, b"1")
 
-    def test_answers_come_when_the_group_is_in_its_new_state(self) -> None:
+    def test_responses_come_after_the_transition(self) -> None:
         """A callback may send the next request within the call."""
         bench = Bench()
         first = bench.join().result
@@ -334,8 +334,8 @@ class SyncTests(SynchronousTestCase):
         bench.sync(leader, dict.fromkeys(bench.members, b"x"))
         self.assertEqual(synced[0].result.assignment, b"x")
 
-    def test_the_first_to_be_answered_asks_at_once(self) -> None:
-        """While others have not been answered yet: they are all the same."""
+    def test_next_request_during_the_responses(self) -> None:
+        """A member may send the next request while the others are not answered yet."""
         bench = Bench()
         first = bench.join().result
         second = bench.join()
@@ -375,7 +375,7 @@ class LeaveTests(SynchronousTestCase):
         self.assertEqual((bench.state, bench.members), ("PreparingRebalance", [joined[2].member_id]))
         self.assertEqual(bench.join(joined[2].member_id).result.generation, joined[0].generation + 1)
 
-    def test_the_last_one_leaves_an_empty_group(self) -> None:
+    def test_last_member_leaves(self) -> None:
         """The empty group is stored with the time, from which committed offsets age."""
         bench = Bench()
         joined = bench.stable(1)[0]
@@ -388,7 +388,7 @@ class LeaveTests(SynchronousTestCase):
         self.assertEqual(bench.group.empty_since_ms, bench.now_ms())
         self.assertIs(bench.group.deadline, None, "an empty group needs no timer")
 
-    def test_an_empty_group_that_cannot_be_stored(self) -> None:
+    def test_failed_write_of_an_empty_group(self) -> None:
         """The group is empty even if that cannot be stored; the members in the log will expire."""
         bench = Bench()
         joined = bench.stable(1)[0]
@@ -399,7 +399,7 @@ class LeaveTests(SynchronousTestCase):
         bench.advance(11)
         self.assertEqual(bench.state, "Empty")
 
-    def test_who_leaves_with_a_request_waiting(self) -> None:
+    def test_leaving_with_a_waiting_request(self) -> None:
         """The request is answered."""
         bench = Bench()
         bench.stable(2)

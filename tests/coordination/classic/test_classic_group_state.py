@@ -16,7 +16,7 @@ from logbus.coordination.classic.classic_group_state import (
 
 
 class StatesTests(SynchronousTestCase):
-    def test_moves_are_those_of_the_table_and_no_others(self) -> None:
+    def test_transition_table(self) -> None:
         """Only the transitions in the table are possible."""
         for state, event in product(ClassicGroupState, ClassicGroupEvent):
             if event in MOVES[state]:
@@ -25,7 +25,7 @@ class StatesTests(SynchronousTestCase):
                 error = self.assertRaises(IllegalGroupMove, next_state, state, event)
                 self.assertIn(state.value, str(error))
 
-    def test_every_state_is_reached_and_all_but_the_last_are_left(self) -> None:
+    def test_reachable_states(self) -> None:
         """From Empty there is a way to each state; from Dead there is none."""
         reached = {ClassicGroupState.EMPTY}
         for _ in ClassicGroupState:

@@ -20,7 +20,7 @@ class StaticBench(Bench):
 
 
 class StaticTests(SynchronousTestCase):
-    def test_a_process_started_anew_takes_its_place(self) -> None:
+    def test_restarted_member(self) -> None:
         """A restarted member gets a new member id and the same assignment, without a rebalance."""
         bench = StaticBench()
         leader, follower = bench.pair()
@@ -44,7 +44,7 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual(self.assertRaises(ApiError, group.check_commit, former, "two", 2, 9).code, fenced)
         self.assertEqual(bench.beat(follower), ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def test_the_leader_returns_and_need_not_assign(self) -> None:
+    def test_restarted_leader_skips_the_assignment(self) -> None:
         """A returning leader is told to skip the assignment (KIP-814)."""
         bench = StaticBench()
         bench.pair()
@@ -52,7 +52,7 @@ class StaticTests(SynchronousTestCase):
         self.assertTrue(back.skip_assignment)
         self.assertEqual((back.leader, len(back.members), bench.state), (back.member_id, 2, "Stable"))
 
-    def test_a_leader_that_does_not_know_how_to_skip(self) -> None:
+    def test_restarted_leader_before_version_9(self) -> None:
         """Before JoinGroup 9 a returning leader is told its former id as the leader, so it does not assign."""
         bench = StaticBench()
         leader, _ = bench.pair()
@@ -65,8 +65,8 @@ class StaticTests(SynchronousTestCase):
         bench.pair()
         self.assertFalse(bench.join(instance_id="two").result.skip_assignment)
 
-    def test_the_new_id_is_stored_before_it_is_told(self) -> None:
-        """So a broker that takes over knows it, too."""
+    def test_new_id_is_stored_before_the_response(self) -> None:
+        """A broker that takes over knows it."""
         bench = StaticBench()
         bench.pair()
         bench.holds = True
@@ -76,7 +76,7 @@ class StaticTests(SynchronousTestCase):
         bench.restart()
         self.assertEqual(bench.beat(back.result, "two"), ErrorCode.NONE)
 
-    def test_a_new_id_that_cannot_be_stored(self) -> None:
+    def test_failed_write_of_a_new_id(self) -> None:
         """If the new id cannot be stored, the former one stays, and the process must retry."""
         bench = StaticBench()
         _, follower = bench.pair()
@@ -87,7 +87,7 @@ class StaticTests(SynchronousTestCase):
         bench.fails = None
         self.assertEqual(bench.join(instance_id="two").error, ErrorCode.NONE)
 
-    def test_started_anew_before_it_asked_for_its_assignment(self) -> None:
+    def test_restarted_before_sync(self) -> None:
         """The new process may send SyncGroup instead of the former one."""
         bench = StaticBench()
         leader, follower = bench.pair()
@@ -124,7 +124,7 @@ class StaticTests(SynchronousTestCase):
         bench.join(leader.member_id, "one")
         self.assertEqual(back.result.generation, 3)
 
-    def test_started_twice_before_it_is_stored(self) -> None:
+    def test_restarted_twice_before_the_write(self) -> None:
         """The later process holds the instance."""
         bench = StaticBench()
         bench.pair()
@@ -173,7 +173,7 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual(errors, [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID])
         self.assertEqual(bench.state, "PreparingRebalance")
 
-    def test_an_absent_instance_keeps_its_place(self) -> None:
+    def test_absent_static_member_stays(self) -> None:
         """A dynamic member that does not rejoin in time is removed; a static one is when its session is over."""
         bench = StaticBench()
         slow = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 8000}
@@ -186,8 +186,8 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual(again.error, ErrorCode.NONE)
         self.assertEqual(bench.members, [leader.member_id, second.result.member_id])
 
-    def test_all_instances_are_away(self) -> None:
-        """The rebalance rests until one of them comes, and does not spin, whatever timeout they asked for."""
+    def test_all_static_members_are_absent(self) -> None:
+        """The rebalance waits until one of them rejoins, without a busy loop, whatever timeouts they have."""
         bench = StaticBench()
         hasty = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 0}
         first = bench.join(instance_id="one", **hasty).result

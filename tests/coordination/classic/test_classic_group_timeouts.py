@@ -21,7 +21,7 @@ class SessionTests(SynchronousTestCase):
         self.assertEqual((bench.state, bench.members), ("PreparingRebalance", [leader.member_id]))
         self.assertEqual(bench.beat(follower), ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def test_heartbeats_and_commits_are_signs_of_life(self) -> None:
+    def test_heartbeats_and_commits_renew_sessions(self) -> None:
         """Either keeps a member."""
         bench = Bench()
         first, second = bench.stable(2)
@@ -32,7 +32,7 @@ class SessionTests(SynchronousTestCase):
             bench.group.touch(bench.now, "stranger")
         self.assertEqual(len(bench.members), 2)
 
-    def test_an_id_nobody_comes_back_with(self) -> None:
+    def test_unused_member_id(self) -> None:
         """A reserved id is dropped after its session timeout, and the group with it."""
         bench = Bench()
         pending = bench.join(requires_known_member_id=True).result.member_id
@@ -52,8 +52,8 @@ class SessionTests(SynchronousTestCase):
         bench.advance(10)
         self.assertEqual(again.error, ErrorCode.NONE)
 
-    def test_a_join_that_was_never_completed_expires(self) -> None:
-        """A new member knows no id yet and cannot send heartbeats: it is waited with for 5 minutes, not for ever."""
+    def test_incomplete_join_expires(self) -> None:
+        """A new member has no id yet and cannot send heartbeats: it is kept for 5 minutes."""
         bench = Bench()
         joined = bench.stable(1, rebalance_timeout_ms=3_600_000)[0]
         waiting = bench.join()
@@ -63,8 +63,8 @@ class SessionTests(SynchronousTestCase):
         self.assertEqual(waiting.error, ErrorCode.UNKNOWN_MEMBER_ID)
         self.assertEqual(bench.members, [joined.member_id])
 
-    def test_who_waits_is_not_silent(self) -> None:
-        """A member that rejoined cannot send heartbeats: its session does not end while it is kept waiting."""
+    def test_no_expiration_while_joining(self) -> None:
+        """A member that waits for a rebalance cannot send heartbeats: its session does not end meanwhile."""
         bench = Bench()
         leader, follower = bench.stable(2)
         waiting = bench.join(leader.member_id)
@@ -74,8 +74,8 @@ class SessionTests(SynchronousTestCase):
         self.assertTrue(waiting.waits)
         self.assertEqual(len(bench.members), 2)
 
-    def test_who_waits_for_the_assignment_is_not_silent(self) -> None:
-        """Nor is one whose SyncGroup is parked; its session goes on when it is answered."""
+    def test_no_expiration_while_syncing(self) -> None:
+        """A member that waits for its assignment does not expire; its session starts when it is answered."""
         bench = Bench()
         leader, follower = bench.stable(2)
         again = bench.join(leader.member_id), bench.join(follower.member_id)
@@ -95,7 +95,7 @@ class SessionTests(SynchronousTestCase):
 
 
 class RebalanceTests(SynchronousTestCase):
-    def test_who_does_not_rejoin_in_time_is_left_behind(self) -> None:
+    def test_late_members_are_left_out(self) -> None:
         """After the longest rebalance timeout of all members the generation goes on without it."""
         bench = Bench()
         first, second, third = bench.stable(3, session_timeout_ms=100_000)
@@ -106,7 +106,7 @@ class RebalanceTests(SynchronousTestCase):
         self.assertEqual([one.error for one in again], [ErrorCode.NONE] * 2)
         self.assertEqual(bench.beat(third), ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def test_who_never_syncs_is_removed(self) -> None:
+    def test_member_without_sync_is_removed(self) -> None:
         """A member that sends heartbeats but no SyncGroup is removed."""
         bench = Bench()
         leader, follower = bench.stable(2)
@@ -118,7 +118,7 @@ class RebalanceTests(SynchronousTestCase):
             bench.beat(follower.result)
         self.assertEqual((bench.state, bench.members), ("PreparingRebalance", [leader.result.member_id]))
 
-    def test_a_leader_that_never_assigns(self) -> None:
+    def test_leader_never_assigns(self) -> None:
         """If the leader does not assign, the waiting members must rejoin, and one of them becomes the leader."""
         bench = Bench()
         leader, follower = bench.stable(2)
@@ -130,7 +130,7 @@ class RebalanceTests(SynchronousTestCase):
         self.assertEqual(parked.error, ErrorCode.REBALANCE_IN_PROGRESS)
         self.assertEqual(bench.join(follower.result.member_id).result.leader, follower.result.member_id)
 
-    def test_everybody_goes_silent(self) -> None:
+    def test_all_members_expire(self) -> None:
         """The group is empty in the end, and no timer is left."""
         bench = Bench()
         bench.stable(3)
@@ -145,7 +145,7 @@ class FirstRebalanceTests(SynchronousTestCase):
         self.bench = Bench()
         self.bench.set(initial_rebalance_delay_ms=3000)
 
-    def test_it_waits_for_more_members(self) -> None:
+    def test_initial_delay(self) -> None:
         """KIP-134: those who start together are in one generation."""
         first, second = self.bench.join(), self.bench.join()
         self.bench.advance(2.9)
@@ -153,14 +153,14 @@ class FirstRebalanceTests(SynchronousTestCase):
         self.bench.advance(3.2)
         self.assertEqual((first.result.generation, second.result.generation), (1, 1))
 
-    def test_nobody_else_comes(self) -> None:
-        """One delay, not more."""
+    def test_initial_delay_is_not_extended(self) -> None:
+        """Without further members there is one delay."""
         first = self.bench.join()
         self.bench.advance(3)
         self.assertEqual(first.error, ErrorCode.NONE)
 
-    def test_it_is_put_off_while_members_come(self) -> None:
-        """By another delay each time, up to the rebalance timeout in all."""
+    def test_initial_delay_is_extended(self) -> None:
+        """Each new member extends the delay, up to the rebalance timeout in all."""
         first = self.bench.join(rebalance_timeout_ms=10_000)
         for _ in range(9):
             self.bench.advance(1)
@@ -170,8 +170,11 @@ class FirstRebalanceTests(SynchronousTestCase):
         self.assertEqual(first.error, ErrorCode.NONE)
         self.assertEqual(len(first.result.members), 10)
 
-    def test_departures_do_not_shorten_it(self) -> None:
-        """Who is left waits for the end of the delay, as others may come; with nobody left, the group is empty then."""
+    def test_departures_do_not_shorten_the_delay(self) -> None:
+        """
+        The remaining members wait for the end of the delay, as others may come; if none remains, the group is empty
+        then.
+        """
         first, second = self.bench.join(), self.bench.join()
         self.bench.leave(self.bench.members[1])
         self.assertEqual(second.error, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -182,8 +185,8 @@ class FirstRebalanceTests(SynchronousTestCase):
 
 
 class BoundTests(SynchronousTestCase):
-    def test_ten_thousand_come_and_vanish(self) -> None:
-        """Pending or joined, by id or by instance: when their time is over nothing of them is left."""
+    def test_ten_thousand_members_expire(self) -> None:
+        """Pending or joined, dynamic or static: when their sessions are over, no trace of them is left."""
         bench = Bench()
         bench.set(max_size=100_000)
         for number in range(5000):
@@ -218,8 +221,8 @@ class BoundTests(SynchronousTestCase):
 
 
 class ResignTests(SynchronousTestCase):
-    def test_everybody_who_waits_is_told(self) -> None:
-        """NOT_COORDINATOR: another broker is; the group is dead here."""
+    def test_waiting_members_get_not_coordinator(self) -> None:
+        """Another broker coordinates the group now; here it is dead."""
         bench = Bench()
         leader, _ = bench.stable(2)
         waiting = [bench.join(leader.member_id), bench.join()]
@@ -253,7 +256,7 @@ class ResignTests(SynchronousTestCase):
         bench.group.expire(bench.now + 1000)
         bench.group.resign()
 
-    def test_a_record_that_is_stored_after_all(self) -> None:
+    def test_late_write(self) -> None:
         """A record that becomes durable after the group's end has no effect."""
         for error in (None, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)):
             bench = Bench()
@@ -267,8 +270,8 @@ class ResignTests(SynchronousTestCase):
 
 
 class ReentryTests(SynchronousTestCase):
-    def test_replies_may_come_within_the_call(self) -> None:
-        """A client that vanishes when it is answered does no harm."""
+    def test_leaving_within_a_response(self) -> None:
+        """A client that disconnects when it is answered does no harm."""
         bench = Bench()
         first = bench.join().result
         bench.group.join(bench.now, joining(), lambda result: bench.leave(result.member_id) and None)

@@ -55,7 +55,7 @@ class CommitTests(SynchronousTestCase):
         """A generation that is over."""
         self.assertEqual(self.refusal(Bench(), "a", 3), ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def test_anybody_may_fetch(self) -> None:
+    def test_offset_fetch_needs_no_member(self) -> None:
         """Member and epoch of OffsetFetch 9 are for consumer groups."""
         bench = Bench()
         bench.stable(1)
@@ -63,7 +63,7 @@ class CommitTests(SynchronousTestCase):
 
 
 class ViewTests(SynchronousTestCase):
-    def test_it_is_a_group(self) -> None:
+    def test_group_interface(self) -> None:
         """The coordinator needs no more than this of any group."""
         group: Group = Bench().group
         self.assertEqual((group.group_id, group.group_type, group.protocol_type), ("g", GroupType.CLASSIC, ""))
@@ -114,7 +114,7 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual(bench.state, "Empty")
         self.assertFalse(asked("other"))
 
-    def test_groups_of_other_types_may_read_anything(self) -> None:
+    def test_other_protocol_types(self) -> None:
         """Metadata of other protocol types cannot be decoded."""
         bench = Bench()
         bench.stable(1, protocol_type="connect")
@@ -128,7 +128,7 @@ class ViewTests(SynchronousTestCase):
 
 
 class RestoreTests(SynchronousTestCase):
-    def test_a_stable_group_goes_on(self) -> None:
+    def test_stable_group_is_restored(self) -> None:
         """A restored group has the same members, generation, leader and assignments."""
         bench = Bench()
         leader, follower = bench.stable(2)
@@ -143,8 +143,8 @@ class RestoreTests(SynchronousTestCase):
         self.assertTrue(bench.group.is_subscribed_to("orders"))
         self.assertTrue(bench.join(leader.member_id).waits)
 
-    def test_its_members_must_be_heard_of(self) -> None:
-        """Sessions start afresh."""
+    def test_sessions_restart(self) -> None:
+        """The sessions of a restored group begin anew."""
         bench = Bench()
         bench.stable(2)
         bench.restart()

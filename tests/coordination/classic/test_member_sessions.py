@@ -63,7 +63,7 @@ class SessionsTests(SynchronousTestCase):
             else:
                 self.assertIs(sessions.first, None)
 
-    def test_renewed_while_it_ends(self) -> None:
+    def test_renewal_at_the_end(self) -> None:
         """A session that is renewed when it ends, ends at the new time."""
         sessions = MemberSessions()
         sessions.renew("a", 5)
@@ -72,7 +72,7 @@ class SessionsTests(SynchronousTestCase):
         self.assertEqual(list(sessions.ended(8)), [])
         self.assertEqual(list(sessions.ended(9)), ["a"])
 
-    def test_a_stale_entry_disappears_at_its_time(self) -> None:
+    def test_stale_entries_are_dropped(self) -> None:
         """A session that was shortened, then extended, has one entry again after the time of the stale one."""
         sessions = MemberSessions()
         for ends in (10, 5, 20):

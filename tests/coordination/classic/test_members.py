@@ -30,13 +30,13 @@ class ProtocolTests(SynchronousTestCase):
         chosen = group(member("a", "x", "y"), member("b", "y", "x"), member("c", "y", "x")).select_protocol()
         self.assertEqual(chosen, "y")
 
-    def test_what_one_does_not_support_cannot_win(self) -> None:
+    def test_protocol_supported_by_all(self) -> None:
         """A rolling change of the assignor: the old one stays as long as one member knows no other."""
         new = [member(str(number), "new", "old") for number in range(5)]
         self.assertEqual(group(*new, member("late", "old")).select_protocol(), "old")
         self.assertEqual(group(*new).select_protocol(), "new")
 
-    def test_a_name_twice_is_one_name(self) -> None:
+    def test_duplicate_protocol_names(self) -> None:
         """A member that names a protocol twice has one vote for it, and takes none from others."""
         twice = group(member("a", "x", "x", "y"), member("b", "y"))
         self.assertEqual(twice.select_protocol(), "y")
@@ -81,7 +81,7 @@ class LeaderTests(SynchronousTestCase):
         everybody.remove(members[2])
         self.assertIs(everybody.leader, None)
 
-    def test_only_who_joined_is_elected(self) -> None:
+    def test_leader_has_joined(self) -> None:
         """A leader that does not come to the rebalance leads no more."""
         first, second = member("a", "x"), member("b", "x")
         everybody = group(first, second)
@@ -102,7 +102,7 @@ class SubscriptionTests(SynchronousTestCase):
         """The group's topics are the union of its members'."""
         self.assertEqual(self.topics(subscription("a", "b"), subscription("b", "c")), {"a", "b", "c"})
 
-    def test_what_cannot_be_read_may_be_anything(self) -> None:
+    def test_unreadable_subscriptions(self) -> None:
         """Clients may tell their leader what they like; then every topic may be meant."""
         for bad in (b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\5abc", b"\0\0\x7f\xff\xff\xff"):
             self.assertIs(self.topics(subscription("a"), bad), None, bad)
@@ -111,6 +111,6 @@ class SubscriptionTests(SynchronousTestCase):
         """Workers of Kafka Connect use the same groups for something else."""
         self.assertIs(self.topics(subscription("a"), kind="connect"), None)
 
-    def test_versions_to_come(self) -> None:
+    def test_newer_versions(self) -> None:
         """Every version begins with the topics."""
         self.assertEqual(self.topics(b"\0\x63" + subscription("a")[2:] + b"more"), {"a"})
