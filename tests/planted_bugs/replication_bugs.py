@@ -134,7 +134,7 @@ def _failed_is_done(self: GroupCommit, _: Any, waiters: list[Deferred[None]]) ->
 
 def _forget_doubt(self: Partition, change: IsrChange) -> None:
     if self._answered(change):
-        self.pending = None
+        self.isr_change.pending = None
         self._recount()
 
 

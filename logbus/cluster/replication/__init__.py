@@ -4,6 +4,7 @@ This broker's replicas: logs with their roles, high watermarks and in-sync repli
 * ``replica_manager``: all replicas of this broker; takes roles from metadata updates (Kafka: ReplicaManager).
 * ``replica``: one replica: its log, its role, and the requests that wait for it.
 * ``partition``: the state of a partition: high watermark, ISR, followers (Kafka: Partition). Pure.
+* ``isr_change_state``: the ISR changes that the leader has asked for (KIP-497). Pure.
 * ``role``: leader or follower, and the checks of requests against it. Pure.
 * ``follower_state``: a follower, as its leader sees it. Pure.
 * ``partition_metrics``: the metrics of single partitions.

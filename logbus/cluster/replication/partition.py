@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator
 from attrs import define, field
 
 from logbus.cluster.replication.follower_state import NEVER, FollowerState
+from logbus.cluster.replication.isr_change_state import IsrChangeState
 from logbus.cluster.replication.role import Role
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr
@@ -35,18 +36,14 @@ class Partition(Role):
     :ivar synced_end_offset: the end of the log that counts for the high watermark where committed records must be on
         stable storage; None where they need only be written.
     :ivar followers: on the leader, the other replicas by broker id.
-    :ivar pending: the ISR change that was sent to the controller, or is about to be.
+    :ivar isr_change: the requests to change the ISR.
     """
 
     epoch_start_offset: int = field(default=0, init=False)
     is_established: bool = field(default=False, init=False)
     synced_end_offset: int | None = field(default=None, init=False)
     followers: dict[int, FollowerState] = field(factory=dict, init=False)
-    pending: IsrChange | None = field(default=None, init=False)
-    _doubtful: frozenset[int] = field(default=frozenset(), init=False)
-    _unconfirmed: frozenset[int] = field(default=frozenset(), init=False)
-    _confirming: frozenset[int] = field(default=frozenset(), init=False)
-    _asked: IsrChange | None = field(default=None, init=False)
+    isr_change: IsrChangeState = field(factory=IsrChangeState, init=False)
     _counted: tuple[FollowerState, ...] = field(default=(), init=False)
     _alone: bool = field(default=False, init=False)
 
@@ -80,9 +77,7 @@ class Partition(Role):
         self.is_leader = given.leader == self.broker_id
         self.log_end_offset = log_end_offset
         if not led or given.version > held.version:
-            # A pending change built on an older version: it was applied with this one, or cannot be any more.
-            self.pending = None
-            self._doubtful = frozenset()
+            self.isr_change.settle()
         if not self.is_leader:
             self.followers = {}
             self.is_established = False
@@ -101,15 +96,14 @@ class Partition(Role):
         """
         self.epoch_start_offset = log_end_offset
         self.is_established = False
-        self._unconfirmed = self._confirming = frozenset()
-        self._asked = None
+        self.isr_change.begin_epoch()
         isr = self.leader_and_isr.isr
         self.followers = {n: FollowerState(n, now if n in isr else NEVER) for n in self._others()}
 
     def _go_on(self, isr_before: Collection[int], now: float) -> None:
         """Go on leading in the same epoch, with other replicas or another ISR."""
         known = self.followers
-        self._unconfirmed = self._unconfirmed.intersection(self.leader_and_isr.isr)
+        self.isr_change.restrict(self.leader_and_isr.isr)
         self.followers = {n: known.get(n) or FollowerState(n, NEVER) for n in self._others()}
         for n, follower in self.followers.items():
             if n in self.leader_and_isr.isr and n not in isr_before:
@@ -133,8 +127,7 @@ class Partition(Role):
         """The replica was removed from this broker; it leads no more."""
         self.is_leader = self.is_established = False
         self.followers = {}
-        self.pending = None
-        self._doubtful = frozenset()
+        self.isr_change.settle()
         self._recount()
 
     # The high watermark.
@@ -179,18 +172,12 @@ class Partition(Role):
         The number of replicas that are certainly in sync: one that registered anew may have been taken out of the ISR
         without our knowledge.
         """
-        return len(self.leader_and_isr.isr) - len(self._unconfirmed)
-
-    @property
-    def needs_confirmation(self) -> bool:
-        """Whether the controller must confirm the ISR, though no other one is wanted."""
-        return bool(self._doubtful or self._unconfirmed)
+        return len(self.leader_and_isr.isr) - len(self.isr_change.unconfirmed)
 
     @property
     def maximal_isr(self) -> frozenset[int]:
         """All replicas that may be in the ISR of the metadata store."""
-        wished = self.pending.isr if self.pending is not None else ()
-        return self._doubtful.union(self.leader_and_isr.isr, wished)
+        return self.isr_change.possible_members.union(self.leader_and_isr.isr)
 
     def _recount(self) -> None:
         """Recompute which followers count for the high watermark."""
@@ -274,35 +261,29 @@ class Partition(Role):
 
     def prepare_isr_change(self, now: float, max_lag: float) -> IsrChange | None:
         """
-        The ISR change to send to the controller now; it is :attr:`pending` until it is answered.
+        The ISR change to send to the controller now; it is :attr:`.IsrChangeState.pending` until it is answered.
 
         After a request without an answer, a change is sent even if it changes nothing: its write makes the earlier
         request void, since that built on an older version. The same when an in-sync replica has registered anew: the
         change is accepted only if it was not taken out of the ISR meanwhile.
         """
-        if not self.is_leader or self.pending is not None:
+        if not self.is_leader or self.isr_change.pending is not None:
             return None
         held = self.leader_and_isr
         isr = self.desired_isr(now, max_lag)
-        if isr == held.isr and not self.needs_confirmation:
+        if isr == held.isr and not self.isr_change.needs_confirmation:
             return None
-        self._confirming = self._unconfirmed
         epochs = tuple(f.broker_epoch if (f := self.followers.get(n)) is not None else NO_EPOCH for n in isr)
-        self.pending = self._asked = IsrChange(self.topic_partition, held.leader_epoch, held.version, isr, epochs)
+        change = IsrChange(self.topic_partition, held.leader_epoch, held.version, isr, epochs)
+        self.isr_change.ask(change)
         self._recount()
-        return self.pending
+        return change
 
     def granted(self, change: IsrChange, given: LeaderAndIsr, now: float) -> bool:
         """The change was accepted; ``given`` is the stored state. Return whether the high watermark moved."""
-        if not self.is_leader or self._asked is not change or given.leader_epoch != self.leader_epoch:
+        if not self.is_leader or given.leader_epoch != self.leader_epoch or not self.isr_change.granted(change):
             return False
         before = self.high_watermark
-        # The metadata update with the same state may have come first and ended the change; but it confirms no member.
-        self._asked = None
-        self._unconfirmed -= self._confirming
-        if self.pending is change:
-            self.pending = None
-            self._doubtful = frozenset()
         if not self.take(given, self.log_end_offset, self.replicas, now):
             self._left()
         return self.high_watermark != before
@@ -311,18 +292,17 @@ class Partition(Role):
         """The change was refused. Return whether the high watermark moved."""
         if not self._answered(change):
             return False
-        self.pending = None
+        self.isr_change.pending = None
         return self._left()
 
     def unanswered(self, change: IsrChange) -> None:
-        """No answer came: the change may have been made, or may be yet, so its replicas still count."""
+        """No answer came: see :meth:`.IsrChangeState.unanswered`."""
         if self._answered(change):
-            self.pending = None
-            self._doubtful = self._doubtful.union(change.isr)
+            self.isr_change.unanswered(change)
             self._recount()
 
     def _answered(self, change: IsrChange) -> bool:
-        return self.is_leader and self.pending is change
+        return self.is_leader and self.isr_change.pending is change
 
     # Requests.
 
@@ -348,8 +328,7 @@ class Partition(Role):
             )
         if broker_epoch > follower.broker_epoch:
             if follower.broker_epoch != NO_EPOCH and broker_id in self.leader_and_isr.isr:
-                self._unconfirmed |= {broker_id}
-                self._confirming -= {broker_id}
+                self.isr_change.unconfirm(broker_id)
             follower.begin_incarnation(broker_epoch)
         return follower
 

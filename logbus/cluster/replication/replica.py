@@ -248,7 +248,8 @@ class Replica:
         self._update_synced_end()
         moved = partition.fetched(follower, at.offset, at.log_start_offset, cluster.seconds(), cluster.max_lag)
         self._after_recount(moved, before)
-        if (follower.is_ready or partition.needs_confirmation) and partition.pending is None:
+        isr_change = partition.isr_change
+        if (follower.is_ready or isr_change.needs_confirmation) and isr_change.pending is None:
             cluster.request_isr_change(self)
         self._sync_to_followers_end()
         if len(self._deletions):

@@ -156,7 +156,7 @@ class HighWatermarkTests(SynchronousTestCase):
         change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         self.assertEqual(change.isr, (1, 2))
-        self.assertTrue(partition.needs_confirmation)
+        self.assertTrue(partition.isr_change.needs_confirmation)
         partition.refused(change)
         self.assertEqual(partition.high_watermark, 0)
         change = partition.prepare_isr_change(0.0, LAG)
@@ -175,7 +175,7 @@ class HighWatermarkTests(SynchronousTestCase):
         assert change is not None
         stored = evolve(partition.leader_and_isr, version=change.version + 1)
         partition.take(stored, 10, partition.replicas, 0.0)
-        self.assertTrue(partition.needs_confirmation)
+        self.assertTrue(partition.isr_change.needs_confirmation)
         self.assertTrue(partition.granted(change, stored, 0.0))
         self.assertEqual(partition.high_watermark, 10)
         self.assertIsNone(partition.prepare_isr_change(0.0, LAG))
@@ -189,10 +189,10 @@ class HighWatermarkTests(SynchronousTestCase):
         assert change is not None
         fetch_as(partition, 2, 0, 11)
         grant(partition, change)
-        self.assertTrue(partition.needs_confirmation)
+        self.assertTrue(partition.isr_change.needs_confirmation)
         state = partition.leader_and_isr
         partition.take(evolve(state, version=state.version + 1), 0, partition.replicas, 0.0)
-        self.assertTrue(partition.needs_confirmation)
+        self.assertTrue(partition.isr_change.needs_confirmation)
 
     def test_fewer_replicas_than_demanded(self) -> None:
         """A partition of one replica is not held to two."""
@@ -402,7 +402,7 @@ class _World:
     under_way: list[IsrChange] = field(factory=list)
 
     def step(self, op: str, broker: int, amount: int) -> None:
-        partition = self.partition
+        partition, pending = self.partition, self.partition.isr_change.pending
         if op == "append":
             self.end += amount
             partition.grown(self.end)
@@ -419,13 +419,13 @@ class _World:
             self.prepare_isr_change()
         elif op == "store" and self.under_way:
             self.store(self.under_way.pop(amount % len(self.under_way)))
-        elif op == "lose" and partition.pending is not None:
-            partition.unanswered(partition.pending)
-        elif op == "refuse" and partition.pending in self.under_way and partition.pending is not None:
-            self.under_way.remove(partition.pending)
-            partition.refused(partition.pending)
-        elif op == "answer" and partition.pending is not None and partition.pending not in self.under_way:
-            partition.granted(partition.pending, self.stored, self.now)
+        elif op == "lose" and pending is not None:
+            partition.unanswered(pending)
+        elif op == "refuse" and pending in self.under_way and pending is not None:
+            self.under_way.remove(pending)
+            partition.refused(pending)
+        elif op == "answer" and pending is not None and pending not in self.under_way:
+            partition.granted(pending, self.stored, self.now)
         elif op == "announce":
             partition.take(self.stored, self.end, (1, 2, 3), self.now)
         elif op == "elect":
