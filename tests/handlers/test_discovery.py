@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -37,8 +38,7 @@ class DiscoveryTests(SynchronousTestCase):
     """Handlers are found in the modules of their package."""
 
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp())
-        self.directory.mkdir()
+        self.directory = Path(self.enterContext(TemporaryDirectory()))
         self.patch(logbus.handlers, "__path__", [*logbus.handlers.__path__, str(self.directory)])
         self.addCleanup(sys.modules.pop, "logbus.handlers.ping", None)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -100,8 +101,7 @@ class NewModuleTests(SynchronousTestCase):
     """A module of messages that is not in any table."""
 
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp())
-        self.directory.mkdir()
+        self.directory = Path(self.enterContext(TemporaryDirectory()))
         self.patch(messages, "__path__", [*messages.__path__, str(self.directory)])
         self.forget()
         self.addCleanup(self.forget)

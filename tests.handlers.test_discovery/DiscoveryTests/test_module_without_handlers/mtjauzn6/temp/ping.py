@@ -1,1 +1,0 @@
-THE_ANSWER = 42
