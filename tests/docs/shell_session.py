@@ -140,6 +140,10 @@ class Session:
         if example.how == "skip":
             return
         if example.caption:
+            if example.caption.startswith("logbus/") and not (self.where / "logbus").exists():
+                # A module that the page adds to ours: the package is a copy, and found before the installed one.
+                shutil.copytree(ROOT / "logbus", self.where / "logbus", ignore=shutil.ignore_patterns("__pycache__"))
+                self.shell(f"export PYTHONPATH={self.where}")
             (self.where / example.caption).parent.mkdir(parents=True, exist_ok=True)
             (self.where / example.caption).write_text(example.body)
         elif example.language == "python":
