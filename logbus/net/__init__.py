@@ -5,8 +5,13 @@ Servers:
 
 * ``listening_reactor``: makes endpoint strings listen with our transport
 * ``factory``: KafkaServerFactory: the connections of one listener: admission, sweep, drain
-* ``protocol``: KafkaServerProtocol: one connection: requests to the router, responses in order
+* ``protocol``: KafkaServerProtocol: one connection, from its parts
+* ``request_dispatcher``: frames to requests, requests to the router
 * ``response_order``: responses that wait for earlier ones
+* ``response_sender``: sends small responses together, and counts what is unsent
+* ``flow_control``: when a connection serves requests, and when it receives
+* ``frame_memory``: the memory of a connection's frame buffer
+* ``connection_deadlines``: finds peers that are idle, or slow to complete a frame
 * ``transport``: receives in place, sends from the read callback, ``sendfile``
 * ``itransport``: the interface between transport and protocol
 * ``sendfile``: send queues of bytes and slices of files
@@ -26,6 +31,6 @@ Clients, and connections between brokers:
 * ``channel``: Channel: requests to one broker
 * ``keepalive``: detects dead peers
 
-A request goes socket → ``transport`` → frame buffer → ``protocol`` → :mod:`logbus.wire.connection` → router → response
-→ ``transport``.
+A request goes socket → ``transport`` → frame buffer → ``protocol`` → ``request_dispatcher`` →
+:mod:`logbus.wire.connection` → router → response → ``response_sender`` → ``transport``.
 """

@@ -10,23 +10,22 @@ from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from logbus.net.itransport import IFrameFactory
 from logbus.net.metrics import NetMetrics
-from logbus.net.protocol import CoalescedProduceRouter, KafkaServerProtocol, RefusedConnection, Router
+from logbus.net.protocol import KafkaServerProtocol
 from logbus.net.request_context import RequestContext
+from logbus.net.request_dispatcher import CoalescedProduceRouter, Router
 from logbus.net.shared_resources import SharedResources
 from logbus.wire.connection import ServerConnection
 from logbus.wire.request_template import TemplateCache
 
 ELEMENTS_AT_ONCE = 2000
 """Array elements of a request that are decoded in one go: a few milliseconds of work."""
-
-__all__ = ["KafkaServerFactory", "KafkaServerProtocol", "Router"]
 
 
 @implementer(IFrameFactory)
@@ -154,3 +153,19 @@ class KafkaServerFactory(Factory):
     def _rest(self) -> None:
         if not self._listening and not self._connections and self._sweep.running:
             self._sweep.stop()
+
+
+class RefusedConnection(Protocol):
+    """
+    A connection that is not admitted: closed at once.
+
+    (A factory may return no protocol at all, but wrapping factories, such as TLS, cannot handle that.)
+    """
+
+    def __init__(self, metrics: NetMetrics) -> None:
+        self.metrics = metrics
+
+    def connectionMade(self) -> None:
+        """Close."""
+        transport: Any = self.transport
+        transport.abortConnection()

@@ -238,7 +238,7 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
         left.append((counts.records, counts.batches, counts.bytes_written, counts.refused, broker.router.counts))
         metrics = broker.net_metrics
         left.append((metrics.requests, metrics.bytes_in, metrics.broken_frames, metrics.failures))
-        return client.transport.value(), client.closed, client.protocol.requests, left
+        return client.transport.value(), client.closed, client.protocol.dispatcher.requests, left
     finally:
         server.close()
 

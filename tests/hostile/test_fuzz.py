@@ -284,10 +284,10 @@ class Survives(SynchronousTestCase):
                 client = server.connect()
             send(client)
             client.turn()
-            if client.protocol._pending:
+            if client.protocol.dispatcher.order:
                 # It waits: for the metadata store, the disk, or time.
                 client.turn(0.1)
-                if client.protocol._pending:
+                if client.protocol.dispatcher.order:
                     client.transport.loseConnection()
             client.frames()
         self.check(server, client)

@@ -152,11 +152,11 @@ class ManyElementsTests(SynchronousTestCase):
             self.protocol.dataReceived(data[at : at + 10_000])
         self.clock.advance(0)
         held = self.server.factory.shared.budget.used
-        self.protocol.give_back_memory()
+        self.protocol.memory.give_back_memory()
         self.assertEqual(self.server.factory.shared.budget.used, held)
         self.handler.release(1)
         self.clock.advance(0)
-        self.protocol.give_back_memory()
+        self.protocol.memory.give_back_memory()
         self.assertEqual(self.server.factory.shared.budget.used, 0)
 
 
@@ -531,7 +531,7 @@ class BackPressureTests(SynchronousTestCase):
             raise OSError(12, "Cannot allocate memory")
 
         self.patch(FrameBuffer, "grow", lambda frames, size=0: none_left())
-        protocol.memory_granted(100)
+        protocol.memory.memory_granted(100)
         self.assertTrue(transport.disconnecting)
 
 
@@ -581,7 +581,7 @@ class UnfinishedFrameTests(SynchronousTestCase):
         self.protocol.dataReceived(bytes(400_000))
         self.sweep(4)
         self.server.factory.shared.budget.total = 100_000_000
-        self.server.factory.shared.budget.release(self.protocol, 1)
+        self.server.factory.shared.budget.release(self.protocol.memory, 1)
         self.sweep(4)
         self.assertEqual(self.expired(), 1)
 

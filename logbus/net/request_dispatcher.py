@@ -1,0 +1,267 @@
+"""
+Serves the requests of one connection: frames to requests, requests to the router, responses in the order of the
+requests.
+
+Only a Produce that waits for its acks may overlap later requests; any other request without a response blocks those
+after it. They stay, undecoded, in the receive buffer; when that is full, in the kernel; and then at the client. So a
+peer cannot make requests pile up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+from typing import Protocol as Shape
+
+from attrs import define, evolve, field
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
+
+from logbus.net.flow_control import BLOCKED, PENDING, FlowControl
+from logbus.net.request_context import RequestContext
+from logbus.net.response_order import ResponseOrder, ResponseSlot
+from logbus.net.response_sender import ResponseSender
+from logbus.net.shared_resources import SharedResources
+from logbus.records.file_slice import Parts
+from logbus.wire.codegen import ELEMENTS_PER_STEP
+from logbus.wire.connection import Request, ServerConnection
+from logbus.wire.frame_buffer import FrameBuffer
+from logbus.wire.request_template import CoalescedProduce, RequestTemplate, TemplateCache
+
+Answer: TypeAlias = Any
+"""A response message, or ``bytes`` (a response body already encoded), or None: nothing is sent (acks=0)."""
+
+Router: TypeAlias = Callable[[RequestContext, Request], "Answer | Deferred[Answer]"]
+
+CoalescedProduceRouter: TypeAlias = Callable[[RequestContext, CoalescedProduce], "bytes | Deferred[bytes] | None"]
+"""
+Serves several Produce requests together; returns their encoded responses, or a Deferred of them. None: nothing was
+done, and the first request must be served by itself.
+"""
+
+PRODUCE = 0
+
+
+class RequestRouting(Shape):
+    """What the connections of one listener share: :class:`logbus.net.factory.KafkaServerFactory`."""
+
+    shared: SharedResources
+    wire: ServerConnection
+    router: Router
+    coalesced_router: CoalescedProduceRouter | None
+    templates: TemplateCache
+
+
+class Requester(Shape):
+    """The connection, as its dispatcher sees it."""
+
+    def response_ready(self) -> None:
+        """A response that was waited for is sent, or waits for those before it."""
+
+    def request_failed(self, failure: Failure) -> None:
+        """A request that was waited for has no response; the connection must be closed."""
+
+
+@define(eq=False)
+class RequestDispatcher:
+    """
+    The requests of one connection, and their responses.
+
+    :ivar context: describes the peer.
+    :ivar requests: served so far.
+    :ivar order: responses that are not ready, or wait for earlier ones.
+    """
+
+    _routing: RequestRouting
+    context: RequestContext
+    _frames: FrameBuffer
+    _flow: FlowControl
+    _sender: ResponseSender
+    _requester: Requester
+    requests: int = field(default=0, init=False)
+    order: ResponseOrder = field(init=False)
+    # None until a Produce request was recognized as one that will be repeated.
+    _coalesced_router: CoalescedProduceRouter | None = field(default=None, init=False)
+    _template: RequestTemplate | None = field(default=None, init=False)
+    _blocker: ResponseSlot | None = field(default=None, init=False)
+    _lost: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        shared = self._routing.shared
+        self.order = ResponseOrder(shared.limits.max_pending, shared.limits.max_unsent, shared.metrics)
+
+    @property
+    def frame_in_use(self) -> bool:
+        """Whether the last frame is still being read, though its request was handed to the router."""
+        return self._blocker is not None and self._blocker.request.held
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether an earlier request must be answered before the next one is served."""
+        return self._blocker is not None
+
+    def serve(self) -> bool:
+        """
+        Serve the frames in the buffer, until there is a reason to wait or other connections get their turn.
+
+        :returns: whether there was a frame.
+        :raises ProtocolError: a frame is no request that is served here.
+        """
+        flow, frames, shared = self._flow, self._frames, self._routing.shared
+        before = self.requests
+        last, left = before + shared.limits.turn_requests, shared.limits.turn_bytes
+        flow.serving = True
+        try:
+            while not flow.stops:
+                run = None if self._coalesced_router is None else self._next_run(last - self.requests, left)
+                if run is not None and self._serve_run(run):
+                    left -= run.size
+                elif (frame := frames.next_frame()) is not None:
+                    self._serve_frame(frame, run is None)
+                    left -= len(frame)
+                else:
+                    break
+                if not frames.held:
+                    break
+                if self.requests == last or left <= 0:
+                    flow.end_turn()
+        finally:
+            flow.serving = False
+            shared.metrics.requests += self.requests - before
+        return self.requests > before
+
+    def connection_lost(self) -> None:
+        """Cancel requests that only this peer waits for. A Produce whose records are in the log runs to its end."""
+        self._lost = True
+        for slot in self.order.clear():
+            if slot.deferred is not None and (slot.request.api_key != PRODUCE or slot.request.held):
+                slot.deferred.cancel()
+
+    # Frames to requests.
+
+    def _serve_frame(self, frame: memoryview, may_repeat: bool) -> None:
+        """Decode a request, and have it answered."""
+        request = self._routing.wire.receive(frame)
+        self.requests += 1
+        context = self._context_for(request.client_id)
+        if request.decoding is not None:
+            self._serve_in_slices(context, request)
+            return
+        routing = self._routing
+        if request.api_key == PRODUCE and may_repeat and routing.templates.learn(request, frame):
+            self._coalesced_router = routing.coalesced_router
+        answer = self._routing.router(context, request)
+        # Bytes are checked first: isinstance() of Deferred, an abstract class, is slow.
+        if answer.__class__ is not bytes and isinstance(answer, Deferred):
+            self._wait(request, answer)
+        elif answer is not None:
+            parts = self._routing.wire.respond(request, answer)
+            if self.order:
+                self._append(ResponseSlot(request, None, parts))
+            else:
+                self._sender.add(parts)
+
+    def _serve_in_slices(self, context: RequestContext, request: Request) -> None:
+        """Serve a request with more elements than are decoded in one go; those after it wait."""
+        # The frame is decoded in place; bytes received meanwhile go to other memory.
+        self._frames.detach_frames()
+        request.exclusive = request.held = request.sliced = True
+        self._wait(request, Deferred.fromCoroutine(self._decode_and_route(context, request)))
+
+    async def _decode_and_route(self, context: RequestContext, request: Request) -> Answer:
+        assert request.decoding is not None
+        await context.time_slice(request).finish(request.decoding, ELEMENTS_PER_STEP)
+        answer = self._routing.router(context, request)
+        return await answer if isinstance(answer, Deferred) else answer
+
+    def _next_run(self, most: int, most_bytes: int) -> CoalescedProduce | None:
+        """The next Produce requests in the buffer, if they differ only in their batches."""
+        if self.order:
+            most = min(most, self.order.room)
+        run = self._routing.templates.take(self._frames, self._template, most, most_bytes)
+        if run is not None:
+            self._template = run.template
+        return run
+
+    def _serve_run(self, run: CoalescedProduce) -> bool:
+        """Have these requests answered together; False: the first one must be served by itself."""
+        assert self._coalesced_router is not None
+        answer = self._coalesced_router(self._context_for(run.template.client_id), run)
+        if answer is None:
+            return False
+        self._routing.templates.passed(run, self._frames)
+        count = len(run.batches)
+        self.requests += count
+        if not isinstance(answer, bytes):
+            self._wait(run, answer, count)
+        elif self.order:
+            self._append(ResponseSlot(run, None, [answer], count))
+        else:
+            self._sender.add_small(answer)
+        return True
+
+    def _context_for(self, client_id: str | None) -> RequestContext:
+        """The request context with the request's client id."""
+        context = self.context
+        if client_id != context.client_id:
+            context = self.context = evolve(context, client_id=client_id)
+        return context
+
+    # Responses in the order of the requests.
+
+    def _append(self, slot: ResponseSlot) -> None:
+        self.order.add(slot)
+        if self.order.full:
+            self._flow.stop_reading(PENDING)
+
+    def _wait(self, request: Request | CoalescedProduce, answer: Deferred[Answer], count: int = 1) -> None:
+        slot = ResponseSlot(request, answer, [], count)
+        self._append(slot)
+        answer.addCallbacks(self._answered, self._failed, callbackArgs=(slot,))
+        if not slot.ready and (request.api_key != PRODUCE or request.exclusive):
+            self._blocker = slot
+            self._flow.stops |= BLOCKED
+
+    def _answered(self, answer: Answer, slot: ResponseSlot) -> None:
+        if self._lost:
+            return
+        request = slot.request
+        try:
+            if isinstance(request, CoalescedProduce):
+                parts: Parts = [answer]
+            elif request.sliced and answer is not None:
+                steps = self._routing.wire.respond_in_steps(request, answer)
+                encoding = self.context.time_slice(request).finish(steps, ELEMENTS_PER_STEP)
+                slot.deferred = Deferred.fromCoroutine(encoding)
+                slot.deferred.addCallbacks(self._settle, self._failed, callbackArgs=(slot,))
+                return
+            else:
+                parts = [] if answer is None else self._routing.wire.respond(request, answer)
+        except Exception:
+            self._requester.request_failed(Failure())
+            return
+        self._settle(parts, slot)
+
+    def _settle(self, parts: Parts, slot: ResponseSlot) -> None:
+        """Send a response, once those before it are ready."""
+        if self._lost:
+            return
+        flow, sender = self._flow, self._sender
+        for ready in self.order.settle(slot, parts):
+            sender.parts += ready
+        if sender.parts and not flow.serving:
+            if slot.request.held and self.order:
+                # The requests that waited with it are most likely answered in the same turn: send them together.
+                sender.flush_later()
+            else:
+                sender.flush()
+        if slot is self._blocker:
+            self._blocker = None
+            flow.resume_later(BLOCKED)
+        if flow.stops & PENDING and not self.order.full:
+            flow.resume_later(PENDING)
+        self._requester.response_ready()
+
+    def _failed(self, failure: Failure) -> None:
+        if not (self._lost and failure.check(CancelledError)):
+            self._requester.request_failed(failure)
