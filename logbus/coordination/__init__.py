@@ -10,7 +10,8 @@ Groups of either protocol:
 * ``group``: the interface of a group (Kafka: Group), which emits changes (pure)
 * ``classic``: groups of the classic protocol (a package, pure)
 * ``consumer``: groups of the consumer protocol, KIP-848 (a package, pure)
-* ``group_coordinator``: the groups of this broker, by partition, with leadership and deadlines
+* ``group_coordinator``: the groups of this broker, by partition, with leadership
+* ``group_metadata_manager``: creates groups, writes their records, and keeps their timers
 * ``consumer_group_service``: heartbeats of the consumer protocol, and the upgrade of classic groups
 * ``metadata_topics``: the cluster's topics, as groups of the consumer protocol see them
 * ``group_settings``: settings of groups, from the configuration

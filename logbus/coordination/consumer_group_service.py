@@ -65,11 +65,11 @@ class ConsumerGroupService:
             raise
         if former is not group:
             if former is not None:
-                coordinator.forget(shard, former)
+                coordinator.manager.forget(shard, former)
                 self._log.info("group {group} speaks the consumer protocol from now on", group=loggable_id(group_id))
             shard.groups[group_id] = group
         log_generation(group_id, changes, group)
-        coordinator.touched(shard, group)
+        coordinator.manager.touched(shard, group)
         return durable.addCallback(lambda _: result)
 
     def describe(self, group_id: str) -> ConsumerGroupDescription:
@@ -85,7 +85,7 @@ class ConsumerGroupService:
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic, if it still exists."""
-        return self._coordinator.topics.name(topic_id)
+        return self._coordinator.manager.topics.name(topic_id)
 
     def _group(self, shard: GroupShard, group_id: str, *, joins: bool) -> tuple[ConsumerGroup, Sequence[Change]]:
         """The group, which may not be in the shard yet, and the records to write if it is new."""
@@ -93,12 +93,12 @@ class ConsumerGroupService:
         if isinstance(group, ConsumerGroup):
             return group, ()
         if group is None and joins:
-            self._coordinator.group_limit.check()
-            return self._coordinator.consumer(shard, group_id), ()
+            self._coordinator.manager.group_limit.check()
+            return self._coordinator.manager.consumer(shard, group_id), ()
         if isinstance(group, ClassicGroup) and joins and group.is_empty:
-            return self._coordinator.consumer(shard, group_id), group.tombstones()
+            return self._coordinator.manager.consumer(shard, group_id), group.tombstones()
         if isinstance(group, ClassicGroup) and joins and migration_policy(self._coordinator.config).up:
-            upgraded = self._coordinator.consumer(shard, group_id)
+            upgraded = self._coordinator.manager.consumer(shard, group_id)
             return upgraded, upgrade(self._coordinator.clock.seconds(), group, upgraded)
         raise _not_found(group_id, "there is no group" if group is None else "of the classic protocol is the group")
 

@@ -114,7 +114,7 @@ class GroupCleanup:
             self._watch(f"group {loggable_id(group_id)}", shard.save_all(changes))
             coordinator.metrics.expired += expired
         if over:
-            coordinator.forget(shard, group)
+            coordinator.manager.forget(shard, group)
         return over
 
     def forget_topics(self, topics: Sequence[str]) -> None:
@@ -146,7 +146,7 @@ class GroupCleanup:
         for group_id in touched:
             group = shard.groups.get(group_id)
             if group is not None:
-                self.coordinator.touched(shard, group)
+                self.coordinator.manager.touched(shard, group)
 
     def _watch(self, what: str, durable: Deferred[None]) -> None:
         def failed(failure: Failure) -> None:
@@ -172,7 +172,7 @@ class GroupCleanup:
         offsets = shard.offsets.get(group_id)
         changes = [*(() if offsets is None else offsets.tombstones()), *group.tombstones()]
         durable = shard.save_all(changes)
-        self.coordinator.forget(shard, group)
+        self.coordinator.manager.forget(shard, group)
         self._log.info("group {group} was deleted", group=loggable_id(group_id))
         await durable
 

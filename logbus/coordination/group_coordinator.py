@@ -1,5 +1,5 @@
 """
-The group coordinator (Kafka: GroupCoordinatorService): the groups of this broker, their deadlines and leadership.
+The group coordinator (Kafka: GroupCoordinatorService): the groups of this broker, and its leadership of them.
 
 There is one shard for each partition of ``__consumer_offsets`` that this broker leads. A shard is loaded from the log
 when the leadership begins and dropped when it ends. Its groups are objects in memory; their changes are written before
@@ -9,43 +9,35 @@ clients are answered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.icluster import ILeadershipListener
-from logbus.cluster.metadata_update import NO_OVERRIDES
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.config import ConfigView, keys
-from logbus.coordination.classic.classic_group import ClassicGroup
 from logbus.coordination.classic.classic_group_state import ClassicGroupState
-from logbus.coordination.consumer.consumer_group import ConsumerGroup
-from logbus.coordination.consumer.migration import downgrade
 from logbus.coordination.coordinator_partition import partition_for
-from logbus.coordination.generation_log import log_generation, loggable_id
-from logbus.coordination.group import Change, Group
+from logbus.coordination.generation_log import loggable_id
+from logbus.coordination.group import Group
 from logbus.coordination.group_limit import GroupLimit
 from logbus.coordination.group_loader import GroupCoordinatorMetrics, load
+from logbus.coordination.group_metadata_manager import GroupMetadataManager
 from logbus.coordination.group_offsets import CommittedOffset, GroupOffsets
-from logbus.coordination.group_settings import classic_settings, consumer_settings, migration_policy
-from logbus.coordination.group_shard import GroupShard, GroupTimer
+from logbus.coordination.group_shard import GroupShard
 from logbus.coordination.member_ids import MemberIds
 from logbus.coordination.member_memory import MemberMemory
-from logbus.coordination.metadata_topics import MetadataTopics
 from logbus.coordination.state_log import StateLog
 from logbus.errors import ApiError, ErrorCode
 from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
 from logbus.records.compression import Codec
-from logbus.timers import Timers
-from logbus.wire.messages.group_log import GroupMetadataValue
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -59,9 +51,7 @@ class GroupCoordinator:
     :param wall_ms: ms since 1970.
     :param member_ids: the broker's source of randomness, for member ids.
     :ivar shards: by partition of the internal topic.
-    :ivar topics: the topics, for groups of the consumer protocol.
-    :ivar group_limit: limits the number of groups.
-    :ivar member_memory: limits the memory of all members.
+    :ivar manager: creates groups, writes their records, and keeps their timers.
     """
 
     _replicas: ReplicaManager
@@ -72,28 +62,21 @@ class GroupCoordinator:
     _member_ids: MemberIds = field(converter=MemberIds)
     shards: dict[int, GroupShard] = field(factory=dict, init=False)
     metrics: GroupCoordinatorMetrics = field(factory=GroupCoordinatorMetrics, init=False)
-    topics: MetadataTopics = field(init=False)
-    group_limit: GroupLimit = field(init=False)
-    member_memory: MemberMemory = field(init=False)
-    _timers: Timers = field(init=False)
+    manager: GroupMetadataManager = field(init=False)
     _stopped: bool = field(default=False, init=False)
     _log = Logger()
 
-    @_timers.default
-    def _one_timer(self) -> Timers:
-        return Timers(self.clock)
-
-    @topics.default
-    def _cluster_topics(self) -> MetadataTopics:
-        return MetadataTopics(self._metadata)
-
-    @group_limit.default
-    def _limited_groups(self) -> GroupLimit:
-        return GroupLimit(self.config, self.clock, lambda: sum(len(shard.groups) for shard in self.shards.values()))
-
-    @member_memory.default
-    def _limited_memory(self) -> MemberMemory:
-        return MemberMemory(self.config, self.clock, lambda: sum(group.memory for group in self.groups()))
+    @manager.default
+    def _one_manager(self) -> GroupMetadataManager:
+        return GroupMetadataManager(
+            self._metadata,
+            self.config,
+            self.clock,
+            self.wall_ms,
+            self._member_ids,
+            GroupLimit(self.config, self.clock, lambda: sum(len(shard.groups) for shard in self.shards.values())),
+            MemberMemory(self.config, self.clock, lambda: sum(group.memory for group in self.groups())),
+        )
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of all groups together."""
@@ -198,145 +181,6 @@ class GroupCoordinator:
         """Number of groups by state."""
         return Counter(group.state_name for group in self.groups())
 
-    # Creating and dropping groups.
-
-    def classic(self, shard: GroupShard, group_id: str) -> ClassicGroup:
-        """A new classic group; it is not in the shard yet."""
-        return ClassicGroup(
-            group_id,
-            partial(classic_settings, self.config, self.member_memory.admit),
-            partial(self._save, shard, group_id),
-            self._member_ids.named,
-            self.wall_ms,
-            self.clock.seconds,
-        )
-
-    def restored(self, shard: GroupShard, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """A classic group from its record; its members' sessions begin anew."""
-        group = self.classic(shard, group_id)
-        group.load(self.clock.seconds(), value)
-        return group
-
-    def consumer(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
-        """A new group of the consumer protocol (KIP-848); it is not in the shard yet."""
-        return ConsumerGroup(
-            group_id,
-            lambda: consumer_settings(
-                self.config, self._metadata.group_configs.get(group_id, NO_OVERRIDES), self.member_memory.admit
-            ),
-            self.topics,
-            partial(self._append, shard, group_id),
-            self._member_ids.unique,
-        )
-
-    def activate(self, group: ConsumerGroup) -> None:
-        """See :class:`.GroupMaker`."""
-        group.activate(self.clock.seconds())
-
-    def classic_group(self, shard: GroupShard, group_id: str) -> Group:
-        """
-        The group with this id, created if there is none. Call :meth:`touched` after its input.
-
-        An empty consumer group is replaced by a classic one.
-
-        :raise ApiError: see :meth:`.StateLog.append` and :meth:`.GroupLimit.check`.
-        """
-        group = shard.groups.get(group_id)
-        if isinstance(group, ConsumerGroup) and group.is_empty:
-            self._append(shard, group_id, group.tombstones(), lambda error: None)
-            self.forget(shard, group)
-            self._log.info("group {group} speaks the classic protocol from now on", group=loggable_id(group_id))
-            group = None
-        if group is None:
-            self.group_limit.check()
-            group = shard.groups[group_id] = self.classic(shard, group_id)
-        return group
-
-    def touched(self, shard: GroupShard, group: Group) -> None:
-        """After a group's input: update its timer, and drop it if nothing is left of it."""
-        group_id = group.group_id
-        if shard.closed or shard.groups.get(group_id) is not group:
-            return
-        if group.is_dead and group_id not in shard.offsets:
-            self.forget(shard, group)
-            return
-        if isinstance(group, ConsumerGroup) and group.has_only_classic_members and self._downgrade(shard, group):
-            return
-        deadline = group.deadline
-        alarm = shard.alarms.get(group_id)
-        if alarm is not None:
-            # A timer that is too early is corrected when it fires, so that a heartbeat does not move timers.
-            if deadline is not None and alarm.at <= deadline:
-                return
-            alarm.timer.cancel()
-            del shard.alarms[group_id]
-        if deadline is not None:
-            timer = self._timers.call_later(deadline - self.clock.seconds(), partial(self._due, shard, group))
-            shard.alarms[group_id] = GroupTimer(deadline, timer)
-
-    def _downgrade(self, shard: GroupShard, group: ConsumerGroup) -> bool:
-        """Downgrade a group whose members all speak the classic protocol, if the migration policy allows it."""
-        if not migration_policy(self.config).down or group.size > self.config.get(keys.GROUP_MAX_SIZE):
-            return False
-        group_id = group.group_id
-        changes, value = downgrade(group, self.wall_ms())
-        try:
-            self._append(shard, group_id, changes, lambda error: None)
-        except ApiError:
-            return False  # The next input of the group tries again.
-        self.forget(shard, group)
-        classic = shard.groups[group_id] = self.restored(shard, group_id, value)
-        self._log.info("group {group} speaks the classic protocol from now on", group=loggable_id(group_id))
-        classic.rebalance(self.clock.seconds())
-        self.touched(shard, classic)
-        return True
-
-    def forget(self, shard: GroupShard, group: Group) -> None:
-        """Drop a group whose tombstones are written, or that has no records."""
-        del shard.groups[group.group_id]
-        alarm = shard.alarms.pop(group.group_id, None)
-        if alarm is not None:
-            alarm.timer.cancel()
-        group.resign()
-
-    def _due(self, shard: GroupShard, group: Group) -> None:
-        del shard.alarms[group.group_id]
-        group.expire(self.clock.seconds())
-        self.touched(shard, group)
-
-    def _save(self, shard: GroupShard, group_id: str, change: Change, done: Callable[[ApiError | None], None]) -> None:
-        """Write a group's record for it."""
-        try:
-            self._append(shard, group_id, [change], done)
-        except ApiError as error:
-            done(error)
-
-    def _append(
-        self, shard: GroupShard, group_id: str, changes: Sequence[Change], done: Callable[[ApiError | None], None]
-    ) -> None:
-        """
-        Write a group's records for it.
-
-        :raise ApiError: they were not written, and ``done`` will not be called.
-        """
-        durable = shard.save(changes)
-        log_generation(group_id, changes, shard.groups.get(group_id))
-        if durable.called:
-            # Still within the group's input: the caller calls touched().
-            durable.addCallbacks(lambda _: done(None), lambda failure: done(_error_of(failure)))
-            return
-
-        def settled(error: ApiError | None) -> None:
-            done(error)
-            group = shard.groups.get(group_id)
-            if group is not None:
-                self.touched(shard, group)
-
-        durable.addCallbacks(lambda _: settled(None), lambda failure: settled(_error_of(failure)))
-        durable.addErrback(
-            lambda failure: self._log.failure("group {group} failed", failure, group=loggable_id(group_id))
-        )
-
     # Transactions.
 
     def transaction_completed(self, number: int, producer_id: int, committed: bool, marker_offset: int) -> None:
@@ -361,7 +205,7 @@ class GroupCoordinator:
         for group_id in shard.complete(producer_id, committed, marker_offset):
             group = shard.groups.get(group_id)
             if group is not None:
-                self.touched(shard, group)
+                self.manager.touched(shard, group)
 
     # Leadership.
 
@@ -393,7 +237,7 @@ class GroupCoordinator:
         self._stopped = True
         for number in list(self.shards):
             self._resign(number)
-        self._timers.close()
+        self.manager.stop()
 
     def _resign(self, number: int) -> None:
         shard = self.shards.pop(number, None)
@@ -413,9 +257,9 @@ class GroupCoordinator:
 
     async def _load(self, shard: GroupShard) -> None:
         slice_bytes = self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE)
-        if await load(shard, self, slice_bytes, self.clock, self.metrics, lambda: self._has(shard)):
+        if await load(shard, self.manager, slice_bytes, self.clock, self.metrics, lambda: self._has(shard)):
             shard.loading = False
-            self.member_memory.forget()
+            self.manager.member_memory.forget()
             waiting, shard.when_loaded = shard.when_loaded, []
             for call in waiting:
                 try:
@@ -425,11 +269,4 @@ class GroupCoordinator:
                         "{topic}-{number}: a callback failed after the load", topic=OFFSETS_TOPIC, number=shard.number
                     )
             for group in list(shard.groups.values()):
-                self.touched(shard, group)
-
-
-def _error_of(failure: Failure) -> ApiError:
-    """The error of a failed write, for a group."""
-    if isinstance(failure.value, ApiError):
-        return failure.value
-    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, failure.getErrorMessage())
+                self.manager.touched(shard, group)

@@ -64,7 +64,7 @@ class OffsetCommits:
                     ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION,
                     f"there is no group {committer.group_id!r}",
                 )
-            group = coordinator.classic_group(shard, committer.group_id)
+            group = coordinator.manager.classic_group(shard, committer.group_id)
         try:
             group.check_commit(committer.member_id, committer.instance_id, committer.epoch, committer.version)
             if committer.epoch >= 0 and isinstance(group, ClassicGroup):
@@ -74,6 +74,6 @@ class OffsetCommits:
                 ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
             )
         finally:
-            coordinator.touched(shard, group)
+            coordinator.manager.touched(shard, group)
         coordinator.metrics.commits += len(offsets)
         return durable

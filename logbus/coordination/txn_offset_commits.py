@@ -125,7 +125,7 @@ class TxnOffsetCommits:
         if group is None:
             if committer.epoch >= 0:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
-            group = coordinator.classic_group(shard, group_id)
+            group = coordinator.manager.classic_group(shard, group_id)
         try:
             group.check_commit(
                 committer.member_id, committer.instance_id, committer.epoch, committer.version, transactional=True
@@ -141,6 +141,6 @@ class TxnOffsetCommits:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION, e.message) from e
             raise
         finally:
-            coordinator.touched(shard, group)
+            coordinator.manager.touched(shard, group)
         coordinator.metrics.commits += len(offsets)
         return durable

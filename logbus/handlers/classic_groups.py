@@ -73,7 +73,7 @@ class ClassicGroupHandlers:
     def _touched(self, shard: GroupShard, group_id: str) -> None:
         group = shard.groups.get(group_id)
         if group is not None:
-            self._coordinator.touched(shard, group)
+            self._coordinator.manager.touched(shard, group)
 
     @serves(11, 0, 9)
     def join_group(self, context: RequestContext, request: Request) -> Answer:
@@ -99,7 +99,7 @@ class ClassicGroupHandlers:
             if joining.member_id:
                 group = shard.groups.get(message.group_id)
             else:
-                group = self._coordinator.classic_group(shard, message.group_id)
+                group = self._coordinator.manager.classic_group(shard, message.group_id)
             classic = self._classic(message.group_id, group)
         except ApiError as e:
             return joined(JoinResult(e.code, joining.member_id), version)
@@ -161,7 +161,7 @@ class ClassicGroupHandlers:
                 codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
             else:
                 codes = self._classic(message.group_id, group).leave(self._coordinator.clock.seconds(), leaving)
-                self._coordinator.touched(shard, group)
+                self._coordinator.manager.touched(shard, group)
         except ApiError as e:
             return LeaveGroupResponse(error_code=e.code)
         if not several:

@@ -102,7 +102,7 @@ class ConsumerProtocolTests(GroupCase):
         self.assertEqual(self.beat(member_id="a", epoch=1).member_epoch, 1, "it is to give up a partition")
         self.pass_time(50)
         self.assertEqual(self.members(), 0)
-        self.assertEqual(len(self.server.broker.group_coordinator._timers), 0)
+        self.assertEqual(len(self.server.broker.group_coordinator.manager._timers), 0)
 
     def test_huge_subscriptions(self) -> None:
         """Data too large for one record is refused, and leaves no group; too many elements close the connection."""
@@ -142,7 +142,7 @@ class ConsumerProtocolTests(GroupCase):
             self.assertEqual(self.beat(member_id=f"{n}-" + "x" * 30_000).error_code, 0)
         self.pass_time(50)
         self.assertEqual(self.members(), 0)
-        self.assertEqual(len(self.server.broker.group_coordinator._timers), 0)
+        self.assertEqual(len(self.server.broker.group_coordinator.manager._timers), 0)
         self.restart()
         self.assertEqual(self.members(), 0)
         self.assertEqual(self.beat(member_id="honest").error_code, 0)
@@ -158,7 +158,7 @@ class ConsumerProtocolTests(GroupCase):
         self.pass_time(50)
         self.assertEqual(self.members(), 0)
         coordinator = self.server.broker.group_coordinator
-        self.assertEqual(len(coordinator._timers), 0)
+        self.assertEqual(len(coordinator.manager._timers), 0)
         self.assertEqual(self.beat("g", "late").error_code, 0)
 
 
