@@ -155,14 +155,14 @@ _PARTITION = "tests.cluster.replication.test_partition_isr."
 
 BUGS: dict[str, Bug] = {
     # Found by the simulation.
-    "a new follower cuts its log at the high watermark": Bug(((ReplicaFetcher, "add", _add_and_cut),), FLAPS, 12),
+    "a new follower truncates its log to the high watermark": Bug(((ReplicaFetcher, "add", _add_and_cut),), FLAPS, 12),
     "the leader does not look for divergence": Bug(((ReplicaReader, "_diverges", lambda *_: False),), ELECTIONS, 12),
     "acks=all does not wait for the others": Bug(((Replica, "durable", _durable_here),), ELECTIONS, 10),
     "consumers read beyond the high watermark": Bug(((Replica, "read", _read_all),), ELECTIONS, 10),
-    "followers do not know producers": Bug(((ProducerStateManager, "appended", _no_producers),), ELECTIONS, 10),
+    "followers keep no producer state": Bug(((ProducerStateManager, "appended", _no_producers),), ELECTIONS, 10),
     "nothing is synced": Bug(((log_flusher, "sync_all", _sync_nothing),), POWER, 12),
-    "a sync that failed counts as done": Bug(((GroupCommit, "_failed", _failed_is_done),), DISK, 10),
-    "the minimum of replicas is not looked at": Bug(((Role, "has_enough_replicas", True),), ALONE, 15),
+    "a failed sync counts as done": Bug(((GroupCommit, "_failed", _failed_is_done),), DISK, 10),
+    "min.insync.replicas is not checked": Bug(((Role, "has_enough_replicas", True),), ALONE, 15),
     "a replica that lost its page cache stays in sync": Bug(
         ((BrokerIncarnations, "unclean", lambda self, registered: frozenset()),), NO_FLUSH, 10
     ),
@@ -175,12 +175,12 @@ BUGS: dict[str, Bug] = {
         12,
     ),
     "damage is not repaired": Bug(((ReplicaRepair, "_repair_one", _repair_nothing),), FLIPS_OF_BITS, 5),
-    "a replica that is behind joins the ISR": Bug(((Partition, "_may_join", lambda *_: True),), SLOW, 15),
-    "a leader that is replaced acknowledges what it has": Bug(
+    "a lagging replica joins the ISR": Bug(((Partition, "_may_join", lambda *_: True),), SLOW, 15),
+    "a replaced leader acknowledges its own records": Bug(
         ((Replica, "_fail_waiters", _acknowledge_all),), ELECTIONS, 20
     ),
-    "an election does not begin an epoch": Bug(((leader_election, "_elected", _in_the_same_epoch),), ELECTIONS, 5),
-    "a replica that is not in sync leads if no other is there": Bug(
+    "an election starts no epoch": Bug(((leader_election, "_elected", _in_the_same_epoch),), ELECTIONS, 5),
+    "a replica out of sync is elected if no other is there": Bug(
         ((leader_election, "next_leader", _anybody),), SLOW, 10
     ),
     # Found by a test.
@@ -188,7 +188,7 @@ BUGS: dict[str, Bug] = {
         ((Role, "check_epoch", lambda *_: None),),
         test="tests.cluster.replication.test_partition.PartitionTests.test_epochs_fence_clients",
     ),
-    "nobody hears that a leader lacks records": Bug(
+    "a leader that lacks records is not reported": Bug(
         ((ReplicaReports, "leader_incomplete", lambda self, *_: None),),
         test="tests.cluster.test_lost_records.LostRecordsTests.test_undetected_loss_of_the_leader",
     ),
@@ -196,7 +196,7 @@ BUGS: dict[str, Bug] = {
         ((BrokerIncarnations, "unclean", lambda self, registered: frozenset()),),
         test="tests.cluster.test_lost_records.LostRecordsTests.test_all_are_killed",
     ),
-    "a follower fetches on from what it has not synced": Bug(
+    "a follower acknowledges unsynced records": Bug(
         ((PartitionFetchState, "is_synced", True),),
         test="tests.cluster.test_replication.ThreeBrokersTests.test_flush_before_acknowledgement",
     ),
@@ -211,10 +211,10 @@ BUGS: dict[str, Bug] = {
     "a request to the controller without an answer is forgotten": Bug(
         ((Partition, "unanswered", _forget_doubt),), test=_PARTITION + "ExpansionTests.test_no_answer_does_not"
     ),
-    "a controller writes without the check": Bug(
+    "a controller writes without a fence": Bug(
         ((Fence, "_commit", _commit_unchecked),), test=_CONTROLLER + "test_fence.FenceTests.test_deposed"
     ),
-    "nobody is remembered as eligible": Bug(
+    "eligible leader replicas are not recorded": Bug(
         ((leader_election, "still_eligible", lambda *_: ()), (alter_partition, "still_eligible", lambda *_: ())),
         test=_CONTROLLER + "test_alter_partition.GrantedTests.test_eligible",
     ),
@@ -222,7 +222,7 @@ BUGS: dict[str, Bug] = {
         ((MetadataUpdateReceiver, "_check", _check_nothing),),
         test="tests.cluster.test_metadata_update_receiver.ReceiverTests.test_fencing",
     ),
-    "a follower appends what is damaged": Bug(
+    "a follower appends damaged batches": Bug(
         ((append_as_follower, "batch_problem", lambda *_: None),),
         test="tests.storage.test_log.AppendTests.test_invalid_batches_from_a_leader",
     ),

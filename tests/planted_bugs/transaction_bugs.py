@@ -163,37 +163,37 @@ TRANSACTION_BUGS: dict[str, Bug] = {
     "readers do not stop at open transactions": Bug(
         ((Replica, "last_stable_offset", property(lambda self: self.high_watermark)),), ONE, 3
     ),
-    "readers are not told what was aborted": Bug(((Log, "aborted_transactions", _nothing_aborted),), ONE, 3),
-    "what a coordinator writes counts as durable at once": Bug(
+    "readers get no list of aborted transactions": Bug(((Log, "aborted_transactions", _nothing_aborted),), ONE, 3),
+    "a coordinator's writes count as durable at once": Bug(
         ((StateLog, "append", _durable_at_once),), test=_STEPS + "test_moved"
     ),
-    "a transaction is complete before its markers are there": Bug(
+    "a transaction is complete before its markers are written": Bug(
         ((MarkerChannelManager, "_route", _route_and_forget),), FAR, 25
     ),
-    "a producer that begins anew gets the same epoch": Bug(((init_producer_id, "_next_producer", _the_same),), ONE, 4),
-    "whose transaction is aborted keeps its epoch": Bug(
+    "a restarted producer gets the same epoch": Bug(((init_producer_id, "_next_producer", _the_same),), ONE, 4),
+    "a producer keeps its epoch when its transaction is aborted": Bug(
         ((init_producer_id, "_bumped", _not_bumped),), test=_STORY + "test_left_open"
     ),
     "the next transaction has the same epoch": Bug(
         ((state_machine, "_decided", _decided_as_before),), test=_STORY + "test_commit_and_abort"
     ),
-    "offsets of aborted transactions hold": Bug(
+    "offsets of aborted transactions are committed": Bug(
         ((GroupCoordinator, "transaction_completed", _always_committed),), ONE, 4
     ),
-    "pending offsets hold": Bug(((GroupOffsets, "apply_pending", _pending_holds),), ONE, 4),
-    "a coordinator that takes over sends no markers": Bug(((TransactionCoordinator, "_load", _load_only),), THREE, 3),
-    "transactions may take for ever": Bug(
+    "pending offsets count as committed": Bug(((GroupOffsets, "apply_pending", _pending_holds),), ONE, 4),
+    "a new coordinator sends no markers": Bug(((TransactionCoordinator, "_load", _load_only),), THREE, 3),
+    "transactions do not expire": Bug(
         ((TransactionExpiration, "abort_overdue", _nobody_is_late),), test=_STORY + "test_left_open"
     ),
     "writes are not verified": Bug(
         ((AddPartitionsToTxnManager, "add_or_verify", _unverified),), test=_STORY + "test_what_comes_late_opens_nothing"
     ),
-    "followers pass by markers": Bug(((ProducerStateManager, "appended", _markers_pass_by),), THREE, 3),
-    "an index of aborted transactions that is cut is emptied": Bug(((TransactionIndex, "cut", _cut_all),), LONG, 10),
-    "epochs of producers are not compared": Bug(
+    "followers ignore markers": Bug(((ProducerStateManager, "appended", _markers_pass_by),), THREE, 3),
+    "truncation empties the transaction index": Bug(((TransactionIndex, "cut", _cut_all),), LONG, 10),
+    "producer epochs are not compared": Bug(
         ((ProducerStateManager, "_check_epoch", _any_epoch),), test=_MARKERS + "test_the_next_epoch"
     ),
-    "markers of a coordinator that was replaced are taken": Bug(
+    "markers of a replaced coordinator are accepted": Bug(
         ((ProducerStateManager, "check_marker", _any_coordinator),), test=_MARKERS + "test_a_replaced_coordinator"
     ),
     "a decision counts before its marker is committed": Bug(
@@ -204,7 +204,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
         ((producer_state_manager, "KEPT_BATCHES", 1),),
         test="tests.storage.producers.test_producer_state_manager.SequenceTests.test_duplicates",
     ),
-    "who is late is let into the next transaction": Bug(
+    "late batches join the next transaction": Bug(
         ((ProducerStateManager, "_check_epoch", _any_epoch), (state_machine, "check_producer", _any_producer)),
         test=_STORY + "test_what_comes_late_changes_nothing",
     ),
