@@ -12,7 +12,7 @@ author = "The logbus developers"
 copyright = "2026, The logbus developers"
 version = release = logbus.__version__
 
-extensions = ["sphinx.ext.autodoc", "generated", "layers", "moves"]
+extensions = ["sphinx.ext.autodoc", "generated", "layers", "state_diagram"]
 exclude_patterns = ["_build", "newsfragments"]
 html_theme = "alabaster"
 html_theme_options = {"description": "A Kafka-compatible commit log on Twisted", "fixed_sidebar": True}

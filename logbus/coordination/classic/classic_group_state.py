@@ -1,7 +1,7 @@
 """
 The states of a classic group and the transitions between them, as a table (Kafka: ClassicGroupState). Pure.
 
-``docs/ext/moves.py`` draws the diagram of the documentation from :data:`MOVES`.
+``docs/ext/state_diagram.py`` draws the diagram of the documentation from :data:`TRANSITIONS`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class IllegalGroupMove(Exception):
     """An event that is not possible in a state: a bug of the broker, never a client's fault."""
 
 
-def _moves(
+def _transitions(
     table: Mapping[ClassicGroupState, Mapping[ClassicGroupEvent, ClassicGroupState]],
 ) -> Mapping[ClassicGroupState, Mapping[ClassicGroupEvent, ClassicGroupState]]:
-    return MappingProxyType({state: MappingProxyType(dict(moves)) for state, moves in table.items()})
+    return MappingProxyType({state: MappingProxyType(dict(events)) for state, events in table.items()})
 
 
-MOVES = _moves(
+TRANSITIONS = _transitions(
     {
         ClassicGroupState.EMPTY: {
             ClassicGroupEvent.LOADED: ClassicGroupState.STABLE,
@@ -75,10 +75,10 @@ def next_state(state: ClassicGroupState, event: ClassicGroupEvent) -> ClassicGro
     """
     The state after an event.
 
-    :raise IllegalGroupMove: the table has no such move.
+    :raise IllegalGroupMove: the table has no such transition.
     """
     try:
-        return MOVES[state][event]
+        return TRANSITIONS[state][event]
     except KeyError:
         raise IllegalGroupMove(
             f"a group that is {state.value} cannot be moved by {event.name}: {event.value}"

@@ -1,7 +1,7 @@
 """
 The states of a transactional id and the transitions between them, as a table (Kafka: TransactionState). Pure.
 
-``docs/ext/moves.py`` draws the diagram of the documentation from :data:`MOVES`.
+``docs/ext/state_diagram.py`` draws the diagram of the documentation from :data:`TRANSITIONS`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class IllegalTransactionMove(Exception):
     """An event that is not possible in a state: a bug of the broker, never a client's fault."""
 
 
-def _moves(
+def _transitions(
     table: Mapping[TransactionState, Mapping[TransactionEvent, TransactionState]],
 ) -> Mapping[TransactionState, Mapping[TransactionEvent, TransactionState]]:
-    return MappingProxyType({state: MappingProxyType(dict(moves)) for state, moves in table.items()})
+    return MappingProxyType({state: MappingProxyType(dict(events)) for state, events in table.items()})
 
 
 _IDLE = {
@@ -55,7 +55,7 @@ _IDLE = {
     TransactionEvent.EXPIRED: TransactionState.DEAD,
 }
 
-MOVES = _moves(
+TRANSITIONS = _transitions(
     {
         TransactionState.EMPTY: _IDLE,
         TransactionState.ONGOING: {
@@ -85,10 +85,10 @@ def next_state(state: TransactionState, event: TransactionEvent) -> TransactionS
     """
     The state after an event.
 
-    :raise IllegalTransactionMove: the table has no such move.
+    :raise IllegalTransactionMove: the table has no such transition.
     """
     try:
-        return MOVES[state][event]
+        return TRANSITIONS[state][event]
     except KeyError:
         sentence = f"a transactional id that is {state.value} cannot be moved by {event.name}: {event.value}"
         raise IllegalTransactionMove(sentence) from None

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.coordination.transactions.state_machine import ENDING, IDLE
 from logbus.coordination.transactions.transaction_records import STATUS
 from logbus.coordination.transactions.transaction_state import (
-    MOVES,
+    TRANSITIONS,
     IllegalTransactionMove,
     TransactionEvent,
     TransactionState,
@@ -22,20 +22,20 @@ class TableTests(SynchronousTestCase):
 
     @given(st.sampled_from(TransactionState), st.sampled_from(TransactionEvent))
     def test_every_pair(self, state: TransactionState, event: TransactionEvent) -> None:
-        """A move leads where the table says; any other is a mistake that says what it is."""
-        if event in MOVES[state]:
-            self.assertIs(next_state(state, event), MOVES[state][event])
+        """Transitions in the table lead to its states; others raise an error that names them."""
+        if event in TRANSITIONS[state]:
+            self.assertIs(next_state(state, event), TRANSITIONS[state][event])
         else:
             error = self.assertRaises(IllegalTransactionMove, next_state, state, event)
             self.assertIn(state.value, str(error))
 
     def test_every_state_is_reached(self) -> None:
-        """From Empty, each state is some moves away; from each but Dead, Dead is."""
+        """Each state can be reached from Empty, and Dead from each state but Dead."""
 
         def reach(start: TransactionState) -> set[TransactionState]:
             found, left = {start}, [start]
             while left:
-                for after in MOVES[left.pop()].values():
+                for after in TRANSITIONS[left.pop()].values():
                     if after not in found:
                         found.add(after)
                         left.append(after)
@@ -47,8 +47,8 @@ class TableTests(SynchronousTestCase):
 
     def test_a_decision_stands(self) -> None:
         """A decided commit ends as committed, a decided abort as aborted."""
-        self.assertEqual(set(MOVES[TransactionState.PREPARE_COMMIT].values()), {TransactionState.COMPLETE_COMMIT})
-        self.assertEqual(set(MOVES[TransactionState.PREPARE_ABORT].values()), {TransactionState.COMPLETE_ABORT})
+        self.assertEqual(set(TRANSITIONS[TransactionState.PREPARE_COMMIT].values()), {TransactionState.COMPLETE_COMMIT})
+        self.assertEqual(set(TRANSITIONS[TransactionState.PREPARE_ABORT].values()), {TransactionState.COMPLETE_ABORT})
 
     def test_what_is_written(self) -> None:
         """Records say all states but two, which nothing is ever left in."""

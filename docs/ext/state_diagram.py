@@ -1,9 +1,9 @@
 """
-State diagrams made of the tables that the code runs on: what is drawn is what can happen.
+The Sphinx directive ``state-diagram``: a diagram and a table of a state machine, drawn from the code.
 
-``.. moves:: MODULE`` draws ``MODULE.MOVES``, a mapping of states to events to states, whose states and events are
-enumerations with words for values. States stand in the order of their enumeration, one below the other; a move is an
-arc at the right if it leads down, at the left if it leads up. A table says the same in words.
+``.. state-diagram:: MODULE`` shows ``MODULE.TRANSITIONS``, a mapping of states to events to next states; states and
+events are enumerations whose values are their texts. States are listed in the order of their enumeration, one below the
+other. A transition is an arc, at the right if it leads down, at the left if it leads up. The table has the same.
 """
 
 from __future__ import annotations
@@ -20,23 +20,27 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
-Moves = Mapping[Enum, Mapping[Enum, Enum]]
+Transitions = Mapping[Enum, Mapping[Enum, Enum]]
 
 WIDTH, HEIGHT, GAP, ARC, MARGIN = 190, 34, 36, 34, 20
 
 
-def arcs(moves: Moves) -> list[tuple[Enum, Enum]]:
-    """Which states are joined by an arrow, each pair once; a state that stays itself has none."""
-    found = {(state, after): None for state, events in moves.items() for after in events.values() if after is not state}
+def arcs(transitions: Transitions) -> list[tuple[Enum, Enum]]:
+    """Return the pairs of states with an arrow, each once; a transition to the same state has none."""
+    found = {
+        (state, after): None for state, events in transitions.items() for after in events.values() if after is not state
+    }
     return list(found)
 
 
-def svg(moves: Moves) -> str:
-    """The diagram."""
-    states = list(moves)
+def svg(transitions: Transitions) -> str:
+    """Return the diagram."""
+    states = list(transitions)
     place = {state: number for number, state in enumerate(states)}
-    down = sorted((arc for arc in arcs(moves) if place[arc[0]] < place[arc[1]]), key=lambda arc: _span(place, arc))
-    up = sorted((arc for arc in arcs(moves) if place[arc[0]] > place[arc[1]]), key=lambda arc: _span(place, arc))
+    down = sorted(
+        (arc for arc in arcs(transitions) if place[arc[0]] < place[arc[1]]), key=lambda arc: _span(place, arc)
+    )
+    up = sorted((arc for arc in arcs(transitions) if place[arc[0]] > place[arc[1]]), key=lambda arc: _span(place, arc))
     left = MARGIN + ARC * (max((_span(place, arc) for arc in up), default=0))
     width = left + WIDTH + MARGIN + ARC * (max((_span(place, arc) for arc in down), default=0))
     height = 2 * MARGIN + len(states) * HEIGHT + (len(states) - 1) * GAP
@@ -67,7 +71,7 @@ def _top(number: int) -> int:
 
 
 def _arc(place: Mapping[Enum, int], arc: tuple[Enum, Enum], edge: float, side: int) -> str:
-    """Beside the boxes, the farther out the longer; it leaves below the middle and arrives above it, or the reverse."""
+    """Return an arrow beside the boxes, the longer the farther out, with its ends a little off their middles."""
     before, after = place[arc[0]], place[arc[1]]
     shift = HEIGHT / 5 * (1 if after > before else -1)
     start, end = _top(before) + HEIGHT / 2 + shift, _top(after) + HEIGHT / 2 - shift
@@ -78,24 +82,24 @@ def _arc(place: Mapping[Enum, int], arc: tuple[Enum, Enum], edge: float, side: i
     )
 
 
-def rows(moves: Moves) -> Iterator[Sequence[str]]:
-    """Each move, in words."""
-    for state, events in moves.items():
+def rows(transitions: Transitions) -> Iterator[Sequence[str]]:
+    """Yield each transition as texts."""
+    for state, events in transitions.items():
         for event, after in events.items():
             yield str(state.value), str(event.value), str(after.value)
 
 
-def table(moves: Moves) -> Iterator[str]:
-    """The moves as a list table."""
+def table(transitions: Transitions) -> Iterator[str]:
+    """Yield the lines of a list table of the transitions."""
     yield from (".. list-table::", "   :header-rows: 1", "   :widths: auto", "")
-    for row in (("From", "When", "To"), *rows(moves)):
+    for row in (("From", "When", "To"), *rows(transitions)):
         for number, cell in enumerate(row):
             yield f"   {'  -' if number else '* -'} {cell}"
     yield ""
 
 
-class MovesDirective(SphinxDirective):
-    """``.. moves:: MODULE``"""
+class StateDiagramDirective(SphinxDirective):
+    """``.. state-diagram:: MODULE``"""
 
     required_arguments: ClassVar[int] = 1
 
@@ -104,11 +108,11 @@ class MovesDirective(SphinxDirective):
         self.env.note_dependency(str(module.__file__))
         container = nodes.Element()
         container.document = self.state.document
-        lines = StringList(list(table(module.MOVES)), source=f"<moves of {self.arguments[0]}>")
+        lines = StringList(list(table(module.TRANSITIONS)), source=f"<transitions of {self.arguments[0]}>")
         nested_parse_with_titles(self.state, lines, container)
-        return [nodes.raw("", svg(module.MOVES), format="html"), *container.children]
+        return [nodes.raw("", svg(module.TRANSITIONS), format="html"), *container.children]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.add_directive("moves", MovesDirective)
+    app.add_directive("state-diagram", StateDiagramDirective)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
