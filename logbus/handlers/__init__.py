@@ -10,6 +10,7 @@ Routing:
 * ``request_router``: the table of handlers by API key
 * ``discovery``: finds the classes of handlers in this package, and builds them
 * ``broker_parts``: the parts of a broker that they are built from
+* ``named_partitions``: the partitions that a request names
 * ``startup_gate``: delays requests about the metadata until a starting broker has it
 * ``forward_to_controller``: forwards requests to the controller
 * ``forward``: serves forwarded requests (Forward)

@@ -228,9 +228,7 @@ class ConfigHandlers:
         """
         resources: Sequence[_Resource] = message.resources
         validate_only = message.validate_only
-        named: Counter[tuple[int, str]] = Counter()
-        async for resource in time_slice.over(resources):
-            named[resource.resource_type, resource.resource_name] += 1
+        duplicates = await time_slice.duplicates((each.resource_type, each.resource_name) for each in resources)
         outcomes: list[AlterConfigsResourceResponse] = []
         async for resource in time_slice.over(resources, 10):
             outcome = AlterConfigsResourceResponse(
@@ -238,7 +236,7 @@ class ConfigHandlers:
             )
             outcomes.append(outcome)
             try:
-                if named[(resource.resource_type, resource.resource_name)] > 1:
+                if (resource.resource_type, resource.resource_name) in duplicates:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, f"the request names the resource {resource.resource_name!r} twice"
                     )

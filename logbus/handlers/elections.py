@@ -4,7 +4,7 @@ ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from attrs import define
@@ -12,6 +12,7 @@ from attrs import define
 from logbus.cluster.controller.partition_admin import ElectionType, Outcomes, PartitionAdmin
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
+from logbus.handlers.named_partitions import named_partitions
 from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
 from logbus.net.request_context import RequestContext
@@ -50,7 +51,9 @@ class ElectionHandlers:
         time_slice = context.time_slice(request)
         names = None
         if message.topic_partitions is not None:
-            names = await _named(((one.topic, one.partitions) for one in message.topic_partitions), time_slice)
+            names = await named_partitions(
+                ((one.topic, one.partitions) for one in message.topic_partitions), time_slice
+            )
         try:
             if message.election_type not in (0, 1):
                 raise ApiError(
@@ -116,7 +119,8 @@ class ElectionHandlers:
         time_slice = context.time_slice(request)
         names = None
         if message.topics is not None:
-            names = await _named(((one.name, one.partition_indexes) for one in message.topics), time_slice)
+            asked = ((topic.name, topic.partition_indexes) for topic in message.topics)
+            names = await named_partitions(asked, time_slice)
         try:
             found = await self._partitions.reassignments(names)
         except ApiError as error:
@@ -134,15 +138,6 @@ class ElectionHandlers:
         return ListPartitionReassignmentsResponse(
             topics=[OngoingTopicReassignment(name=name, partitions=ongoing) for name, ongoing in topics.items()]
         )
-
-
-async def _named(topics: Iterable[tuple[str, Sequence[int]]], time_slice: TimeSlice) -> list[TopicPartition]:
-    """The partitions of a request, without duplicates."""
-    names: dict[TopicPartition, None] = {}
-    async for topic, numbers in time_slice.over(topics):
-        async for number in time_slice.over(numbers):
-            names[TopicPartition(topic, number)] = None
-    return list(names)
 
 
 async def _results(

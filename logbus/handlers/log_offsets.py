@@ -4,7 +4,6 @@ ListOffsets, OffsetForLeaderEpoch, DeleteRecords: offsets of logs by time and ep
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Self
 
 from attrs import define
@@ -86,12 +85,9 @@ class LogOffsetHandlers:
             # A replica id is accepted only on a connection that has proved to be from that broker (CVE-2018-1288).
             refused = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "clients may not send a replica id")
         committed = message.isolation_level == READ_COMMITTED
-        times: Counter[tuple[str, int]] = Counter()
-        for topic in message.topics:
-            for asked in topic.partitions:
-                times[topic.name, asked.partition_index] += 1
-                if time_slice.used():
-                    await time_slice.next()
+        duplicates = await time_slice.duplicates(
+            (topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions
+        )
         topics = []
         for topic in message.topics:
             partitions = []
@@ -100,7 +96,7 @@ class LogOffsetHandlers:
                 try:
                     if refused is not None:
                         raise refused
-                    if times[topic.name, asked.partition_index] > 1:
+                    if (topic.name, asked.partition_index) in duplicates:
                         raise ApiError(ErrorCode.INVALID_REQUEST, "the request names the partition twice")
                     replica = self._replicas.leader(topic.name, asked.partition_index, asked.current_leader_epoch)
                     if request.api_version == 0:

@@ -4,7 +4,6 @@ CreateTopics, DeleteTopics, CreatePartitions.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Self, TypeVar
 from uuid import UUID
@@ -67,14 +66,12 @@ class TopicHandlers:
     async def create_topics(self, context: RequestContext, request: Request) -> CreateTopicsResponse:
         message: CreateTopicsRequest = request.message
         time_slice = context.time_slice(request)
-        times: Counter[str] = Counter()
-        async for topic in time_slice.over(message.topics):
-            times[topic.name] += 1
+        duplicates = await time_slice.duplicates(topic.name for topic in message.topics)
         answers: dict[str, CreatableTopicResult] = {}
         wanted = []
         async for topic in time_slice.over(message.topics, 2):
             try:
-                if times[topic.name] > 1:
+                if topic.name in duplicates:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names the topic {topic.name!r} twice")
                 wanted.append(self._new_topic(topic))
             except ApiError as e:
@@ -185,10 +182,8 @@ class TopicHandlers:
     async def create_partitions(self, context: RequestContext, request: Request) -> CreatePartitionsResponse:
         message: CreatePartitionsRequest = request.message
         time_slice = context.time_slice(request)
-        times: Counter[str] = Counter()
-        async for topic in time_slice.over(message.topics):
-            times[topic.name] += 1
-        wanted = [topic async for topic in time_slice.over(message.topics) if times[topic.name] == 1]
+        duplicates = await time_slice.duplicates(topic.name for topic in message.topics)
+        wanted = [topic async for topic in time_slice.over(message.topics) if topic.name not in duplicates]
         results = await for_all(
             wanted,
             self._topics.create_partitions(
@@ -203,8 +198,7 @@ class TopicHandlers:
                 error_code=ErrorCode.INVALID_REQUEST,
                 error_message=f"the request names the topic {name!r} twice",
             )
-            async for name in time_slice.over(sorted(times))
-            if times[name] > 1
+            async for name in time_slice.over(sorted(duplicates))
         ]
         async for topic, result in time_slice.over(zip(wanted, results, strict=True)):
             answer = CreatePartitionsTopicResult(name=topic.name)

@@ -4,7 +4,7 @@ AddPartitionsToTxn, AddOffsetsToTxn, EndTxn: transactions of producers, for clie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Self
 
 from attrs import define, frozen
@@ -17,6 +17,7 @@ from logbus.coordination.transactions.transaction_metadata import V1, V2, Produc
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.inter_broker import shield_from_cancellation
+from logbus.handlers.named_partitions import named_partitions
 from logbus.handlers.request_router import serves, task
 from logbus.model import INTERNAL_TOPICS, TopicPartition
 from logbus.net.request_context import RequestContext
@@ -29,7 +30,6 @@ from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     EndTxnRequest,
     EndTxnResponse,
@@ -95,7 +95,9 @@ class TransactionHandlers:
         time_slice = context.time_slice(request)
         if version < BATCHED_VERSION:
             producer = ProducerIdAndEpoch(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
-            partitions = await _partitions(message.v3_and_below_topics, time_slice)
+            partitions = await named_partitions(
+                ((topic.name, topic.partitions) for topic in message.v3_and_below_topics), time_slice
+            )
             addition = _Addition(message.v3_and_below_transactional_id, producer, partitions, verify_only=False)
             outcomes = await self._add(addition, version, time_slice, by_client=True)
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _results(outcomes, time_slice))
@@ -103,7 +105,7 @@ class TransactionHandlers:
             _Addition(
                 one.transactional_id,
                 ProducerIdAndEpoch(one.producer_id, one.producer_epoch),
-                await _partitions(one.topics, time_slice),
+                await named_partitions(((topic.name, topic.partitions) for topic in one.topics), time_slice),
                 one.verify_only,
             )
             async for one in time_slice.over(message.transactions)
@@ -177,15 +179,6 @@ class TransactionHandlers:
         except ApiError as e:
             return EndTxnResponse(error_code=error_for_version(e.code, request.api_version))
         return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)
-
-
-async def _partitions(topics: Sequence[AddPartitionsToTxnTopic], time_slice: TimeSlice) -> list[TopicPartition]:
-    """The partitions of a transaction, without duplicates."""
-    found: dict[TopicPartition, None] = {}
-    async for topic in time_slice.over(topics):
-        async for number in time_slice.over(topic.partitions):
-            found[TopicPartition(topic.name, number)] = None
-    return list(found)
 
 
 async def _results(outcomes: Outcomes, time_slice: TimeSlice) -> list[AddPartitionsToTxnTopicResult]:

@@ -8,7 +8,7 @@ request of few elements finishes within its first slice, and never waits.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterable
+from collections.abc import AsyncIterator, Generator, Hashable, Iterable
 from itertools import islice
 from typing import TypeVar
 
@@ -31,6 +31,7 @@ SECONDS = 0.01
 UNITS_PER_LOOK = 16
 """Units between two readings of the clock."""
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -151,6 +152,16 @@ class TimeSlice:
             yield part
             if self.used(size):
                 await self.next()
+
+    async def duplicates(self, keys: Iterable[K]) -> set[K]:
+        """Those of ``keys`` that occur more than once."""
+        seen: set[K] = set()
+        duplicates: set[K] = set()
+        async for key in self.over(keys):
+            if key in seen:
+                duplicates.add(key)
+            seen.add(key)
+        return duplicates
 
     async def finish(self, steps: Generator[None, None, T], units: int = 1) -> T:
         """

@@ -58,6 +58,17 @@ class TimeSliceTests(TimeSliceCase):
         self.turn()
         self.successResultOf(work)
 
+    def test_duplicates(self) -> None:
+        """
+        What occurs more than once is found in slices, too.
+        """
+        keys = [*range(3 * UNITS), 7, 7, 8]
+        work = Deferred.fromCoroutine(TimeSlice(self.scheduler).duplicates(keys))
+        self.assertNoResult(work)
+        while not work.called:
+            self.turn()
+        self.assertEqual(self.successResultOf(work), {7, 8})
+
     def test_all_take_turns(self) -> None:
         """
         Requests share the reactor: one slice in each of its iterations, in the order in which they began to wait.

@@ -8,7 +8,7 @@ and librdkafka's issue 4904: a client that created a topic produces to it at onc
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import TypeVar
 from uuid import UUID
@@ -120,13 +120,13 @@ class TopicAdmin:
             records: list[TopicRecord] = []
             room = MAX_NEW_PARTITIONS
             time_slice = TimeSlice(self.scheduler)
-            twice = await _twice((topic.name for topic in topics), time_slice)
+            duplicates = await time_slice.duplicates(topic.name for topic in topics)
             collisions = NameCollisions(active.state.topics)
             defaults = self.defaults()
             quota = TopicQuota(active.state, defaults)
             async for topic in time_slice.over(topics, UNITS_TO_PLAN):
                 try:
-                    _refuse_twice(topic.name, twice)
+                    _refuse_duplicate(topic.name, duplicates)
                     collisions.check(topic.name)
                     record = plan_topic(active.state, topic, defaults, self.check_topic, self.random, room)
                     quota.take(topic.name, [partition.replicas for partition in record.partitions], is_new=True)
@@ -214,10 +214,10 @@ class TopicAdmin:
             room = MAX_NEW_PARTITIONS
             quota = TopicQuota(active.state, self.defaults())
             time_slice = TimeSlice(self.scheduler)
-            twice = await _twice((request.name for request in requests), time_slice)
+            duplicates = await time_slice.duplicates(request.name for request in requests)
             async for request in time_slice.over(requests, UNITS_TO_PLAN):
                 try:
-                    _refuse_twice(request.name, twice)
+                    _refuse_duplicate(request.name, duplicates)
                     topic, added = plan_partitions(active.state, request, self.random, room)
                     quota.take(request.name, added, is_new=False)
                 except ApiError as error:
@@ -403,16 +403,6 @@ class TopicAdmin:
         )
 
 
-async def _twice(names: Iterable[str], time_slice: TimeSlice) -> Collection[str]:
-    seen: set[str] = set()
-    twice: set[str] = set()
-    async for name in time_slice.over(names):
-        if name in seen:
-            twice.add(name)
-        seen.add(name)
-    return twice
-
-
-def _refuse_twice(name: str, twice: Collection[str]) -> None:
-    if name in twice:
+def _refuse_duplicate(name: str, duplicates: Collection[str]) -> None:
+    if name in duplicates:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names topic {name!r} twice")
