@@ -67,7 +67,7 @@ class ClassicGroupHandlers:
         if isinstance(group, ClassicGroup):
             return group
         if isinstance(group, ConsumerGroup):
-            return group.classic
+            return ClassicProtocolAdapter(group)
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
 
     def _touched(self, shard: GroupShard, group_id: str) -> None:

@@ -246,7 +246,7 @@ class Story:
         assert not any(actor.waits for actor in self.actors), [a for a in self.actors if a.waits]
         coordinator = self.server.broker.group_coordinator
         assert all(group.is_empty for group in coordinator.groups()), coordinator.states()
-        assert not len(coordinator._timers), "a timer of a group is left"
+        assert not len(coordinator.manager._timers), "a timer of a group is left"
         self.check()
         self.ended()
         self.server.close()

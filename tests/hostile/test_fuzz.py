@@ -328,7 +328,7 @@ class Survives(SynchronousTestCase):
         """All members have vanished in time, and the next broker knows what this one knew."""
         coordinator = server.broker.group_coordinator
         self.assertEqual([group.group_id for group in coordinator.groups() if not group.is_empty], [])
-        self.assertEqual(len(coordinator._timers), 0)
+        self.assertEqual(len(coordinator.manager._timers), 0)
         held = {group.group_id: coordinator.committed(group.group_id) for group in coordinator.groups()}
         server.stop()
         self.check_failures(server)

@@ -4,18 +4,14 @@ The fetch state of one partition that this broker follows (Kafka: PartitionFetch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
 
 from logbus.cluster.follower.divergence import FollowerLog
 from logbus.cluster.follower.fetch_session_handler import FetchPosition, Key
+from logbus.cluster.replication.replica import Replica
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.timers import Timer
-
-if TYPE_CHECKING:
-    from logbus.cluster.replication.replica_manager import Replica
 
 FIRST_RETRY_SECONDS = 0.05
 """Seconds until the first retry; each one after it waits twice as long, up to the setting."""

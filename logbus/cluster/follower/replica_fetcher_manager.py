@@ -8,7 +8,6 @@ role is taken until it gets the next role.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from attrs import define
 from twisted.application.service import Service
@@ -19,14 +18,12 @@ from twisted.python.failure import Failure
 from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters, ReplicaFetchSettings
 from logbus.cluster.follower.partition_fetch_state import PartitionFetchState
 from logbus.cluster.follower.replica_fetcher import ChannelFor, ReplicaFetcher
+from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replication_throttle import FollowerThrottle
 from logbus.metrics import Registry
 from logbus.model import TopicPartition
 from logbus.storage.log_manager import LogManager
 from logbus.timers import Timers
-
-if TYPE_CHECKING:
-    from logbus.cluster.replication.replica_manager import Replica
 
 
 @define(eq=False)

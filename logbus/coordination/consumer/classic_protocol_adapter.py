@@ -9,7 +9,6 @@ generation is its member epoch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from attrs import define, evolve
 
@@ -24,14 +23,12 @@ from logbus.coordination.classic.requests import (
 )
 from logbus.coordination.classic.response_queue import response_error
 from logbus.coordination.consumer import join_and_leave
+from logbus.coordination.consumer.consumer_group import ConsumerGroup
 from logbus.coordination.consumer.consumer_group_member import ClassicProtocols, ConsumerGroupMember, MemberState
 from logbus.coordination.consumer.consumer_protocol import by_id, read_subscription, usable_version, write_assignment
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, difference, pairs
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
-
-if TYPE_CHECKING:
-    from logbus.coordination.consumer.consumer_group import ConsumerGroup
 
 
 @define(eq=False)

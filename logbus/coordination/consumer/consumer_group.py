@@ -17,7 +17,6 @@ from attrs import define, evolve, field, frozen
 
 from logbus.coordination.classic.requests import admit_all
 from logbus.coordination.consumer import join_and_leave
-from logbus.coordination.consumer.classic_protocol_adapter import ClassicProtocolAdapter
 from logbus.coordination.consumer.consumer_group_member import (
     AWAY,
     JOINING,
@@ -90,7 +89,6 @@ class ConsumerGroup:
     :ivar topics: the topics of the cluster.
     :ivar new_member_id: makes a unique id for a member that has none.
     :ivar recorded: the state in its records; :meth:`apply` restores it.
-    :ivar classic: serves members of the classic protocol.
     """
 
     group_id: str
@@ -101,12 +99,10 @@ class ConsumerGroup:
     recorded: RecordedState = field(init=False)
     deadlines: MemberDeadlines = field(factory=MemberDeadlines, init=False)
     targets: TargetAssignment = field(init=False)
-    classic: ClassicProtocolAdapter = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.recorded = RecordedState(self.group_id)
         self.targets = TargetAssignment(self.recorded, self.topics)
-        self.classic = ClassicProtocolAdapter(self)
 
     @property
     def settings(self) -> ConsumerGroupSettings:
