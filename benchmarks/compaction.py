@@ -25,6 +25,7 @@ from logbus.model import TopicPartition
 from logbus.records.batch import encode_batch
 from logbus.records.compression import codec_named
 from logbus.records.record import Record
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.filesystem.disk import disks_at
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
@@ -65,7 +66,7 @@ def fill(log: Log, megabytes: float, options: argparse.Namespace, rng: random.Ra
     while log.size < target:
         now_ms = int(time.time() * 1000)
         records = [Record(0, now_ms, b"key-%010d" % rng.randrange(options.keys), value) for _ in range(COUNT)]
-        log.append_as_leader(encode_batch(records, codec=codec), 0)
+        append_as_leader(log, encode_batch(records, codec=codec), 0)
         written += COUNT
     return written
 

@@ -27,9 +27,12 @@ from logbus.config.topic_config import TopicConfig
 from logbus.model import TopicPartition
 from logbus.records.batch import BatchBuilder, ControlType, Marker, encode_batch
 from logbus.records.record import Record
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.filesystem.disk import Disk, disks_at
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
+from logbus.storage.offset_lookup import offset_for_timestamp
 from logbus.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from logbus.storage.settings import StorageSettings
 
@@ -89,7 +92,7 @@ def hot_path(directory: str) -> None:
     small = memoryview(bytearray(batch(30)))
     say(
         f"append a batch of {len(small)} bytes",
-        f"{cpu_us(lambda: log.append_as_leader(small, 0, NOW_MS), 50_000):8.2f} µs",
+        f"{cpu_us(lambda: append_as_leader(log, small, 0, NOW_MS), 50_000):8.2f} µs",
     )
     fd = os.open(f"{directory}/raw", os.O_RDWR | os.O_CREAT)
     place = iter(range(0, 1 << 40, len(small)))
@@ -103,21 +106,21 @@ def hot_path(directory: str) -> None:
         f"{cpu_us(lambda: log.read(rng.randrange(last), 1 << 20), 10_000):8.2f} µs",
     )
     log.roll()
-    log.append_as_leader(small, 0, NOW_MS)
+    append_as_leader(log, small, 0, NOW_MS)
     say(
         "read anywhere in an older segment", f"{cpu_us(lambda: log.read(rng.randrange(last), 1 << 20), 10_000):8.2f} µs"
     )
-    say("offset for a timestamp", f"{cpu_us(lambda: log.offset_for_timestamp(NOW_MS), 5_000):8.2f} µs")
+    say("offset for a timestamp", f"{cpu_us(lambda: list(offset_for_timestamp(log, NOW_MS)), 5_000):8.2f} µs")
     sequence = iter(range(1 << 30))
 
     def idempotent() -> None:
-        log.append_as_leader(batches[next(sequence)], 0, NOW_MS)
+        append_as_leader(log, batches[next(sequence)], 0, NOW_MS)
 
     batches = [batch(30, producer_id=5, producer_epoch=0, base_sequence=i) for i in range(50_000)]
     say("append from an idempotent producer", f"{cpu_us(idempotent, 50_000):8.2f} µs")
     for size in (16, 1024):
         large = batch(size * 1024)
-        us = cpu_us(lambda large=large: log.append_as_leader(large, 0, NOW_MS), 2000)  # type: ignore[misc]
+        us = cpu_us(lambda large=large: append_as_leader(log, large, 0, NOW_MS), 2000)  # type: ignore[misc]
         place = iter(range(0, 1 << 40, len(large)))
         raw = cpu_us(lambda large=large, place=place: os.pwrite(fd, large, next(place)), 2000)  # type: ignore[misc]
         say(
@@ -133,21 +136,21 @@ def transactions(directory: str, open_count: int = 10_000) -> None:
     builder.append(NOW_MS, None, os.urandom(30))
     plain = builder.build()
     log = a_log(directory, "plain-0")
-    say("append a batch of no producer", f"{cpu_us(lambda: log.append_as_leader(plain, 0, NOW_MS), 50_000):8.2f} µs")
+    say("append a batch of no producer", f"{cpu_us(lambda: append_as_leader(log, plain, 0, NOW_MS), 50_000):8.2f} µs")
     for name, transactional in (("of an idempotent producer", False), ("of a transaction", True)):
         own = [
             builder.build(producer_id=5, producer_epoch=0, base_sequence=i, transactional=transactional)
             for i in range(50_000)
         ]
         one, turn = a_log(directory, f"one-{int(transactional)}"), iter(own)
-        us = cpu_us(lambda one=one, turn=turn: one.append_as_leader(next(turn), 0, NOW_MS), 50_000)  # type: ignore[misc]
+        us = cpu_us(lambda one=one, turn=turn: append_as_leader(one, next(turn), 0, NOW_MS), 50_000)  # type: ignore[misc]
         say(f"append a batch {name}", f"{us:8.2f} µs")
 
     log, ids = a_log(directory, "open-0"), iter(range(open_count))
     first = [
         builder.build(producer_id=i, producer_epoch=0, base_sequence=0, transactional=True) for i in range(open_count)
     ]
-    us = cpu_us(lambda: log.append_as_leader(first[next(ids)], 0, NOW_MS), open_count)
+    us = cpu_us(lambda: append_as_leader(log, first[next(ids)], 0, NOW_MS), open_count)
     say(f"begin {open_count} transactions", f"{us:8.2f} µs each")
     say("last stable offset", f"{cpu_us(lambda: log.last_stable_offset(log.log_end_offset), 50_000):8.2f} µs")
     data = encode_snapshot(log.producers)
@@ -156,7 +159,7 @@ def transactions(directory: str, open_count: int = 10_000) -> None:
     ids = iter(range(open_count))
 
     def abort() -> None:
-        log.append_marker(next(ids), 0, Marker(ControlType.ABORT, 0), 0, NOW_MS)
+        append_marker(log, next(ids), 0, Marker(ControlType.ABORT, 0), 0, NOW_MS)
 
     say("abort them", f"{cpu_us(abort, open_count):8.2f} µs each")
     end = log.log_end_offset
@@ -171,7 +174,7 @@ async def flushes(directory: str) -> None:
     data = batch(100)
     times = []
     for _ in range(200):
-        log.append_as_leader(data, 0, NOW_MS)
+        append_as_leader(log, data, 0, NOW_MS)
         begun = time.perf_counter()
         await log.flush()
         times.append(time.perf_counter() - begun)
@@ -202,7 +205,7 @@ async def recovery(directory: str) -> None:
         log.config = TopicConfig(max_message_bytes=1 << 22)
         data = batch(size, count)
         while log.size < total << 20:
-            log.append_as_leader(data, 0, NOW_MS)
+            append_as_leader(log, data, 0, NOW_MS)
         end = log.log_end_offset
         for disk in logs.disks:
             await disk.close()
@@ -231,7 +234,7 @@ async def many(directory: str, count: int) -> None:
     data = batch(100)
     for i in range(count):
         log = await logs.create(TopicPartition("many", i))
-        log.append_as_leader(data, 0, NOW_MS)
+        append_as_leader(log, data, 0, NOW_MS)
     say(f"create {count} logs, one record each", f"{(time.perf_counter() - begun) / count * 1e6:8.0f} µs each")
     begun = time.perf_counter()
     await logs.close()
@@ -278,11 +281,11 @@ async def open_only(directory: str) -> None:
     data, each = batch(100), list(logs)
     begun = time.process_time()
     for log in each:
-        log.append_as_leader(data, 0, NOW_MS)
+        append_as_leader(log, data, 0, NOW_MS)
     say("  first append to each", f"{(time.process_time() - begun) / count * 1e6:8.1f} µs")
     begun = time.process_time()
     for log in each:
-        log.append_as_leader(data, 0, NOW_MS)
+        append_as_leader(log, data, 0, NOW_MS)
     say("  second append to each", f"{(time.process_time() - begun) / count * 1e6:8.1f} µs")
     say("  memory of a log written to", f"{(resident_kb() - before) / count:8.2f} KB, {len(logs.files)} files open")
     await logs.close()

@@ -18,6 +18,7 @@ from logbus.handlers.request_router import serves, task
 from logbus.model import INTERNAL_TOPICS, NO_EPOCH, TimestampOffset
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
+from logbus.storage.offset_lookup import max_timestamp_offset, offset_for_timestamp, offsets_before
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
     EpochEndOffset,
@@ -120,7 +121,7 @@ class LogOffsetHandlers:
 
     def _offsets_before(self, replica: Replica, asked: ListOffsetsPartition) -> list[int]:
         """Version 0 (getOffsetsBefore): base offsets of segments older than a time, newest first."""
-        return replica.log.offsets_before(asked.timestamp, max(0, asked.max_num_offsets), replica.high_watermark)
+        return offsets_before(replica.log, asked.timestamp, max(0, asked.max_num_offsets), replica.high_watermark)
 
     def _check_timestamp(self, timestamp: int, version: int) -> None:
         """
@@ -149,11 +150,11 @@ class LogOffsetHandlers:
             start = log.log_start_offset
             return TimestampOffset(-1, start, log.epoch_at(start))
         if timestamp == MAX_TIMESTAMP:
-            found = await time_slice.finish(log.search_max_timestamp(), UNITS_PER_SEARCH_STEP)
+            found = await time_slice.finish(max_timestamp_offset(log), UNITS_PER_SEARCH_STEP)
         elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             found = None  # There is no tiered storage.
         else:
-            found = await time_slice.finish(log.search_timestamp(timestamp), UNITS_PER_SEARCH_STEP)
+            found = await time_slice.finish(offset_for_timestamp(log, timestamp), UNITS_PER_SEARCH_STEP)
         if found is not None and found.offset < end:
             return found
         if found is not None:

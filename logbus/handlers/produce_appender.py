@@ -23,7 +23,7 @@ from logbus.metrics import Registry
 from logbus.model import INTERNAL_TOPICS
 from logbus.records.checksum import Buffer
 from logbus.storage.appends.append_many import AppendManyResult
-from logbus.storage.log import LogAppendInfo
+from logbus.storage.appends.log_append_info import LogAppendInfo
 
 #: The first version of Produce whose clients support zstd (KIP-110).
 ZSTD_VERSION = 7

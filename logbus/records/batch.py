@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
-from logbus.errors import DecodeError
+from logbus.errors import ApiError, DecodeError
 from logbus.records.checksum import Buffer, crc32c
 from logbus.records.columnar import ColumnData
 from logbus.records.compression import MAX_DECOMPRESSED, Codec, compress, decompress
@@ -61,6 +61,7 @@ __all__ = [
     "encode_batch",
     "encode_marker_batch",
     "iter_records",
+    "read_marker",
     "rewrite_batch",
     # From .header
     "HEADER",
@@ -353,6 +354,21 @@ def iter_records(buf: Buffer, *, verify: bool = True, limit: int = MAX_DECOMPRES
             raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
         if not header.control:
             yield from decode_batch(buf, pos, header=header, limit=limit)
+
+
+def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | None:
+    """
+    The marker in a control batch; None if compaction removed it, or it is another kind of control batch.
+
+    :raises DecodeError: the batch cannot be read.
+    """
+    if not header.record_count:
+        return None
+    try:
+        records = decode_batch(data, position, header=header)
+    except ApiError as error:
+        raise DecodeError(str(error)) from error
+    return decode_marker(records[0]) if records else None
 
 
 def _latest(records: Iterable[Record]) -> int:

@@ -3,18 +3,22 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 
 * ``log_manager``: LogManager: opens, creates, deletes and closes all logs, in all log directories
 * ``log_directory``: LogDirectory: lock, checkpoints and clean-shutdown marker of one directory
-* ``log``: Log: append and read, by plain calls into the page cache (Kafka: UnifiedLog)
+* ``log``: Log: writes and reads, by plain calls into the page cache (Kafka: UnifiedLog)
+* ``log_state``: LogState: a log's segments and offsets, its epochs, producers and transactions
 * ``log_owner``: the calls that a log makes to its owner
 * ``log_flusher``: syncs a log: group commit and write-back
 * ``log_recovery``: recovers a log after an unclean shutdown
-* ``state_loader``: loads leader epochs and producer state
 * ``truncation``: retention at the front of a log, truncation at its end
+* ``segment_replacement``: replaces segments by another, atomically across crashes
 * ``retention``: selects the segments that retention deletes
 * ``delete_policy``: finds the policy of deletion by name
 * ``offset_lookup``: offsets by timestamp
 * ``leader_epoch_cache``: leader epochs and their start offsets
+* ``leader_epoch_loader``: loads them, or rebuilds them from batch headers
 * ``log_mover``: moves logs between log directories (KIP-113)
 * ``housekeeping``: periodic work on all logs, on one timer
+* ``space_monitor``: watches the free space of all log directories
+* ``disk_space``: levels of free space (pure)
 * ``throttler``: limits background work by time and by bytes
 * ``checkpoints``: formats of the small files
 * ``file_names``: names of files and directories
@@ -22,13 +26,13 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * ``istorage``: the interfaces IDisk, IFile, IDeletePolicy
 
 * :mod:`~logbus.storage.appends`: the ways to append to a log
-* :mod:`~logbus.storage.segments`: segments, their indexes, their replacement
+* :mod:`~logbus.storage.segments`: segments and their indexes
 * :mod:`~logbus.storage.producers`: producer state and transactions
 * :mod:`~logbus.storage.cleaner`: log compaction
 * :mod:`~logbus.storage.repair`: detection and repair of damage
 * :mod:`~logbus.storage.filesystem`: disks, files, I/O threads, the page cache
 
-A produced batch goes ``Log.append_as_leader`` → ``appends.log_validator`` → ``producers.producer_state_manager`` →
+A produced batch goes ``appends.append_as_leader`` → ``appends.log_validator`` → ``producers.producer_state_manager`` →
 ``segments.segment`` → one ``pwritev``. Durability comes from ``Log.flush``, which shares an fdatasync in an I/O thread.
 A read returns a ``FileSlice``.
 """

@@ -21,6 +21,7 @@ from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
 from logbus.storage.segments.segment import Segment
 from logbus.storage.settings import StorageSettings
+from logbus.storage.truncation import delete_expired
 from logbus.timers import Timers
 
 _LOGS_PER_TURN = 500
@@ -196,7 +197,7 @@ class Housekeeping:
             return
         try:
             log.high_watermark = self._high_watermark_of(log)
-            log.delete_expired(self._policy, now_ms)
+            delete_expired(log, self._policy, now_ms)
         except (ApiError, StorageError) as error:
             self._log.warn("{partition}: retention failed: {error}", partition=log.partition, error=str(error))
 

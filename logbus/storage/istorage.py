@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
+from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, StorageError
-
-if TYPE_CHECKING:
-    from twisted.internet.defer import Deferred
-
-    from logbus.records.checksum import Buffer
-    from logbus.storage.filesystem.disk_space import DiskSpace
-    from logbus.storage.retention import LogView, SegmentView
+from logbus.records.checksum import Buffer
+from logbus.storage.disk_space import DiskSpace
 
 
 class IOPool(Enum):
@@ -200,6 +197,49 @@ class IDisk(Interface):
 
     def close() -> Deferred[None]:
         """Finish submitted work, end the threads, release the lock."""
+
+
+class SegmentView(Protocol):
+    """A segment, as policies see it."""
+
+    @property
+    def base_offset(self) -> int:
+        """Its first offset."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of its records, ms since 1970; −1 if none has one."""
+
+    def modified_ms(self) -> int:
+        """Time of the last write, ms since 1970."""
+
+
+class LogView(Protocol):
+    """A log, as policies see it."""
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings."""
+
+    @property
+    def segments(self) -> Sequence[SegmentView]:
+        """Oldest first; the last one is active."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """Records before it are deleted."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The next record's offset."""
+
+    @property
+    def high_watermark(self) -> int:
+        """Nothing at or above it may be deleted."""
 
 
 class IDeletePolicy(Interface):

@@ -14,7 +14,6 @@ without them ("fsyncgate"). The directory goes offline, and all waiting callers 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, fail, gatherResults, succeed
@@ -25,11 +24,9 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.storage import file_names
 from logbus.storage.checkpoints import encode_partition_metadata
 from logbus.storage.istorage import IDisk, IFile, IOPool
+from logbus.storage.log_state import LogState
 from logbus.storage.producers.producer_snapshot import encode_snapshot, snapshot_offsets, snapshot_path
 from logbus.storage.segments.segment import Segment
-
-if TYPE_CHECKING:
-    from logbus.storage.log import Log
 
 _KEPT_SNAPSHOTS = 2
 
@@ -138,12 +135,18 @@ class LogFlusher:
     Syncs a log: tracks its unsynced segments, and flushes them or writes them back. Exists for logs that are written
     to.
 
+    :ivar _write_back_bytes: after that many new bytes the log is written back.
+    :ivar _dirtied: called when the log has unsynced data, after everything was synced.
+    :ivar _written_back: called when the recovery point moved far enough to be checkpointed.
     :ivar unindexed: sealed segments whose indexes are not synced; recovery must begin before them.
     :ivar dirty: segments with unsynced data.
     :ivar _is_exclusive: a commit of small files or directory entries runs; others wait in ``_behind``.
     """
 
-    log: Log
+    log: LogState
+    _write_back_bytes: int
+    _dirtied: Callable[[], object]
+    _written_back: Callable[[], object]
     unindexed: list[Segment] = field(factory=list, init=False)
     dirty: list[Segment] = field(factory=list, init=False)
     _group: GroupCommit = field(init=False)
@@ -178,7 +181,7 @@ class LogFlusher:
         if not dirty or dirty[-1] is not segment:
             self._first_write(segment)
         self._bytes += size
-        if self._bytes >= self.log.settings.write_back_bytes:
+        if self._bytes >= self._write_back_bytes:
             self.write_back()
 
     def _first_write(self, segment: Segment) -> None:
@@ -186,8 +189,8 @@ class LogFlusher:
         self.dirty.append(segment)
         segment.log.pinned = True
         if clean:
-            self.log.owner.dirtied(self.log)
-        if len(self.log.files) > self.log.files.capacity:
+            self._dirtied()
+        if len(segment.files) > segment.files.capacity:
             # Files with unsynced data cannot be closed. There are too many of them: sync, so that they can be.
             self.write_back()
 
@@ -342,7 +345,7 @@ class LogFlusher:
                 self.unindexed = [segment for segment in self.unindexed if segment not in sealed]
                 for index, count in aborted:
                     index.synced(count)
-                log.owner.written_back(log)
+                self._written_back()
 
         def failed(failure: Failure) -> None:
             self._log.warn("{partition}: write-back failed: {error}", partition=log.partition, error=str(failure.value))

@@ -26,7 +26,6 @@ from logbus.storage import checkpoints, file_names
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.filesystem.file_cache import FileCache
-from logbus.storage.filesystem.space_monitor import SpaceMonitor
 from logbus.storage.housekeeping import Housekeeping
 from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
@@ -37,6 +36,8 @@ from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.repair.log_scrubber import LogScrubber
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
+from logbus.storage.space_monitor import SpaceMonitor
+from logbus.storage.truncation import truncate_fully, truncate_to
 
 
 def _ignore_failure(partitions: Sequence[TopicPartition], reason: str) -> None:
@@ -440,7 +441,7 @@ class LogManager:
                 await directory.checkpoint_high_watermarks()
             cut = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
             for log, offset in cut:
-                log.truncate_to(offset)
+                truncate_to(log, offset)
             # Before anything is written in their place: a crash must not mix old and new records.
             try:
                 await gatherResults([log.flusher.flush() for log, _ in cut], consumeErrors=True)
@@ -465,7 +466,7 @@ class LogManager:
             start = log.log_start_offset
             await self._truncate_durably({partition: min(offset, log.segments[0].base_offset)})
             if offset != log.log_end_offset:
-                log.truncate_fully(offset)
+                truncate_fully(log, offset)
                 await log.flusher.flush()
         if offset < start:
             for directory in self.directories:

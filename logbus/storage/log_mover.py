@@ -27,6 +27,7 @@ from twisted.python.failure import Failure
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.storage import file_names
+from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
@@ -34,6 +35,7 @@ from logbus.storage.log_directory import LogDirectory
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import Segment
 from logbus.storage.throttler import Throttler
+from logbus.storage.truncation import truncate_fully, truncate_to
 from logbus.timers import Timers
 
 CHUNK = 1 << 20
@@ -273,7 +275,7 @@ class LogMover:
             if _align(current, future):
                 continue
             future.configure(current.config)
-            future.append_as_follower(data)
+            append_as_follower(future, data)
             throttler.moved(len(data))
             if throttler.is_due and not held:
                 await throttler.rest()
@@ -405,7 +407,7 @@ def _align(current: Log, future: Log) -> bool:
     """
     if future.log_end_offset < current.log_start_offset:
         # Retention was faster than the copy.
-        future.truncate_fully(current.log_start_offset)
+        truncate_fully(future, current.log_start_offset)
         return True
     future.advance_start(current.log_start_offset)
     common = min(future.log_end_offset, current.log_end_offset)
@@ -417,7 +419,7 @@ def _align(current: Log, future: Log) -> bool:
             common = min(common, max(future.epochs.end_offset_for(there.epoch, future.log_end_offset).offset, 0))
     if common >= future.log_end_offset:
         return False
-    future.truncate_to(common)
+    truncate_to(future, common)
     return True
 
 

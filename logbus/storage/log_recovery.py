@@ -19,19 +19,19 @@ from twisted.logger import Logger
 
 from logbus.errors import ApiError, DecodeError, StorageError
 from logbus.model import NO_EPOCH
-from logbus.records.batch import HEADER_SIZE, MAGIC, Marker, batch_problem, read_header
+from logbus.records.batch import HEADER_SIZE, MAGIC, Marker, batch_problem, read_header, read_marker
 from logbus.records.header import CONTROL_BIT, check_crc
 from logbus.storage import file_names
-from logbus.storage.appends.append_marker import read_marker
 from logbus.storage.istorage import IDisk, IOPool
+from logbus.storage.leader_epoch_loader import load_leader_epochs, rebuild_epochs
 from logbus.storage.log import Log
 from logbus.storage.log_flusher import sync_all
+from logbus.storage.producers.producer_state_loader import latest_snapshot, load_producer_state
+from logbus.storage.segment_replacement import complete_replacements
 from logbus.storage.segments.index_check import check_times
 from logbus.storage.segments.index_rebuild import IndexRebuild, rebuild_indexes
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt
 from logbus.storage.segments.segment import Segment
-from logbus.storage.segments.segment_replacement import complete_replacements
-from logbus.storage.state_loader import latest_snapshot, load_leader_epochs, load_producer_state, rebuild_epochs
 
 CHUNK = 1024 * 1024
 """Bytes read and checked in one turn."""

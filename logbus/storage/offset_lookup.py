@@ -11,17 +11,14 @@ generator that yields after each bit of work (tens of microseconds), and returns
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 from logbus.errors import DecodeError
 from logbus.model import TimestampOffset
 from logbus.records.batch import BatchHeader
 from logbus.records.record_stream import record_times
-
-if TYPE_CHECKING:
-    from logbus.storage.istorage import IFile
-    from logbus.storage.log import Log
-    from logbus.storage.segments.segment import Segment
+from logbus.storage.istorage import IFile
+from logbus.storage.log import Log
+from logbus.storage.segments.segment import Segment
 
 Search = Generator[None, None, TimestampOffset | None]
 """A search for a record; returns its offset and timestamp, or None."""
@@ -114,16 +111,6 @@ def _in_batch(
 def _is_whole(header: BatchHeader) -> bool:
     """Whether compaction removed nothing from the batch."""
     return header.record_count == header.last_offset_delta + 1
-
-
-def finish(search: Search) -> TimestampOffset | None:
-    """Run a search to its end, for callers that can wait."""
-    try:
-        while True:
-            next(search)
-    except StopIteration as done:
-        found: TimestampOffset | None = done.value
-        return found
 
 
 def offsets_before(log: Log, timestamp: int, max_offsets: int, bound: int | None = None) -> list[int]:

@@ -8,56 +8,11 @@ Policies are plugins: any provider of :class:`~logbus.storage.istorage.IDeletePo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from attrs import frozen
 from zope.interface import implementer
 
-from logbus.config.topic_config import TopicConfig
-from logbus.storage.istorage import IDeletePolicy
-
-
-class SegmentView(Protocol):
-    """A segment, as policies see it."""
-
-    @property
-    def base_offset(self) -> int:
-        """Its first offset."""
-
-    @property
-    def size(self) -> int:
-        """Its bytes."""
-
-    @property
-    def max_timestamp(self) -> int:
-        """The largest timestamp of its records, ms since 1970; −1 if none has one."""
-
-    def modified_ms(self) -> int:
-        """Time of the last write, ms since 1970."""
-
-
-class LogView(Protocol):
-    """A log, as policies see it."""
-
-    @property
-    def config(self) -> TopicConfig:
-        """The topic's settings."""
-
-    @property
-    def segments(self) -> Sequence[SegmentView]:
-        """Oldest first; the last one is active."""
-
-    @property
-    def log_start_offset(self) -> int:
-        """Records before it are deleted."""
-
-    @property
-    def log_end_offset(self) -> int:
-        """The next record's offset."""
-
-    @property
-    def high_watermark(self) -> int:
-        """Nothing at or above it may be deleted."""
+from logbus.storage.istorage import IDeletePolicy, LogView, SegmentView
 
 
 @implementer(IDeletePolicy)

@@ -9,21 +9,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
 from logbus.storage import file_names
 from logbus.storage.istorage import IDeletePolicy
+from logbus.storage.log import Log
 from logbus.storage.log_flusher import LogFlusher
 from logbus.storage.producers.aborted_transactions import truncate_transaction_index
 from logbus.storage.producers.producer_snapshot import snapshot_offsets, snapshot_path
+from logbus.storage.producers.producer_state_loader import load_producer_state
 from logbus.storage.retention import deletable
 from logbus.storage.segments.segment import Segment
-from logbus.storage.state_loader import load_producer_state
-
-if TYPE_CHECKING:
-    from logbus.storage.log import Log
 
 SEGMENT_KINDS = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TRANSACTION_INDEX)
 """Suffixes of a segment's own files."""
@@ -83,7 +80,7 @@ def truncate_to(log: Log, offset: int) -> None:
         active.activate()
         discard_files(log, gone)
     end = active.truncate(offset)
-    truncate_transaction_index(log, active, end)
+    truncate_transaction_index(active, log.segments, log.log_end_offset, end)
     _set_end(log, end, flusher)
 
 

@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from logbus.cluster.follower.fetch_session_handler import FINAL_EPOCH, INITIAL_EPOCH
 from logbus.errors import ApiError, Disconnected, ErrorCode
 from logbus.model import TopicPartition
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.log import Log
 from logbus.wire.messages.records import (
     EpochAndEndOffset,
@@ -68,7 +69,7 @@ class FakeLeader:
 
     def append(self, led: Led, *values: bytes, **header: Any) -> None:
         for value in values:
-            led.log.append_as_leader(batch(value, **header), led.epoch)
+            append_as_leader(led.log, batch(value, **header), led.epoch)
         self.answer()
 
     def commit(self, led: Led) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from logbus.errors import ErrorCode, StorageError
 from logbus.records.batch import iter_batches
-from logbus.storage.filesystem.disk_space import DiskSpace
+from logbus.storage.disk_space import DiskSpace
 from logbus.storage.istorage import IOPool
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from logbus.wire.messages.log_dirs import (

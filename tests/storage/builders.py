@@ -9,7 +9,7 @@ from typing import Any
 from twisted.internet.task import Clock
 
 from logbus.config.topic_config import TopicConfig
-from logbus.model import TopicPartition
+from logbus.model import TimestampOffset, TopicPartition
 from logbus.records.batch import encode_batch, iter_batches, iter_records
 from logbus.records.compression import Codec
 from logbus.records.file_slice import FileSlice
@@ -18,6 +18,7 @@ from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.istorage import IDisk
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
+from logbus.storage.offset_lookup import Search
 from logbus.storage.settings import StorageSettings
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 
@@ -101,3 +102,13 @@ def read_all(log: Log, max_bytes: int = 1 << 20) -> list[tuple[int, bytes | None
         found += [(record.offset, record.value) for record in iter_records(data) if record.offset >= offset]
         offset = max(header.next_offset for _, header in iter_batches(data))
     return found
+
+
+def finish(search: Search) -> TimestampOffset | None:
+    """Run a search for a record to its end."""
+    try:
+        while True:
+            next(search)
+    except StopIteration as done:
+        found: TimestampOffset | None = done.value
+        return found

@@ -11,8 +11,8 @@ from zope.interface.verify import verifyObject
 
 from logbus.errors import ConfigError
 from logbus.storage.delete_policy import delete_policy
-from logbus.storage.istorage import IDeletePolicy
-from logbus.storage.retention import LogView, SegmentView, TimeAndSize
+from logbus.storage.istorage import IDeletePolicy, LogView, SegmentView
+from logbus.storage.retention import TimeAndSize
 
 
 @implementer(IDeletePolicy)

@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from logbus.config.topic_config import TopicConfig
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
@@ -22,7 +23,7 @@ def three_segments(**config: Any) -> Log:
     """Two batches a segment, a second apart, five in all."""
     log = a_log(config=TopicConfig(segment_bytes=2 * SIZE, **config))
     for i in range(5):
-        log.append_as_leader(batch(b"x", timestamp=NOW_MS + i * 1000), 0)
+        append_as_leader(log, batch(b"x", timestamp=NOW_MS + i * 1000), 0)
     log.high_watermark = 5
     return log
 
@@ -42,7 +43,7 @@ class HousekeepingTests(SynchronousTestCase):
         config = TopicConfig(segment_bytes=2 * SIZE, retention_ms=1_000_000, file_delete_delay_ms=60_000)
         log: Log = self.successResultOf(self.manager.create(PARTITION, None, config))
         for i in range(5):
-            log.append_as_leader(batch(b"x", timestamp=int(NOW_S * 1000) + i), 0)
+            append_as_leader(log, batch(b"x", timestamp=int(NOW_S * 1000) + i), 0)
         log.high_watermark = 5
         return log
 
@@ -83,12 +84,12 @@ class HousekeepingTests(SynchronousTestCase):
             self.disk.faults = lambda op, path: no_space() if op == "replace" else None
             with capturedLogs() as lines:
                 for _ in range(3):
-                    log.append_as_leader(batch(b"x"), 0)
+                    append_as_leader(log, batch(b"x"), 0)
                     self.pass_time(6)
             told = [line for line in lines if line.get("what") == "high watermarks"]
             self.assertEqual([line["log_level"] for line in told], [LogLevel.warn])
             self.disk.faults = lambda op, path: None
-            log.append_as_leader(batch(b"x"), 0)
+            append_as_leader(log, batch(b"x"), 0)
             self.pass_time(6)
 
     def test_checkpoints(self) -> None:
@@ -101,7 +102,7 @@ class HousekeepingTests(SynchronousTestCase):
         self.pass_time(61)
         self.assertEqual(self.disk.read("recovery-point-offset-checkpoint"), b"0\n1\norders 0 5\n")
         self.assertEqual(self.disk.read("log-start-offset-checkpoint"), b"0\n1\norders 0 1\n")
-        log.append_as_leader(batch(timestamp=int(NOW_S * 1000)), 0)
+        append_as_leader(log, batch(timestamp=int(NOW_S * 1000)), 0)
         self.pass_time(61)
         steps = self.disk.steps
         for _ in range(10):
@@ -113,9 +114,9 @@ class HousekeepingTests(SynchronousTestCase):
         log = self.managed()
         self.successResultOf(log.flush())
         log.configure(TopicConfig(flush_ms=500))
-        log.append_as_leader(batch(timestamp=int(NOW_S * 1000)), 0)
+        append_as_leader(log, batch(timestamp=int(NOW_S * 1000)), 0)
         self.clock.advance(0.4)
-        log.append_as_leader(batch(timestamp=int(NOW_S * 1000)), 0)
+        append_as_leader(log, batch(timestamp=int(NOW_S * 1000)), 0)
         self.assertEqual(log.flushed_end_offset, 5)
         self.clock.advance(0.2)
         self.assertEqual(log.flushed_end_offset, 7)
@@ -123,7 +124,7 @@ class HousekeepingTests(SynchronousTestCase):
     def test_producers_expire(self) -> None:
         """Producers not heard of for a day are forgotten."""
         log = self.managed()
-        log.append_as_leader(batch(timestamp=int(NOW_S * 1000), producer_id=1, producer_epoch=0, base_sequence=0), 0)
+        append_as_leader(log, batch(timestamp=int(NOW_S * 1000), producer_id=1, producer_epoch=0, base_sequence=0), 0)
         self.pass_time(86_300)
         self.assertEqual(len(log.producers), 1)
         self.pass_time(601)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.model import OffsetAndEpoch
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.storage.builders import PARTITION, a_log, a_manager, batch
@@ -71,12 +72,12 @@ class LeaderEpochCacheTests(SynchronousTestCase):
     def test_of_a_leader_without_records(self) -> None:
         """The epoch a replica leads in is known before its first batch, and begins with it."""
         log = a_log()
-        log.append_as_leader(batch(), 3)
+        append_as_leader(log, batch(), 3)
         log.become_leader(4)
         self.assertEqual(log.end_offset_for_epoch(4), OffsetAndEpoch(1, 4))
         self.assertEqual(log.end_offset_for_epoch(3), OffsetAndEpoch(1, 3))
         self.assertEqual(log.end_offset_for_epoch(5), OffsetAndEpoch(-1, -1))
-        log.append_as_leader(batch(), 4)
+        append_as_leader(log, batch(), 4)
         self.assertEqual(log.end_offset_for_epoch(3), OffsetAndEpoch(1, 3))
         self.assertEqual(list(log.epochs), [(3, 0), (4, 1)])
 
@@ -93,7 +94,7 @@ class DamagedCheckpointTests(SynchronousTestCase):
                 self.successResultOf(manager.open())
                 log = self.successResultOf(manager.create(PARTITION))
                 for epoch in (0, 0, 2, 5, 5):
-                    log.append_as_leader(batch(), epoch)
+                    append_as_leader(log, batch(), epoch)
                 self.successResultOf(log.flush())
                 self.successResultOf(manager.directories[0].checkpoint_recovery_points())
                 if stops:

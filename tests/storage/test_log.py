@@ -9,7 +9,10 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.records.batch import check_crc, iter_records, read_header
 from logbus.records.compression import Codec
-from logbus.storage.log import LogAppendInfo
+from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.appends.log_append_info import LogAppendInfo
+from logbus.storage.truncation import truncate_fully
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
 from tests.storage.builders import NOW_MS, a_log, batch, data_of, offsets_of, read_all
 
@@ -20,7 +23,7 @@ class AppendTests(SynchronousTestCase):
     def refused(self, code: ErrorCode, data: bytes, **config: object) -> str:
         """``data`` is refused with ``code``, and nothing is written; the message."""
         log = a_log(config=TopicConfig(**config))  # type: ignore[arg-type]
-        error = self.assertRaises(ApiError, log.append_as_leader, data, 0)
+        error = self.assertRaises(ApiError, append_as_leader, log, data, 0)
         self.assertEqual(error.code, code)
         self.assertEqual((log.log_end_offset, log.size), (0, 0))
         return error.message
@@ -29,8 +32,8 @@ class AppendTests(SynchronousTestCase):
         """Batches get consecutive offsets, and come back with them, byte for byte apart from offset and epoch."""
         log = a_log()
         first, second = batch(b"a", b"b"), batch(b"c")
-        self.assertEqual(log.append_as_leader(first, 4), LogAppendInfo(0, 1, -1, 0, len(first)))
-        self.assertEqual(log.append_as_leader(memoryview(second), 4), LogAppendInfo(2, 2, -1, 0, len(second)))
+        self.assertEqual(append_as_leader(log, first, 4), LogAppendInfo(0, 1, -1, 0, len(first)))
+        self.assertEqual(append_as_leader(log, memoryview(second), 4), LogAppendInfo(2, 2, -1, 0, len(second)))
         data = data_of(log.read(0, 1 << 20).data)
         self.assertEqual([read_header(data).leader_epoch, *offsets_of(data)], [4, 0, 2])
         self.assertEqual(data[16 : len(first)], first[16:])
@@ -41,13 +44,13 @@ class AppendTests(SynchronousTestCase):
         log = a_log(config=TopicConfig(message_timestamp_type="LogAppendTime"))
         data = bytearray(batch())
         before = bytes(data)
-        log.append_as_leader(data, 9)
+        append_as_leader(log, data, 9)
         self.assertEqual(bytes(data), before)
 
     def test_log_append_time(self) -> None:
         """The broker's time replaces the producer's, in every record, and the CRC is right."""
         log = a_log(config=TopicConfig(message_timestamp_type="LogAppendTime"))
-        appended = log.append_as_leader(batch(b"a", b"b", timestamp=5), 0, NOW_MS + 3)
+        appended = append_as_leader(log, batch(b"a", b"b", timestamp=5), 0, NOW_MS + 3)
         self.assertEqual(appended.log_append_time, NOW_MS + 3)
         data = data_of(log.read(0, 1000).data)
         self.assertTrue(check_crc(data, 0, read_header(data)))
@@ -75,9 +78,9 @@ class AppendTests(SynchronousTestCase):
         early = batch(timestamp=NOW_MS - 1001)
         self.assertIn("before", self.refused(ErrorCode.INVALID_TIMESTAMP, early, message_timestamp_before_max_ms=1000))
         log = a_log(config=TopicConfig(message_timestamp_before_max_ms=1000))
-        log.append_as_leader(batch(timestamp=-1), 0)
+        append_as_leader(log, batch(timestamp=-1), 0)
         log.config = evolve(log.config, message_timestamp_type="LogAppendTime")
-        log.append_as_leader(early, 0)
+        append_as_leader(log, early, 0)
         self.assertEqual(log.log_end_offset, 2)
 
     def test_compacted_topics_need_keys(self) -> None:
@@ -87,33 +90,33 @@ class AppendTests(SynchronousTestCase):
             message = self.refused(ErrorCode.INVALID_RECORD, data, cleanup_policy=frozenset({"compact"}))
             self.assertIn("record 1 has no key", message)
         log = a_log(config=TopicConfig(cleanup_policy=frozenset({"compact"})))
-        log.append_as_leader(batch(b"a", keys=[b"k"]), 0)
+        append_as_leader(log, batch(b"a", keys=[b"k"]), 0)
         self.assertEqual(log.log_end_offset, 1)
 
     def test_full_disk(self) -> None:
         """Without space the append is refused, nothing torn is left, and it works again when there is space."""
         disk = MemoryDisk()
         log = a_log(disk)
-        log.append_as_leader(batch(b"a"), 0)
+        append_as_leader(log, batch(b"a"), 0)
         disk.faults = lambda op, path: no_space() if op == "write" else None
-        error = self.assertRaises(ApiError, log.append_as_leader, batch(b"b" * 100), 0)
+        error = self.assertRaises(ApiError, append_as_leader, log, batch(b"b" * 100), 0)
         self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
         self.assertIsNone(disk.failure)
         self.assertEqual(disk.size("orders-0/00000000000000000000.log"), log.size)
         disk.faults = lambda op, path: None
-        log.append_as_leader(batch(b"c"), 0)
+        append_as_leader(log, batch(b"c"), 0)
         self.assertEqual(read_all(log), [(0, b"a"), (1, b"c")])
 
     def test_full_disk_at_a_roll(self) -> None:
         """Without space for a new segment the log goes on with the old one when there is space."""
         disk = MemoryDisk()
         log = a_log(disk, config=TopicConfig(segment_bytes=100))
-        log.append_as_leader(batch(b"a"), 0)
+        append_as_leader(log, batch(b"a"), 0)
         disk.faults = lambda op, path: no_space() if op == "create" else None
-        self.assertRaises(ApiError, log.append_as_leader, batch(b"b"), 0)
+        self.assertRaises(ApiError, append_as_leader, log, batch(b"b"), 0)
         self.assertEqual(len(log.segments), 1)
         disk.faults = lambda op, path: None
-        log.append_as_leader(batch(b"c"), 0)
+        append_as_leader(log, batch(b"c"), 0)
         self.assertEqual(read_all(log), [(0, b"a"), (1, b"c")])
 
     def test_write_error(self) -> None:
@@ -121,9 +124,9 @@ class AppendTests(SynchronousTestCase):
         disk = MemoryDisk()
         log = a_log(disk)
         disk.faults = lambda op, path: broken() if op == "write" else None
-        self.assertRaises(StorageError, log.append_as_leader, batch(), 0)
+        self.assertRaises(StorageError, append_as_leader, log, batch(), 0)
         disk.faults = lambda op, path: None
-        self.assertRaises(StorageError, log.append_as_leader, batch(), 0)
+        self.assertRaises(StorageError, append_as_leader, log, batch(), 0)
         self.assertEqual(log.log_end_offset, 0)
         self.failureResultOf(log.flush(), StorageError)
 
@@ -131,19 +134,19 @@ class AppendTests(SynchronousTestCase):
         """A follower keeps offsets and epochs, gaps included, and leaves out a partial batch at the end."""
         log = a_log()
         whole = batch(b"a", base_offset=5, leader_epoch=2) + batch(b"b", base_offset=9, leader_epoch=3)
-        self.assertEqual(log.append_as_follower(whole + batch(b"c", base_offset=10)[:-1]), 10)
+        self.assertEqual(append_as_follower(log, whole + batch(b"c", base_offset=10)[:-1]), 10)
         self.assertEqual(offsets_of(data_of(log.read(0, 1 << 20).data)), [5, 9])
         self.assertEqual(list(log.epochs), [(2, 5), (3, 9)])
 
     def test_invalid_batches_from_a_leader(self) -> None:
         """A follower does not append batches that are damaged or not at the log's end."""
         log = a_log()
-        log.append_as_follower(batch(b"a", base_offset=3))
-        error = self.assertRaises(ApiError, log.append_as_follower, batch(b"b", base_offset=3))
+        append_as_follower(log, batch(b"a", base_offset=3))
+        error = self.assertRaises(ApiError, append_as_follower, log, batch(b"b", base_offset=3))
         self.assertIn("lies before the log's end 4", error.message)
         damaged = bytearray(batch(b"b", base_offset=4))
         damaged[-1] ^= 1
-        self.assertRaises(ApiError, log.append_as_follower, bytes(damaged))
+        self.assertRaises(ApiError, append_as_follower, log, bytes(damaged))
         self.assertEqual(log.log_end_offset, 4)
 
 
@@ -153,7 +156,7 @@ class RollTests(SynchronousTestCase):
     def bases(self, log_config: TopicConfig, *batches: bytes) -> list[int]:
         log = a_log(config=log_config)
         for data in batches:
-            log.append_as_leader(data, 0)
+            append_as_leader(log, data, 0)
         self.assertEqual([offset for offset, _ in read_all(log)], list(range(log.log_end_offset)))
         return [segment.base_offset for segment in log.segments]
 
@@ -172,9 +175,9 @@ class RollTests(SynchronousTestCase):
         """Records without a time roll by the broker's clock."""
         now = [1000.0]
         log = a_log(config=TopicConfig(segment_ms=1000), wall_clock=lambda: now[0])
-        log.append_as_leader(batch(timestamp=-1), 0)
+        append_as_leader(log, batch(timestamp=-1), 0)
         now[0] += 1.001
-        log.append_as_leader(batch(timestamp=-1), 0)
+        append_as_leader(log, batch(timestamp=-1), 0)
         self.assertEqual([segment.base_offset for segment in log.segments], [0, 1])
 
     def test_jitter(self) -> None:
@@ -183,9 +186,9 @@ class RollTests(SynchronousTestCase):
         ages = []
         for _ in range(20):
             first, count = NOW_MS, len(log.segments)
-            log.append_as_leader(batch(timestamp=first), 0)
+            append_as_leader(log, batch(timestamp=first), 0)
             for age in range(500, 1100, 10):
-                log.append_as_leader(batch(timestamp=first + age), 0)
+                append_as_leader(log, batch(timestamp=first + age), 0)
                 if len(log.segments) > count:
                     ages.append(age)
                     log.roll()
@@ -202,9 +205,9 @@ class RollTests(SynchronousTestCase):
     def test_by_offset(self) -> None:
         """Offsets that do not fit the index's 31 bits begin a new segment."""
         log = a_log()
-        log.append_as_follower(batch(b"a", base_offset=0))
-        log.append_as_follower(batch(b"b", base_offset=2**31 + 5))
-        log.append_as_follower(batch(b"c", base_offset=2**33))
+        append_as_follower(log, batch(b"a", base_offset=0))
+        append_as_follower(log, batch(b"b", base_offset=2**31 + 5))
+        append_as_follower(log, batch(b"c", base_offset=2**33))
         self.assertEqual(len(log.segments), 3)
         self.assertEqual([data_of(log.read(offset, 1000).data)[7] for offset in (0, 1, 2**31 + 6)], [0, 5, 0])
 
@@ -214,7 +217,7 @@ class ReadTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.log = a_log()
-        self.sizes = [self.log.append_as_leader(batch(*[b"x" * n] * 2), 0).size for n in (10, 20, 30, 40)]
+        self.sizes = [append_as_leader(self.log, batch(*[b"x" * n] * 2), 0).size for n in (10, 20, 30, 40)]
 
     def offsets(self, offset: int, max_bytes: int = 1 << 20, bound: int | None = None, **more: bool) -> list[int]:
         return offsets_of(data_of(self.log.read(offset, max_bytes, bound, **more).data))
@@ -258,7 +261,7 @@ class ReadTests(SynchronousTestCase):
     def test_over_segments(self) -> None:
         """A read ends with its segment; the next goes on behind it."""
         self.log.roll()
-        self.log.append_as_leader(batch(b"y"), 0)
+        append_as_leader(self.log, batch(b"y"), 0)
         self.assertEqual(self.offsets(6), [6])
         self.assertEqual(self.offsets(8), [8])
         self.assertEqual(len(read_all(self.log, 100)), 9)
@@ -266,9 +269,9 @@ class ReadTests(SynchronousTestCase):
     def test_gaps(self) -> None:
         """An offset that compaction removed gives the next one, in the next segment if need be."""
         log = self.log
-        log.append_as_follower(batch(b"z", base_offset=20, leader_epoch=0))
+        append_as_follower(log, batch(b"z", base_offset=20, leader_epoch=0))
         log.roll()
-        log.append_as_follower(batch(b"z", base_offset=30, leader_epoch=0))
+        append_as_follower(log, batch(b"z", base_offset=30, leader_epoch=0))
         self.assertEqual([self.offsets(offset)[0] for offset in (8, 19, 20, 21, 30)], [20, 20, 20, 30, 30])
         self.assertEqual(self.offsets(21, bound=25), [])
 
@@ -276,7 +279,7 @@ class ReadTests(SynchronousTestCase):
         """A slice still reads after its segment was unlinked."""
         result = self.log.read(0, 1 << 20)
         self.log.high_watermark = 8
-        self.log.truncate_fully(100)
+        truncate_fully(self.log, 100)
         self.assertEqual(offsets_of(data_of(result.data)), [0, 2, 4, 6])
         self.assertEqual(self.log.disk.names("orders-0"), ["00000000000000000100.log"])
 
@@ -284,7 +287,7 @@ class ReadTests(SynchronousTestCase):
         """Offsets the memory of recent batches has lost are found by index, at any distance."""
         log = a_log(config=TopicConfig(index_interval_bytes=500))
         for i in range(2000):
-            log.append_as_leader(batch(b"%d" % i), 0)
+            append_as_leader(log, batch(b"%d" % i), 0)
         for offset in (0, 1, 7, 500, 1333, 1743, 1744, 1871, 1872, 1999):
             data = data_of(log.read(offset, 1).data)
             self.assertEqual(offsets_of(data), [offset])

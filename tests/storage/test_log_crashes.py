@@ -17,11 +17,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import check_crc, iter_batches
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
+from logbus.storage.leader_epoch_loader import load_leader_epochs
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.settings import StorageSettings
-from logbus.storage.state_loader import load_leader_epochs
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome
 from tests.storage.builders import PARTITION, a_manager, batch, data_of, read_all
 
@@ -49,7 +50,7 @@ class Story:
             # What a crash interrupts may be there afterwards, or not.
             self.written.append(value)
             try:
-                log.append_as_leader(batch(value, **header), 1)
+                append_as_leader(log, batch(value, **header), 1)
             except ApiError:
                 self.written.pop()
                 raise
@@ -164,12 +165,12 @@ class CrashTests(SynchronousTestCase):
         entry = log.producers.get(7)
         if entry is not None:
             data = batch(b"more", producer_id=7, producer_epoch=0, base_sequence=entry.last_sequence)
-            again = log.append_as_leader(data, 1)
+            again = append_as_leader(log, data, 1)
             self.assertTrue(again.duplicate, what)
             data = batch(b"more", producer_id=7, producer_epoch=0, base_sequence=entry.last_sequence + 1)
-            self.assertFalse(log.append_as_leader(data, 1).duplicate, what)
+            self.assertFalse(append_as_leader(log, data, 1).duplicate, what)
         for _ in range(5):
-            log.append_as_leader(batch(b"more"), 2)
+            append_as_leader(log, batch(b"more"), 2)
         self.successResultOf(log.flush())
         self.assertEqual([value for _, value in read_all(log)][: len(found)], found, what)
 
@@ -218,9 +219,9 @@ class FlushTests(SynchronousTestCase):
 
     def test_group_commit(self) -> None:
         """All waiting callers share one sync; those that come while it runs wait for the next."""
-        self.log.append_as_leader(batch(), 0)
+        append_as_leader(self.log, batch(), 0)
         first = [self.log.flush() for _ in range(5)]
-        self.log.append_as_leader(batch(), 0)
+        append_as_leader(self.log, batch(), 0)
         second = [self.log.flush() for _ in range(5)]
         self.assertEqual(self.disk.release(IOPool.SYNC, 1), 1)
         # The first waiter's bytes alone are certain; the others asked later.
@@ -240,9 +241,9 @@ class FlushTests(SynchronousTestCase):
 
     def test_failed_sync(self) -> None:
         """All waiting callers get the error, the directory goes offline, and the sync is not retried."""
-        self.log.append_as_leader(batch(), 0)
+        append_as_leader(self.log, batch(), 0)
         waiters = [self.log.flush()]
-        self.log.append_as_leader(batch(), 0)
+        append_as_leader(self.log, batch(), 0)
         waiters += [self.log.flush(), self.log.flush()]
         self.disk.faults = lambda op, path: OSError(5, "Input/output error") if self.is_log_sync(op, path) else None
         self.disk.release(IOPool.SYNC)
@@ -257,7 +258,7 @@ class FlushTests(SynchronousTestCase):
 
     def test_cancelled_waiter(self) -> None:
         """Cancelling one wait does not affect the others."""
-        self.log.append_as_leader(batch(), 0)
+        append_as_leader(self.log, batch(), 0)
         gone, stays = self.log.flush(), self.log.flush()
         gone.addErrback(lambda _: None).cancel()
         self.disk.release(IOPool.SYNC)
@@ -267,19 +268,19 @@ class FlushTests(SynchronousTestCase):
         """flush.messages syncs after that many, without anybody waiting."""
         self.log.config = evolve(self.log.config, flush_messages=3)
         for _ in range(4):
-            self.log.append_as_leader(batch(), 0)
+            append_as_leader(self.log, batch(), 0)
         self.disk.release(IOPool.SYNC, 1)
         self.assertEqual(self.log.flushed_end_offset, 3)
 
     def test_segment_name_synced_by_another_commit(self) -> None:
         """A flush does not report a record as durable before the name of its segment is."""
-        self.log.append_as_leader(batch(), 0)
+        append_as_leader(self.log, batch(), 0)
         flushed = self.log.flush()
         self.disk.release(IOPool.SYNC)
         self.successResultOf(flushed)
         self.disk.held.add(IOPool.BACKGROUND)
         self.log.roll()
-        self.log.append_as_leader(batch(b"second"), 0)
+        append_as_leader(self.log, batch(b"second"), 0)
         flushed = self.log.flush()
         self.disk.release(IOPool.SYNC)
         # Nor does it wait for the background thread, which may have much to do.
@@ -292,9 +293,9 @@ class FlushTests(SynchronousTestCase):
     def test_older_epochs_do_not_replace_newer_ones(self) -> None:
         """Two commits in different pools write the epochs in the order in which they began."""
         self.disk.held.add(IOPool.BACKGROUND)
-        self.log.append_as_leader(batch(), 0)
+        append_as_leader(self.log, batch(), 0)
         self.log.flusher.write_back()
-        self.log.append_as_leader(batch(), 1)
+        append_as_leader(self.log, batch(), 1)
         flushed = self.log.flush()
         for pool in (IOPool.SYNC, IOPool.BACKGROUND, IOPool.SYNC):
             self.disk.release(pool)
@@ -305,7 +306,7 @@ class FlushTests(SynchronousTestCase):
 
     def test_unopenable_files(self) -> None:
         """A flush that fails before it begins leaves the epochs and the directory to the next one."""
-        self.log.append_as_leader(batch(), 3)
+        append_as_leader(self.log, batch(), 3)
         file = type(self.log.segments[-1].log)
         with patch.object(file, "get", side_effect=ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files")):
             self.failureResultOf(self.log.flush(), ApiError)
@@ -317,9 +318,9 @@ class FlushTests(SynchronousTestCase):
 
     def test_deleted_while_syncing(self) -> None:
         """Deleting a log waits for its sync, and fails those that wait for the next."""
-        self.log.append_as_leader(batch(), 0)
+        append_as_leader(self.log, batch(), 0)
         first = self.log.flush()
-        self.log.append_as_leader(batch(), 0)
+        append_as_leader(self.log, batch(), 0)
         second = self.log.flush()
         deleted = self.manager.delete(PARTITION)
         self.assertNoResult(deleted)

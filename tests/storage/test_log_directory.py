@@ -5,6 +5,7 @@ from __future__ import annotations
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.filesystem.disk import read_boot_id
 from logbus.storage.log_manager import LogManager
 from logbus.testing.simulation.environment.inodes import PowerCutOutcome
@@ -29,7 +30,7 @@ class LossTests(SynchronousTestCase):
 
     def write(self, manager: LogManager) -> None:
         log = self.successResultOf(manager.create(PARTITION))
-        log.append_as_leader(batch(), 0)
+        append_as_leader(log, batch(), 0)
 
     def test_a_new_directory(self) -> None:
         """It may stand in the place of another; once it was served from, it is known."""

@@ -10,9 +10,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.model import TopicPartition
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.log_manager import LogManager
 from logbus.storage.settings import StorageSettings
+from logbus.storage.truncation import truncate_to
 from logbus.testing.simulation.environment.inodes import PowerCutOutcome
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
 from tests.storage.builders import PARTITION, a_manager, batch, read_all
@@ -62,15 +64,15 @@ class LogManagerTests(SynchronousTestCase):
         manager = opened(self, disk)
         log = self.successResultOf(manager.create(PARTITION, ID))
         for _ in range(5):
-            log.append_as_leader(batch(b"lost"), 0)
+            append_as_leader(log, batch(b"lost"), 0)
         self.successResultOf(log.flush())
-        log.append_as_leader(batch(b"unsynced"), 0)
+        append_as_leader(log, batch(b"unsynced"), 0)
         log.high_watermark = log.log_end_offset
         self.successResultOf(manager.directories[0].checkpoint_high_watermarks())
         recovered = disk.after_power_cut(PowerCutOutcome("lose"))
         (log,) = opened(self, recovered)
         self.assertEqual((log.log_end_offset, log.high_watermark), (5, 5))
-        log.append_as_leader(batch(b"written"), 1)
+        append_as_leader(log, batch(b"written"), 1)
         (log,) = opened(self, recovered.after_kill())
         self.assertEqual((log.log_end_offset, log.high_watermark), (6, 5))
 
@@ -105,11 +107,11 @@ class LogManagerTests(SynchronousTestCase):
         disk = MemoryDisk()
         manager = opened(self, disk)
         log = self.successResultOf(manager.create(PARTITION, ID))
-        log.append_as_leader(batch(), 0)
+        append_as_leader(log, batch(), 0)
         slice_ = log.read(0, 1000).data
         self.successResultOf(manager.delete(PARTITION))
         self.assertIsNone(manager.get(PARTITION))
-        self.assertRaises(ApiError, log.append_as_leader, batch(), 0)
+        self.assertRaises(ApiError, append_as_leader, log, batch(), 0)
         assert slice_ is not None
         self.assertEqual(len(slice_.read()), len(slice_))
         [gone] = [name for name in disk.names("") if name.endswith("-delete")]
@@ -137,11 +139,11 @@ class LogManagerTests(SynchronousTestCase):
         manager = opened(self, *disks, directory_failed=lambda logs, why: lost.append((list(logs), why)))
         logs = [self.successResultOf(manager.create(TopicPartition("t", i))) for i in range(4)]
         disks[0].faults = lambda op, path: broken() if op == "write" else None
-        self.assertRaises(StorageError, logs[0].append_as_leader, batch(), 0)
-        self.assertRaises(StorageError, logs[2].append_as_leader, batch(), 0)
+        self.assertRaises(StorageError, append_as_leader, logs[0], batch(), 0)
+        self.assertRaises(StorageError, append_as_leader, logs[2], batch(), 0)
         self.assertEqual([logs for logs, _ in lost], [[TopicPartition("t", 0), TopicPartition("t", 2)]])
         self.assertIn("Input/output error", lost[0][1])
-        logs[1].append_as_leader(batch(), 0)
+        append_as_leader(logs[1], batch(), 0)
         self.assertIsNone(manager.get(TopicPartition("t", 0)))
         self.assertIs(self.successResultOf(manager.create(TopicPartition("u", 0))).disk, disks[1])
         self.successResultOf(manager.close())
@@ -154,7 +156,7 @@ class LogManagerTests(SynchronousTestCase):
         manager = opened(self, *disks)
         for i in range(2):
             log = self.successResultOf(manager.create(TopicPartition("t", i)))
-            log.append_as_leader(batch(), 0)
+            append_as_leader(log, batch(), 0)
         ill, well = (disk.after_kill() for disk in disks)
         ill.faults = lambda op, path: broken() if op == "read" else None
         again = opened(self, ill, well)
@@ -199,10 +201,10 @@ class LogManagerTests(SynchronousTestCase):
         manager = opened(self, disk)
         log = self.successResultOf(manager.create(PARTITION))
         for _ in range(5):
-            log.append_as_leader(batch(), 0)
+            append_as_leader(log, batch(), 0)
         self.successResultOf(log.flusher.write_back_and_wait())
         self.successResultOf(manager.directories[0].checkpoint_recovery_points())
-        self.assertRaises(ValueError, log.truncate_to, 3)
+        self.assertRaises(ValueError, truncate_to, log, 3)
         self.successResultOf(manager.truncate({PARTITION: 3}))
         self.assertEqual(disk.read("recovery-point-offset-checkpoint"), b"0\n1\norders 0 3\n")
         self.assertEqual((log.log_end_offset, len(read_all(log))), (3, 3))
@@ -216,7 +218,7 @@ class LogManagerTests(SynchronousTestCase):
         manager = opened(self, disk)
         log = self.successResultOf(manager.create(PARTITION))
         for _ in range(5):
-            log.append_as_leader(batch(), 0)
+            append_as_leader(log, batch(), 0)
         disk.faults = lambda op, path: broken() if op == "sync" else None
         self.failureResultOf(manager.truncate({PARTITION: 3}), StorageError)
 
@@ -229,7 +231,7 @@ class LogManagerTests(SynchronousTestCase):
         manager = opened(self, disk)
         log = self.successResultOf(manager.create(PARTITION))
         for turn in range(6):
-            log.append_as_leader(batch(), 0)
+            append_as_leader(log, batch(), 0)
             self.successResultOf(log.flusher.write_back_and_wait())
             if turn == 0:
                 self.successResultOf(manager.directories[0].checkpoint_recovery_points())
@@ -243,7 +245,7 @@ class LogManagerTests(SynchronousTestCase):
         manager = opened(self, disk)
         log = self.successResultOf(manager.create(PARTITION))
         for _ in range(5):
-            log.append_as_leader(batch(), 0)
+            append_as_leader(log, batch(), 0)
         self.assertEqual(self.successResultOf(manager.delete_records(PARTITION, 3)), 3)
         self.failureResultOf(manager.delete_records(PARTITION, 6), ApiError)
         again = opened(self, disk.after_kill())
@@ -256,7 +258,7 @@ class LogManagerTests(SynchronousTestCase):
         logs = [self.successResultOf(manager.create(TopicPartition("t", i))) for i in range(100)]
         for turn in range(3):
             for log in logs:
-                log.append_as_leader(batch(b"%d" % turn), 0)
+                append_as_leader(log, batch(b"%d" % turn), 0)
                 self.successResultOf(log.flush())
         self.assertLessEqual(disk.open_files, 11)
         for log in logs:
@@ -266,6 +268,6 @@ class LogManagerTests(SynchronousTestCase):
         """A log uses its topic's new settings from the next append on."""
         manager = opened(self, MemoryDisk())
         log = self.successResultOf(manager.create(PARTITION, None, TopicConfig(max_message_bytes=10)))
-        self.assertRaises(ApiError, log.append_as_leader, batch(), 0)
+        self.assertRaises(ApiError, append_as_leader, log, batch(), 0)
         log.configure(TopicConfig())
-        log.append_as_leader(batch(), 0)
+        append_as_leader(log, batch(), 0)

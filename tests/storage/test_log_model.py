@@ -14,11 +14,15 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError
 from logbus.records.batch import iter_batches, iter_records
 from logbus.records.compression import Codec
+from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.log import Log
+from logbus.storage.offset_lookup import offset_for_timestamp
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import StorageSettings
+from logbus.storage.truncation import delete_expired
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
-from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of
+from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of, finish
 
 CONFIG = TopicConfig(segment_bytes=600, index_interval_bytes=130, retention_ms=-1, retention_bytes=900)
 SETTINGS = StorageSettings(write_back_bytes=700, max_open_files=2)
@@ -69,7 +73,7 @@ class LogMachine(RuleBasedStateMachine):
         values = [b"%d " % (self.written + i) + b"x" * size for i in range(count)]
         self.written += count
         time = NOW_MS + self.written
-        appended = self.log.append_as_leader(batch(*values, timestamp=time, codec=codec), self.epoch)
+        appended = append_as_leader(self.log, batch(*values, timestamp=time, codec=codec), self.epoch)
         assert appended.base_offset == self.end
         self.batches.append((self.end, values, time, self.epoch))
         self.end += count
@@ -79,7 +83,7 @@ class LogMachine(RuleBasedStateMachine):
         value = b"%d" % self.written
         self.written += 1
         base, time = self.end + gap, NOW_MS + self.written
-        self.log.append_as_follower(batch(value, timestamp=time, base_offset=base, leader_epoch=self.epoch))
+        append_as_follower(self.log, batch(value, timestamp=time, base_offset=base, leader_epoch=self.epoch))
         self.batches.append((base, [value], time, self.epoch))
         self.end = base + 1
 
@@ -116,7 +120,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def retain(self) -> None:
         self.log.high_watermark = self.end
-        self.log.delete_expired(TimeAndSize(), NOW_MS)
+        delete_expired(self.log, TimeAndSize(), NOW_MS)
         self.start = self.log.log_start_offset
         assert self.start <= self.end
         self.batches = [b for b in self.batches if b[0] >= self.log.segments[0].base_offset]
@@ -164,7 +168,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(back=st.integers(-1, 60))
     def look_up(self, back: int) -> None:
         time = NOW_MS + self.written - back
-        found = self.log.offset_for_timestamp(time)
+        found = finish(offset_for_timestamp(self.log, time))
         expected = next(
             (
                 (max(b[0], self.start), b[2], b[3])

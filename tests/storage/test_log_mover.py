@@ -11,9 +11,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
+from logbus.storage.truncation import truncate_fully
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome, no_space
 from tests.storage.builders import PARTITION, a_manager, batch, read_all
 from tests.storage.test_log_crashes import result
@@ -65,7 +67,7 @@ class Machine:
 def append(log: Log, count: int, epoch: int = 1) -> None:
     """Batches of one record that says its offset and epoch."""
     for _ in range(count):
-        log.append_as_leader(batch(b"%d in %d" % (log.log_end_offset, epoch)), epoch)
+        append_as_leader(log, batch(b"%d in %d" % (log.log_end_offset, epoch)), epoch)
     log.high_watermark = log.log_end_offset
 
 
@@ -76,7 +78,7 @@ class MoveTests(SynchronousTestCase):
         """Records, settings, id, epochs and producers come along; the old files go after their time."""
         machine = Machine().open()
         log = machine.create()
-        log.append_as_leader(batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0), 2)
+        append_as_leader(log, batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0), 2)
         log.advance_start(5)
         before = read_all(log)
         machine.move()
@@ -102,7 +104,7 @@ class MoveTests(SynchronousTestCase):
         """An empty log moves, too, and goes on at its end."""
         machine = Machine().open()
         log = machine.create(0)
-        log.truncate_fully(77)
+        truncate_fully(log, 77)
         machine.move()
         moved = machine.moved()
         self.assertEqual((moved.disk.root, moved.log_end_offset), ("/b", 77))

@@ -11,11 +11,13 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.log import Log
 from logbus.storage.log_recovery import Progress
+from logbus.storage.offset_lookup import offset_for_timestamp
 from logbus.storage.settings import StorageSettings
 from logbus.testing.simulation.environment.memory_disk import Directory, Inode, MemoryDisk
-from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of, offsets_of, read_all
+from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of, finish, offsets_of, read_all
 
 CONFIG = TopicConfig(segment_bytes=1000, index_interval_bytes=150)
 SIZE = len(batch(b"%06d" % 0))
@@ -30,8 +32,8 @@ class RecoveryTests(SynchronousTestCase):
         self.assertIsNone(self.manager.get(PARTITION))
         log = self.successResultOf(self.manager.create(PARTITION))
         for i in range(40):
-            log.append_as_leader(
-                batch(b"%06d" % i, timestamp=NOW_MS + i, producer_id=9, producer_epoch=0, base_sequence=i), i // 10
+            append_as_leader(
+                log, batch(b"%06d" % i, timestamp=NOW_MS + i, producer_id=9, producer_epoch=0, base_sequence=i), i // 10
             )
         self.bases = [segment.base_offset for segment in log.segments]
         self.assertGreater(len(self.bases), 3)
@@ -77,16 +79,16 @@ class RecoveryTests(SynchronousTestCase):
         self.assertEqual([value for _, value in read_all(log)], [b"%06d" % i for i in range(end)])
         for offset in range(end):
             self.assertEqual(offsets_of(data_of(log.read(offset, 1).data)), [offset])
-            found = log.offset_for_timestamp(NOW_MS + offset)
+            found = finish(offset_for_timestamp(log, NOW_MS + offset))
             assert found is not None
             self.assertEqual((found.offset, found.epoch), (offset, offset // 10))
-        self.assertIsNone(log.offset_for_timestamp(NOW_MS + end))
+        self.assertIsNone(finish(offset_for_timestamp(log, NOW_MS + end)))
         self.assertEqual(list(log.epochs), [(e, e * 10) for e in range((end + 9) // 10)])
         entry = log.producers.get(9)
         assert entry is not None
         self.assertEqual((entry.last_sequence, entry.last_offset), (end - 1, end - 1))
         more = batch(b"%06d" % end, timestamp=NOW_MS + end, producer_id=9, producer_epoch=0, base_sequence=end)
-        self.assertEqual(log.append_as_leader(more, end // 10).base_offset, end)
+        self.assertEqual(append_as_leader(log, more, end // 10).base_offset, end)
         return log
 
     def cut(self, damage: Callable[[], None], end: int) -> str:
@@ -197,13 +199,13 @@ class RecoveryTests(SynchronousTestCase):
         log = self.manager.get(PARTITION)
         assert log is not None
         for i in range(40, 44):
-            log.append_as_leader(batch(b"%06d" % i, timestamp=NOW_MS + i), 3)
+            append_as_leader(log, batch(b"%06d" % i, timestamp=NOW_MS + i), 3)
         self.closed()
         data = self.file(self.last, ".index").content()
         self.write(self.last, ".index", data[:-1] + bytes([data[-1] ^ 1]))
         again = self.open()
         assert again is not None
-        again.append_as_leader(batch(b"%06d" % 44, timestamp=NOW_MS + 44), 3)
+        append_as_leader(again, batch(b"%06d" % 44, timestamp=NOW_MS + 44), 3)
         self.assertEqual([value for _, value in read_all(again)], [b"%06d" % i for i in range(45)])
 
     def test_snapshots(self) -> None:
@@ -236,7 +238,7 @@ class RecoveryTests(SynchronousTestCase):
                 self.setUp()
                 log = self.manager.get(PARTITION)
                 assert log is not None
-                log.append_as_leader(batch(b"x"), 9)
+                append_as_leader(log, batch(b"x"), 9)
                 expected = list(log.epochs)
                 stop()
                 for _ in range(2):
@@ -327,7 +329,7 @@ class ManyBatchesTests(SynchronousTestCase):
         log = self.successResultOf(manager.create(PARTITION))
         sizes = [10, 1 << 20, (1 << 20) - 70, 5, 3 << 20, 100, 70_000, 65_536]
         for size in sizes:
-            log.append_as_leader(batch(b"x" * size), 0)
+            append_as_leader(log, batch(b"x" * size), 0)
         manager = a_manager(disk.after_kill(), settings=settings, default_config=config)
         self.successResultOf(manager.open())
         again = manager.get(PARTITION)

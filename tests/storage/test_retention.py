@@ -9,9 +9,11 @@ from zope.interface.verify import verifyObject
 
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
 from logbus.storage.retention import TimeAndSize
+from logbus.storage.truncation import delete_expired
 from tests.storage.builders import NOW_MS, a_log, batch, read_all
 
 SIZE = len(batch(b"x"))
@@ -21,7 +23,7 @@ def three_segments(**config: Any) -> Log:
     """Two batches a segment, a second apart, five in all."""
     log = a_log(config=TopicConfig(segment_bytes=2 * SIZE, **config))
     for i in range(5):
-        log.append_as_leader(batch(b"x", timestamp=NOW_MS + i * 1000), 0)
+        append_as_leader(log, batch(b"x", timestamp=NOW_MS + i * 1000), 0)
     log.high_watermark = 5
     return log
 
@@ -31,7 +33,7 @@ class PolicyTests(SynchronousTestCase):
 
     def left(self, log: Log, now_ms: int = NOW_MS) -> list[int]:
         """Base offsets of what is left after retention ran."""
-        log.delete_expired(TimeAndSize(), now_ms)
+        delete_expired(log, TimeAndSize(), now_ms)
         return [segment.base_offset for segment in log.segments]
 
     def test_interface(self) -> None:
@@ -52,7 +54,7 @@ class PolicyTests(SynchronousTestCase):
         self.assertEqual(self.left(log, NOW_MS + 99_000), [5])
         self.assertEqual(self.left(log, NOW_MS + 999_000), [5])
         self.assertEqual((log.log_start_offset, log.log_end_offset), (5, 5))
-        log.append_as_leader(batch(), 0)
+        append_as_leader(log, batch(), 0)
         self.assertEqual(log.log_end_offset, 6)
 
     def test_by_size(self) -> None:

@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.records.batch import check_crc, iter_batches
+from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.testing.simulation.environment.inodes import Crashed, PowerCutOutcome
@@ -59,7 +60,7 @@ class Life:
             )
             for n, (epoch, value) in enumerate(entries)
         )
-        log.append_as_follower(data, 2)
+        append_as_follower(log, data, 2)
         synced = [*self.synced, *entries]
         result(log.flush())
         self.synced = synced

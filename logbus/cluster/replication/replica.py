@@ -24,8 +24,12 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr, TopicPartition
 from logbus.records.batch import Marker
 from logbus.records.checksum import Buffer
+from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.append_many import AppendManyResult, append_many
-from logbus.storage.log import Log, LogAppendInfo, ReadResult
+from logbus.storage.appends.append_marker import append_marker
+from logbus.storage.appends.log_append_info import LogAppendInfo
+from logbus.storage.log import Log, ReadResult
 
 #: More bytes than any fetch waits for: watchers should read again, however much there is.
 UNKNOWN_SIZE = 1 << 62
@@ -166,7 +170,7 @@ class Replica:
         if all_in_sync:
             partition.check_enough_replicas()
         log = self.log
-        appended = log.append_as_leader(data, partition.leader_epoch, now_ms, zstd_allowed, from_coordinator)
+        appended = append_as_leader(log, data, partition.leader_epoch, now_ms, zstd_allowed, from_coordinator)
         if partition.grown(log.log_end_offset) and self.watchers:
             self._tell(appended.size)
         if self.log_watchers:
@@ -179,7 +183,7 @@ class Replica:
         """
         End a producer's transaction in this partition, as the leader; :meth:`durable` fires once that is committed.
 
-        :param transaction_version: of the rules by which the epoch is checked; see :meth:`.Log.append_marker`.
+        :param transaction_version: of the rules by which the epoch is checked; see :func:`.append_marker`.
         :raise ApiError: as :meth:`append` with ``all_in_sync``; INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         partition = self.partition
@@ -187,8 +191,8 @@ class Replica:
             partition.check_leader()
         partition.check_enough_replicas()
         log = self.log
-        appended = log.append_marker(
-            producer_id, producer_epoch, marker, partition.leader_epoch, now_ms, transaction_version
+        appended = append_marker(
+            log, producer_id, producer_epoch, marker, partition.leader_epoch, now_ms, transaction_version
         )
         if partition.grown(log.log_end_offset) and self.watchers:
             self._tell(appended.size)
@@ -421,7 +425,7 @@ class Replica:
         log, before = self.log, self.log.log_end_offset
         try:
             if data:
-                log.append_as_follower(data, self.partition.leader_epoch, log.config.compacted)
+                append_as_follower(log, data, self.partition.leader_epoch, log.config.compacted)
         finally:
             if self.partition.heard(leaders_high_watermark, log.log_end_offset) and self.watchers:
                 self._tell(UNKNOWN_SIZE)

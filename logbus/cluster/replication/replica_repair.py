@@ -33,7 +33,7 @@ from logbus.net.channel import Channel
 from logbus.storage.log import Log
 from logbus.storage.repair.damage import Damage
 from logbus.storage.repair.segment_refetch import FetchedBatches, RangeNotCommitted, ReplicaNotAvailable
-from logbus.storage.segments.segment_replacement import ReplacementAbandoned
+from logbus.storage.segment_replacement import ReplacementAbandoned
 from logbus.timers import Timer, Timers
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 

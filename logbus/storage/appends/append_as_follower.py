@@ -10,21 +10,29 @@ Consecutive batches of one epoch without a gap are written together, with most b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from logbus.errors import ApiError, DecodeError, ErrorCode
-from logbus.records.batch import BatchHeader, Marker, batch_problem, iter_batches
+from logbus.records.batch import BatchHeader, Marker, batch_problem, iter_batches, read_marker
 from logbus.records.checksum import Buffer
 from logbus.records.header import CONTROL_BIT
-from logbus.storage.appends.append_marker import read_marker
+from logbus.storage.log import Log
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
 
-if TYPE_CHECKING:
-    from logbus.storage.log import Log
+MAX_EPOCH = 2**31 - 1
 
 
-def append_as_follower(log: Log, data: Buffer, leader_epoch: int, gaps: bool) -> int:
-    """Append batches at the log's end; arguments and errors as of :meth:`.Log.append_as_follower`."""
+def append_as_follower(log: Log, data: Buffer, leader_epoch: int = MAX_EPOCH, gaps: bool = True) -> int:
+    """
+    Append batches fetched from the leader, with their offsets and epochs as they are.
+
+    :param data: whole batches; a partial one at the end is ignored.
+    :param leader_epoch: the leader's epoch: no batch has a later one.
+    :param gaps: whether offsets may be missing anywhere, as after compaction; otherwise only where another batch
+        follows behind the gap.
+    :returns: the log's new end.
+    :raises ApiError: CORRUPT_MESSAGE: a batch is damaged, or does not lie behind the log's end. Batches before it
+        were appended.
+    :raises StorageError: the disk failed, and is offline.
+    """
     view = memoryview(data)
     now_ms = int(log.wall_clock() * 1000)
     # Batches before an incomplete or invalid one are appended.

@@ -4,25 +4,23 @@ Appends several batches of producers to a log by one write: the fast path of Pro
 All batches must be valid, fit the active segment as they are, and have timestamps; they come from one idempotent
 producer and continue its sequence, or from producers without an id; they are outside of transactions, or all in one
 that is open. They cost one system call, and most bookkeeping is done once. Anything else (a duplicate, the first batch
-of a transaction) takes the general path, :meth:`.Log.append_as_leader`, which finds the error of the batch that has
+of a transaction) takes the general path, :func:`.append_as_leader`, which finds the error of the batch that has
 one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from logbus.records.batch import PREFIX_SIZE, BatchHeader, patched_prefix
 from logbus.records.checksum import Buffer
 from logbus.records.header import TRANSACTIONAL_BIT
 from logbus.storage.appends.log_validator import LOG_APPEND_TIME, validate_for_topic
 from logbus.storage.appends.recompression import PRODUCER
+from logbus.storage.log import Log
 from logbus.storage.producers.producer_state_manager import MAX_SEQUENCE
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
-
-if TYPE_CHECKING:
-    from logbus.storage.log import Log
 
 MAX_BATCHES = 256
 """Upper bound of batches in one write: the kernel takes at most 1024 buffers, and each batch has two."""

@@ -1,5 +1,5 @@
 """
-Transaction markers in a log: appended for a coordinator, and read back (KIP-98).
+Appends transaction markers to a log, for a coordinator (KIP-98).
 
 A coordinator that does not know whether a marker was written sends it again, and it is written again: without an open
 transaction it changes nothing, and its acks wait for what is in the log then.
@@ -7,33 +7,33 @@ transaction it changes nothing, and its acks wait for what is in the log then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from logbus.errors import ApiError, DecodeError
-from logbus.records.batch import (
-    BatchHeader,
-    Marker,
-    decode_batch,
-    decode_marker,
-    encode_marker_batch,
-    read_header,
-)
-from logbus.records.checksum import Buffer
-
-if TYPE_CHECKING:
-    from logbus.storage.log import Log
+from logbus.records.batch import Marker, encode_marker_batch, read_header
+from logbus.storage.appends.log_append_info import LogAppendInfo
+from logbus.storage.log import Log
 
 
 def append_marker(
-    log: Log, producer_id: int, producer_epoch: int, marker: Marker, leader_epoch: int, now_ms: int, version: int
-) -> BatchHeader:
+    log: Log,
+    producer_id: int,
+    producer_epoch: int,
+    marker: Marker,
+    leader_epoch: int,
+    now_ms: int,
+    transaction_version: int = 0,
+) -> LogAppendInfo:
     """
-    Append a marker; arguments and errors as of :meth:`.Log.append_marker`.
+    End a producer's transaction, as its coordinator decided. A repeated marker is written again.
 
-    :returns: the header of its batch in the log.
+    :param leader_epoch: goes into the batch.
+    :param now_ms: the broker's time, ms since 1970.
+    :param transaction_version: from 2 on ``producer_epoch`` is the one after that of the transaction (KIP-890).
+    :raises ApiError: INVALID_PRODUCER_EPOCH: the producer has a newer epoch, or with version 2 its transaction of
+        that epoch is open; TRANSACTION_COORDINATOR_FENCED: a newer coordinator has written since;
+        KAFKA_STORAGE_ERROR: there is no space. Nothing was written.
+    :raises StorageError: the disk failed, and is offline.
     """
     flusher = log.flusher
-    log.producers.check_marker(producer_id, producer_epoch, marker, version)
+    log.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
     offset = log.log_end_offset
     data = encode_marker_batch(
         marker,
@@ -47,19 +47,4 @@ def append_marker(
     segment = log.segment_for(header, offset, now_ms)
     segment.log.get().write(segment.size, (data,))
     log.wrote(segment, flusher, (header,), offset, leader_epoch, (marker,))
-    return header
-
-
-def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | None:
-    """
-    The marker in a control batch; None if compaction removed it, or it is another kind of control batch.
-
-    :raises DecodeError: the batch cannot be read.
-    """
-    if not header.record_count:
-        return None
-    try:
-        records = decode_batch(data, position, header=header)
-    except ApiError as error:
-        raise DecodeError(str(error)) from error
-    return decode_marker(records[0]) if records else None
+    return LogAppendInfo(header.base_offset, header.last_offset, -1, log.log_start_offset, header.size)

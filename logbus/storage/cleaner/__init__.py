@@ -8,5 +8,5 @@ Log compaction.
 * ``compaction``: the records and batches that stay (pure)
 
 ``LogCleaner`` picks a ``LogToClean``; a ``CleanerTask`` fills the ``OffsetMap``, writes the batches that ``Compaction``
-keeps to a new segment, and replaces the old ones (:mod:`logbus.storage.segments.segment_replacement`).
+keeps to a new segment, and replaces the old ones (:mod:`logbus.storage.segment_replacement`).
 """

@@ -22,14 +22,14 @@ from logbus.storage.cleaner.log_to_clean import LogToClean, SegmentGroup
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE, OffsetMap
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
-from logbus.storage.producers.aborted_transactions import aborted_index, aborted_transactions
-from logbus.storage.segments.segment import Segment
-from logbus.storage.segments.segment_replacement import (
+from logbus.storage.producers.aborted_transactions import aborted_index
+from logbus.storage.segment_replacement import (
     ReplacementAbandoned,
     check_unchanged,
     remove_segment_files,
     replace_segments,
 )
+from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import AbortedTransactionSet
 from logbus.storage.throttler import Throttler
 
@@ -188,7 +188,7 @@ class CleanerTask:
         out.write()
         # Nothing is left of those that ended before, so the new index does not need them.
         for segment in run:
-            for entry in aborted_index(self.log, segment).ending_from(compaction.end):
+            for entry in aborted_index(segment, self.log.segments, self.log.log_end_offset).ending_from(compaction.end):
                 new.aborted.append(entry)
         return run
 
@@ -198,7 +198,7 @@ class CleanerTask:
         """The aborted transactions that these batches may belong to."""
         if any(header.transactional for _, header in batches):
             return AbortedTransactionSet(
-                aborted_transactions(self.log, batches[0][1].base_offset, batches[-1][1].next_offset)
+                self.log.aborted_transactions(batches[0][1].base_offset, batches[-1][1].next_offset)
             )
         return AbortedTransactionSet()
 

@@ -21,7 +21,7 @@ from logbus.storage.cleaner.cleaner_task import CleanerTask
 from logbus.storage.cleaner.log_to_clean import LogToClean, cleanable_section
 from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
-from logbus.storage.segments.segment_replacement import ReplacementAbandoned
+from logbus.storage.segment_replacement import ReplacementAbandoned
 from logbus.storage.settings import CleanerSettings
 from logbus.storage.throttler import Throttler
 from logbus.timers import Timer, Timers

@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from attrs import define, field, frozen
 
 from logbus.config.topic_config import TopicConfig
-from logbus.storage.retention import SegmentView
+from logbus.storage.istorage import SegmentView
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from logbus.storage.segments.roll_policy import HasCount
 

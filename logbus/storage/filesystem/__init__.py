@@ -6,6 +6,4 @@ Log directories on a real disk.
 * ``file_cache``: opens files on demand, closes unused ones
 * ``page_cache``: tells and loads what is cached
 * ``read_ahead``: reads cold data before it is sent
-* ``disk_space``: levels of free space (pure)
-* ``space_monitor``: watches the free space of all directories
 """

@@ -30,7 +30,7 @@ from zope.interface import implementer
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.records.checksum import Buffer
-from logbus.storage.filesystem.disk_space import DiskSpace
+from logbus.storage.disk_space import DiskSpace
 from logbus.storage.filesystem.io_threads import IOThreads
 from logbus.storage.filesystem.page_cache import PageCache, make_resident
 from logbus.storage.filesystem.read_ahead import HOT, MAX_CONCURRENT_READS, ReadAhead

@@ -8,7 +8,6 @@ A CRC covers each batch but for its offset and its leader epoch, which are compa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 from twisted.logger import Logger
@@ -18,10 +17,8 @@ from logbus.metrics import Registry
 from logbus.model import TopicPartition
 from logbus.records.batch import BatchHeader, batch_problem
 from logbus.records.checksum import Buffer
-
-if TYPE_CHECKING:
-    from logbus.storage.log import Log
-    from logbus.storage.segments.segment import Segment
+from logbus.storage.log import Log
+from logbus.storage.segments.segment import Segment
 
 
 @frozen

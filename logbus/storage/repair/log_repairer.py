@@ -15,7 +15,7 @@ from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
 from logbus.storage.repair.damage import Damage, DamageReports
 from logbus.storage.repair.segment_refetch import BatchSource, SegmentRefetch, segments_to_refetch
-from logbus.storage.segments.segment_replacement import ReplacementAbandoned, ReplacementUnfinished
+from logbus.storage.segment_replacement import ReplacementAbandoned, ReplacementUnfinished
 from logbus.storage.throttler import Throttler
 from logbus.timers import Timers
 

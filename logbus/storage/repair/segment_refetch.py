@@ -2,7 +2,7 @@
 Replaces damaged segments by batches fetched from another replica.
 
 The batches are checked one by one and written to a new segment, which then replaces the old ones as a compacted segment
-does (:mod:`logbus.storage.segments.segment_replacement`): a crash leaves the old segments or the new one, never a
+does (:mod:`logbus.storage.segment_replacement`): a crash leaves the old segments or the new one, never a
 mixture.
 
 Compaction makes the replaced range larger. Replicas compact independently, so the other one may still have a record
@@ -21,7 +21,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from logbus.errors import DecodeError, LogbusError, StorageError
 from logbus.model import NO_EPOCH
-from logbus.records.batch import BatchHeader, iter_batches, rewrite_batch
+from logbus.records.batch import BatchHeader, iter_batches, read_marker, rewrite_batch
 from logbus.records.checksum import Buffer
 from logbus.records.header import (
     CONTROL_BIT,
@@ -32,19 +32,18 @@ from logbus.records.header import (
     NO_SEQUENCE,
 )
 from logbus.storage import file_names
-from logbus.storage.appends.append_marker import read_marker
 from logbus.storage.log import Log
 from logbus.storage.producers.aborted_transactions import aborted_index, rebuild_transaction_index
 from logbus.storage.producers.producer_state_manager import ProducerStateManager
 from logbus.storage.repair.damage import BatchChecker, latest_epoch
-from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
-from logbus.storage.segments.segment import Segment
-from logbus.storage.segments.segment_replacement import (
+from logbus.storage.segment_replacement import (
     ReplacementAbandoned,
     check_unchanged,
     remove_segment_files,
     replace_segments,
 )
+from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
+from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import AbortedTransaction
 from logbus.storage.throttler import Throttler
 
@@ -162,7 +161,7 @@ class SegmentRefetch:
             raise
         await replace_segments(log, self.old, new)
         if not known and new in log.segments and not log.is_closed:
-            rebuild_transaction_index(log, new, "the segment was damaged")
+            rebuild_transaction_index(new, log.segments, log.log_end_offset, "the segment was damaged")
         return new
 
     async def _copy(self, new: Segment, end: int) -> int:
@@ -268,7 +267,7 @@ class SegmentRefetch:
         known = True
         try:
             for segment in self.old:
-                for entry in aborted_index(self.log, segment).entries():
+                for entry in aborted_index(segment, self.log.segments, self.log.log_end_offset).entries():
                     self._aborted[entry.last_offset] = entry
         except StorageError:
             # It is damaged, too, and cannot be rebuilt before the segment is.

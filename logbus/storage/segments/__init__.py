@@ -8,5 +8,4 @@ Segments: the files that a log consists of.
 * ``index_check``: checks indexes against batches
 * ``index_rebuild``: rebuilds damaged indexes, a slice at a time
 * ``roll_policy``: decides when a log begins a new segment
-* ``segment_replacement``: replaces segments by another, atomically across crashes
 """

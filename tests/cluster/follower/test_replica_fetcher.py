@@ -18,6 +18,8 @@ from logbus.config import TopicConfig
 from logbus.errors import ErrorCode
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.records.batch import iter_batches
+from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken
 from logbus.timers import Timers
@@ -119,7 +121,7 @@ class FetchTests(FetcherCase):
         self.clock.pump([0.1] * 10)
         self.assertIn([1000] * 7, [shares_of(request) for request in self.leader.requests])
         for one in led[:2]:
-            one.log.append_as_leader(batch(b"a"), one.epoch)
+            append_as_leader(one.log, batch(b"a"), one.epoch)
         self.leader.answer()
         self.assertEqual(shares_of(self.leader.requests[-1]), [3000, 3000])
 
@@ -211,7 +213,7 @@ class FetchTests(FetcherCase):
         """A new follower's log begins with that batch, and its start lies within it, as the leader's does."""
         led, replica = self.lead(), self.replica()
         for values in ((b"a", b"b"), (b"c", b"d", b"e"), (b"f",)):
-            led.log.append_as_leader(batch(*values), 0)
+            append_as_leader(led.log, batch(*values), 0)
         led.log.advance_start(3)
         self.leader.commit(led)
         self.follow(replica)
@@ -355,8 +357,8 @@ class TruncationTests(FetcherCase):
         led, replica = self.lead(epoch=0), self.replica()
         self.leader.append(led, b"a", b"b")
         self.follow(replica)
-        replica.log.append_as_leader(batch(b"lost"), 1)
-        replica.log.append_as_leader(batch(b"lost, too"), 1)
+        append_as_leader(replica.log, batch(b"lost"), 1)
+        append_as_leader(replica.log, batch(b"lost, too"), 1)
         replica.partition.high_watermark = committed
         led.epoch = 2
         led.log.become_leader(2)
@@ -391,7 +393,7 @@ class TruncationTests(FetcherCase):
         led, replica = self.lead(), self.replica()
         self.follow(replica)
         self.clock.advance(0.1)
-        replica.log.append_as_leader(batch(b"mine"), 0)
+        append_as_leader(replica.log, batch(b"mine"), 0)
         self.leader.append(led, b"a")
         self.assertEqual(data_of(replica.log.read(0, 1 << 20).data), batch(b"mine", leader_epoch=0))
         self.clock.advance(0.1)
@@ -410,7 +412,7 @@ class TruncationTests(FetcherCase):
     def test_a_leader_with_an_empty_log(self) -> None:
         """A follower whose records nobody else has, none of them committed, begins anew."""
         led, replica = self.lead(epoch=5), self.replica()
-        replica.log.append_as_leader(batch(b"lost"), 4)
+        append_as_leader(replica.log, batch(b"lost"), 4)
         self.follow(replica, epoch=5)
         self.clock.advance(1)
         self.leader.append(led, b"a")
@@ -457,7 +459,7 @@ class FlushTests(FetcherCase):
         """Records from before the role was taken are synced before the first fetch, which would acknowledge them."""
         led, replica = self.lead(), self.replica()
         self.leader.append(led, b"a")
-        replica.log.append_as_follower(data_of(led.log.read(0, 100).data))
+        append_as_follower(replica.log, data_of(led.log.read(0, 100).data))
         self.disk.held.add(IOPool.SYNC)
         self.follow(replica)
         self.clock.advance(1)
@@ -475,7 +477,7 @@ class FlushTests(FetcherCase):
         self.leader.requests.clear()
         self.disk.held.add(IOPool.SYNC)
         for led in leds:
-            led.log.append_as_leader(batch(b"a"), 0)
+            append_as_leader(led.log, batch(b"a"), 0)
         self.leader.answer()
         self.assertEqual(self.leader.requests, [])
         self.disk.release(IOPool.SYNC, 2)

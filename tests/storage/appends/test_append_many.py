@@ -9,7 +9,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
 from logbus.records.batch import ControlType, Marker, iter_batches
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.append_many import MAX_BATCHES, append_many
+from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.log import Log
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken
 from tests.storage.builders import NOW_MS, a_log, batch
@@ -33,7 +35,7 @@ class AppendManyTests(SynchronousTestCase):
     def a_log(self, **config: object) -> Log:
         """A log with one batch: the first of a segment is appended by itself."""
         log = a_log(self.disk, config=TopicConfig(**config))  # type: ignore[arg-type]
-        log.append_as_leader(batch(b"first"), 3)
+        append_as_leader(log, batch(b"first"), 3)
         self.writes = 0
         return log
 
@@ -76,13 +78,13 @@ class AppendManyTests(SynchronousTestCase):
         for first in (0, 5, 2**31 - 4):
             sequence = [of_a_producer((first + n) % 2**31) for n in range(8)]
             together, alone = self.a_log(), a_log(MemoryDisk())
-            alone.append_as_leader(batch(b"first"), 3)
+            append_as_leader(alone, batch(b"first"), 3)
             for data in (sequence[:2], sequence[2:]):
                 self.writes = 0
                 self.assertIsNotNone(self.append(together, *data))
                 self.assertEqual(self.writes, 1)
             for one in sequence:
-                alone.append_as_leader(one, 3, NOW_MS)
+                append_as_leader(alone, one, 3, NOW_MS)
             self.assertEqual(list(together.producers), list(alone.producers))
             self.assertEqual(together.producers.end_offset, alone.producers.end_offset)
             self.assertIsNotNone(self.append(together, of_a_producer(0, 1), of_a_producer(1, 1)))
@@ -94,7 +96,7 @@ class AppendManyTests(SynchronousTestCase):
         Whatever does not just continue it is looked at one by one: nothing is written.
         """
         log = self.a_log()
-        log.append_as_leader(of_a_producer(0), 3, NOW_MS)
+        append_as_leader(log, of_a_producer(0), 3, NOW_MS)
         end = log.log_end_offset
         for wrong in (
             (of_a_producer(0), of_a_producer(1)),
@@ -116,7 +118,7 @@ class AppendManyTests(SynchronousTestCase):
         While the producer has a transaction open, nothing of it is written outside.
         """
         log = self.a_log()
-        log.append_as_leader(of_a_producer(0, transactional=True), 3, NOW_MS)
+        append_as_leader(log, of_a_producer(0, transactional=True), 3, NOW_MS)
         self.assertIsNone(self.append(log, of_a_producer(1), of_a_producer(2)))
 
     def test_of_a_transaction(self) -> None:
@@ -129,9 +131,9 @@ class AppendManyTests(SynchronousTestCase):
             return of_a_producer(sequence, epoch, transactional=True, **given)
 
         log, alone = self.a_log(), a_log(MemoryDisk())
-        alone.append_as_leader(batch(b"first"), 3)
+        append_as_leader(alone, batch(b"first"), 3)
         for each in (log, alone):
-            each.append_as_leader(its(0), 3, NOW_MS)
+            append_as_leader(each, its(0), 3, NOW_MS)
         end, self.writes = log.log_end_offset, 0
         for wrong in (
             (its(1), of_a_producer(2)),
@@ -148,10 +150,10 @@ class AppendManyTests(SynchronousTestCase):
         sequence = [its(n) for n in range(1, 9)]
         self.assertIsNotNone(append_many(log, sequence, 3, NOW_MS, True, in_transaction=True))
         for one in sequence:
-            alone.append_as_leader(one, 3, NOW_MS)
+            append_as_leader(alone, one, 3, NOW_MS)
         self.assertEqual((self.writes, list(log.producers)), (1, list(alone.producers)))
         self.assertEqual(log.last_stable_offset(log.log_end_offset), 1)
-        log.append_marker(1, 0, Marker(ControlType.COMMIT, 0), 3, NOW_MS)
+        append_marker(log, 1, 0, Marker(ControlType.COMMIT, 0), 3, NOW_MS)
         self.assertIsNone(append_many(log, (its(9), its(10)), 3, NOW_MS, True, in_transaction=True))
 
     def test_full_disk(self) -> None:

@@ -12,6 +12,7 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import check_crc, iter_records, read_header
 from logbus.records.compression import Codec
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.log_validator import MAX_BYTES_DECOMPRESSED, MAX_RECORDS_READ
 from logbus.storage.appends.recompression import recompressed
 from tests.storage.builders import NOW_MS, a_log, batch, data_of, read_all
@@ -77,7 +78,7 @@ class InALog(SynchronousTestCase):
         """The log holds whole batches in the topic's codec, offsets in a row, whatever producers send."""
         log = a_log(config=TopicConfig(compression_type="zstd"))
         for i, codec in enumerate(Codec):
-            appended = log.append_as_leader(batch(b"a%d" % i, b"b%d" % i, codec=codec), 3)
+            appended = append_as_leader(log, batch(b"a%d" % i, b"b%d" % i, codec=codec), 3)
             self.assertEqual(appended.base_offset, 2 * i)
         expected = [(2 * i + j, b"%c%d" % (b"ab"[j], i)) for i in range(5) for j in range(2)]
         self.assertEqual(read_all(log), expected)
@@ -88,7 +89,7 @@ class InALog(SynchronousTestCase):
     def test_with_log_append_time(self) -> None:
         """Both rewrites of a batch go together."""
         log = a_log(config=TopicConfig(compression_type="gzip", message_timestamp_type="LogAppendTime"))
-        log.append_as_leader(batch(b"v", timestamp=5), 0, NOW_MS + 9)
+        append_as_leader(log, batch(b"v", timestamp=5), 0, NOW_MS + 9)
         stored = data_of(log.read(0, 1 << 20).data)
         header = read_header(stored)
         self.assertTrue(check_crc(stored, 0, header))
@@ -97,9 +98,9 @@ class InALog(SynchronousTestCase):
     def test_too_large_when_opened(self) -> None:
         """A batch that only fits while compressed is refused, and the log goes on."""
         log = a_log(config=TopicConfig(compression_type="uncompressed", max_message_bytes=10_000))
-        error = self.assertRaises(ApiError, log.append_as_leader, batch(bytes(20_000), codec=Codec.GZIP), 0)
+        error = self.assertRaises(ApiError, append_as_leader, log, batch(bytes(20_000), codec=Codec.GZIP), 0)
         self.assertEqual(error.code, ErrorCode.MESSAGE_TOO_LARGE)
-        self.assertEqual(log.append_as_leader(batch(b"small"), 0).base_offset, 0)
+        self.assertEqual(append_as_leader(log, batch(b"small"), 0).base_offset, 0)
 
     def test_decompressed_size_is_bounded(self) -> None:
         """
@@ -111,15 +112,15 @@ class InALog(SynchronousTestCase):
         for config in (TopicConfig(compression_type="gzip"), TopicConfig(cleanup_policy=("compact",))):
             log = a_log(config=config)
             for data in (many, large):
-                error = self.assertRaises(ApiError, log.append_as_leader, data, 0)
+                error = self.assertRaises(ApiError, append_as_leader, log, data, 0)
                 self.assertEqual(error.code, ErrorCode.MESSAGE_TOO_LARGE)
         log = a_log(config=TopicConfig())
-        self.assertEqual(log.append_as_leader(many, 0).last_offset, MAX_RECORDS_READ)
+        self.assertEqual(append_as_leader(log, many, 0).last_offset, MAX_RECORDS_READ)
 
     def test_a_retry_is_recognised(self) -> None:
         """An idempotent producer's retry finds its batch, although that is stored in another shape."""
         log = a_log(config=TopicConfig(compression_type="snappy"))
         data = batch(os.urandom(50), producer_id=1, producer_epoch=0, base_sequence=0)
-        first, again = log.append_as_leader(data, 0), log.append_as_leader(data, 0)
+        first, again = append_as_leader(log, data, 0), append_as_leader(log, data, 0)
         self.assertEqual((again.base_offset, again.duplicate), (first.base_offset, True))
         self.assertEqual(log.log_end_offset, 1)

@@ -19,11 +19,11 @@ from logbus.records.batch import (
     encode_batch,
     encode_marker_batch,
     read_header,
+    read_marker,
 )
 from logbus.records.compression import Codec
 from logbus.records.control_records import ControlType, encode_control_key
 from logbus.records.header import ATTRIBUTES_AT, CRC, CRC_AT
-from logbus.storage.appends.append_marker import read_marker
 from logbus.storage.cleaner.compaction import Compaction, add_keys
 from logbus.storage.cleaner.offset_map import OffsetMap
 from logbus.storage.segments.transaction_index import AbortedTransaction, AbortedTransactionSet

@@ -17,6 +17,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
 from logbus.records.batch import ControlType, Marker, Record, decode_batch, decode_control_key, iter_batches
+from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.cleaner.cleaner_task import CleanerTask
 from logbus.storage.cleaner.log_to_clean import LogToClean
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE
@@ -87,7 +90,7 @@ def copy_of(log: Log) -> Log:
     copy = a_log()
     for segment in log.segments:
         if segment.size:
-            copy.append_as_follower(segment.log.get().pread(segment.size, 0))
+            append_as_follower(copy, segment.log.get().pread(segment.size, 0))
     return copy
 
 
@@ -161,13 +164,13 @@ class CleaningMachine(RuleBasedStateMachine):
             self.pending.setdefault(pid, []).extend(kept)
         else:
             self.committed += kept
-        self.log.append_as_leader(batch(*[k.value for k in kept], keys=[k.key for k in kept], **header), 0)
+        append_as_leader(self.log, batch(*[k.value for k in kept], keys=[k.key for k in kept], **header), 0)
         self.commit_all()
 
     @rule(pid=st.integers(0, 3), type=st.sampled_from(ControlType), bump=st.booleans())
     def end(self, pid: int, type: ControlType, bump: bool) -> None:
         epoch = self.epochs.get(pid, 0) + bump
-        self.log.append_marker(pid, epoch, Marker(type, 0), 0, int(self.seconds * 1000), 2 if bump else 0)
+        append_marker(self.log, pid, epoch, Marker(type, 0), 0, int(self.seconds * 1000), 2 if bump else 0)
         self.epochs[pid] = epoch
         if bump:
             self.sequences[pid] = 0
@@ -246,10 +249,10 @@ class PartTests(SynchronousTestCase):
         """Readers are still told of aborted transactions above the bound, until those are cleaned, too."""
         log = a_log(config=CONFIG)
         for key in (b"1", b"1", b"2", b"3"):
-            log.append_as_leader(batch(keys=[key]), 0)
+            append_as_leader(log, batch(keys=[key]), 0)
         header: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-        log.append_as_leader(batch(keys=[b"1"], **header), 0)
-        log.append_marker(1, 0, Marker(ABORT, 0), 0, NOW_MS)
+        append_as_leader(log, batch(keys=[b"1"], **header), 0)
+        append_marker(log, 1, 0, Marker(ABORT, 0), 0, NOW_MS)
         log.roll()
         for size, end, told in ((TWO_KEYS.dedupe_buffer_size, 3, [4]), (1000, 6, [])):
             before = log.segments[0]

@@ -16,15 +16,19 @@ from logbus.config.topic_config import TopicConfig
 from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches, iter_records
 from logbus.records.compression import Codec
+from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
+from logbus.storage.offset_lookup import max_timestamp_offset, offset_for_timestamp
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import CleanerSettings
 from logbus.storage.throttler import Throttler
+from logbus.storage.truncation import delete_expired
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
 from logbus.timers import Timers
-from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_manager, batch, data_of
+from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_manager, batch, data_of, finish
 
 COMPACT = TopicConfig(
     cleanup_policy=frozenset({"compact"}),
@@ -103,7 +107,7 @@ class CleanerCase(SynchronousTestCase):
         for _ in range(count):
             offset = log.log_end_offset
             header.setdefault("timestamp", NOW_MS)
-            log.append_as_leader(batch(b"%d" % offset, keys=[b"k%d" % (offset % keys)], **header), 0)
+            append_as_leader(log, batch(b"%d" % offset, keys=[b"k%d" % (offset % keys)], **header), 0)
         log.high_watermark = log.log_end_offset
         self.successResultOf(log.flush())
 
@@ -221,7 +225,7 @@ class ChoiceTests(CleanerCase):
         self.fill(30, timestamp=NOW_MS - 20_000)
         self.fill(30)
         self.clean()
-        self.log.delete_expired(TimeAndSize(), NOW_MS)
+        delete_expired(self.log, TimeAndSize(), NOW_MS)
         self.assertGreater(self.log.log_start_offset, 0)
         self.assertEqual(set(state(self.log)), {b"k%d" % i for i in range(7)})
         self.fill(30)
@@ -301,7 +305,7 @@ class GapTests(CleanerCase):
         manager.start_housekeeping()
         log = self.successResultOf(manager.create(PARTITION))
         for offset in range(40):
-            log.append_as_leader(batch(b"v", keys=[b"k%d" % (offset % 3)]), 5 if offset < 7 else 6)
+            append_as_leader(log, batch(b"v", keys=[b"k%d" % (offset % 3)]), 5 if offset < 7 else 6)
         log.high_watermark = 40
         self.successResultOf(log.flush())
         clock.advance(20)
@@ -335,7 +339,7 @@ class GapTests(CleanerCase):
         other = self.successResultOf(self.manager.create(OTHER))
         offset = 0
         while offset < 60:
-            offset = other.append_as_follower(data_of(self.log.read(offset, 500).data))
+            offset = append_as_follower(other, data_of(self.log.read(offset, 500).data))
         self.assertEqual([record.offset for record in records(other)], self.expected)
         self.assertEqual(other.log_end_offset, 60)
 
@@ -355,17 +359,17 @@ class TimeTests(CleanerCase):
         self.clean()
         first = records(self.log)[0].offset
         for asked in range(60):
-            found = self.log.offset_for_timestamp(NOW_MS + asked)
+            found = finish(offset_for_timestamp(self.log, NOW_MS + asked))
             assert found is not None
             self.assertEqual((found.offset, found.timestamp), (max(asked, first), NOW_MS + max(asked, first)))
-        self.assertIsNone(self.log.offset_for_timestamp(NOW_MS + 60))
+        self.assertIsNone(finish(offset_for_timestamp(self.log, NOW_MS + 60)))
 
     def test_latest_timestamp_after_compaction(self) -> None:
         """The largest timestamp is that of a record that is left."""
         self.fill(3, keys=1, timestamp=NOW_MS + 50_000)
         self.fill(57, keys=1)
         self.clean()
-        found = self.log.max_timestamp_offset()
+        found = finish(max_timestamp_offset(self.log))
         assert found is not None
         self.assertEqual(found.timestamp, NOW_MS)
         self.assertIn(found.offset, [record.offset for record in records(self.log)])
@@ -375,14 +379,14 @@ class TimeTests(CleanerCase):
         self.log.configure(evolve(COMPACT, message_timestamp_type="LogAppendTime"))
         for i in range(30):
             self.now_s = NOW_S + i
-            self.log.append_as_leader(batch(b"a", b"b", keys=[b"x", b"k%d" % i], timestamp=5), 0)
+            append_as_leader(self.log, batch(b"a", b"b", keys=[b"x", b"k%d" % i], timestamp=5), 0)
         self.log.high_watermark = 60
         self.successResultOf(self.log.flush())
         self.clean()
         found = {record.key: record.timestamp for record in records(self.log)}
         for i in range(30):
             self.assertEqual(found[b"k%d" % i], NOW_MS + i * 1000)
-        asked = self.log.offset_for_timestamp(NOW_MS + 3000)
+        asked = finish(offset_for_timestamp(self.log, NOW_MS + 3000))
         assert asked is not None
         self.assertEqual((asked.offset, asked.timestamp), (7, NOW_MS + 3000))
 
@@ -429,7 +433,7 @@ class ReplacementTests(CleanerCase):
         """Nor is one that only ends in a batch without records, which says how far it reaches."""
         for letter in b"abcd":
             for key in (b"%c1" % letter, b"%c2" % letter, b"%c3" % letter, b"%c4" % letter, b"same"):
-                self.log.append_as_leader(batch(b"1", keys=[key]), 0)
+                append_as_leader(self.log, batch(b"1", keys=[key]), 0)
         self.fill(0)
         self.clean()
         first = self.log.segments[0]
@@ -561,7 +565,7 @@ class ReplacementTests(CleanerCase):
 
         def delete() -> None:
             self.log.advance_start(30)
-            self.log.delete_expired(TimeAndSize(), NOW_MS)
+            delete_expired(self.log, TimeAndSize(), NOW_MS)
             # As after a kill: the start was not put down yet.
             self.log.log_start_offset = self.log.segments[0].base_offset
             self.check_files()
@@ -756,7 +760,7 @@ class ModelTests(CleanerCase):
                 if producer:
                     header |= {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequences[producer]}
                     sequences[producer] += len(keys)
-                self.log.append_as_leader(batch(*values, keys=keys, **header), 0)
+                append_as_leader(self.log, batch(*values, keys=keys, **header), 0)
                 for key, value in zip(keys, values, strict=True):
                     if value is None:
                         written.pop(key, None)

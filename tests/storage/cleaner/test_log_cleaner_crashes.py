@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
 from logbus.records.batch import check_crc, iter_batches, iter_records
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome
@@ -58,7 +59,7 @@ class Story:
             value = None if number in (20, 22) else b"v%d" % number
             self.written.append(Pair(len(self.written), key, value))
             header = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number} if number < 8 else {}
-            log.append_as_leader(batch(value, keys=[key], **header), 1)
+            append_as_leader(log, batch(value, keys=[key], **header), 1)
         log.high_watermark = log.log_end_offset
         result(log.flush())
         self.synced = len(self.written)

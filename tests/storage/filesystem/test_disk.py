@@ -24,6 +24,7 @@ from zope.interface.verify import verifyObject
 
 import logbus
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.filesystem import disk as disk_module
 from logbus.storage.filesystem.disk import Disk, disks_at
 from logbus.storage.istorage import IDisk, IFile, IOPool
@@ -158,18 +159,18 @@ class DiskTests(SynchronousTestCase):
         """A log at the process's limit refuses appends, keeps no torn batch, and goes on when the limit is gone."""
         self.disk.make_directory("orders-0")
         log = a_log(self.disk)
-        log.append_as_leader(batch(b"a"), 0)
+        append_as_leader(log, batch(b"a"), 0)
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (log.size + 50, hard))
-            error = self.assertRaises(ApiError, log.append_as_leader, batch(b"b"), 0)
+            error = self.assertRaises(ApiError, append_as_leader, log, batch(b"b"), 0)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             signal.signal(signal.SIGXFSZ, before)
         self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
         self.assertEqual(self.disk.size("orders-0/00000000000000000000.log"), log.size)
-        log.append_as_leader(batch(b"c"), 0)
+        append_as_leader(log, batch(b"c"), 0)
         self.assertEqual(read_all(log), [(0, b"a"), (1, b"c")])
 
     def test_full_device(self) -> None:

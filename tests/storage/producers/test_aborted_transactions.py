@@ -16,12 +16,16 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import ControlType, Marker, iter_batches, read_header
 from logbus.storage import file_names
+from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.producers.last_stable_offset import OpenTransactions
 from logbus.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from logbus.storage.producers.producer_state_loader import load_producer_state
 from logbus.storage.producers.producer_state_manager import ProducerStateEntry, ProducerStateManager
 from logbus.storage.segments.transaction_index import AbortedTransaction
 from logbus.storage.settings import StorageSettings
-from logbus.storage.state_loader import load_producer_state
+from logbus.storage.truncation import truncate_fully
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, PowerCutOutcome, no_space
 from tests.storage.builders import NOW_MS, PARTITION, a_log, a_manager, batch, data_of
 from tests.storage.test_log_model import now
@@ -43,13 +47,13 @@ class TransactionCase(SynchronousTestCase):
         data = batch(
             *[b"v"] * count, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
         )
-        offset = self.log.append_as_leader(data, 3).base_offset
+        offset = append_as_leader(self.log, data, 3).base_offset
         self.sequences[pid, epoch] = sequence + count
         return offset
 
     def mark(self, pid: int, type: ControlType = COMMIT, epoch: int = 0, coordinator: int = 0, version: int = 0) -> int:
         """Append a marker; its offset."""
-        return self.log.append_marker(pid, epoch, Marker(type, coordinator), 3, NOW_MS, version).base_offset
+        return append_marker(self.log, pid, epoch, Marker(type, coordinator), 3, NOW_MS, version).base_offset
 
     def known(self, pid: int) -> ProducerStateEntry:
         """What the log knows of a producer."""
@@ -143,9 +147,9 @@ class MarkerTests(TransactionCase):
     def test_retry_after_the_end(self) -> None:
         """A retried batch is a duplicate after its transaction ended, too, in the same epoch."""
         data = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-        self.log.append_as_leader(data, 0)
+        append_as_leader(self.log, data, 0)
         self.mark(7)
-        self.assertTrue(self.log.append_as_leader(data, 0).duplicate)
+        self.assertTrue(append_as_leader(self.log, data, 0).duplicate)
         self.assertFalse(self.log.producers.open_transaction(7, 0))
 
     def test_wrap(self) -> None:
@@ -328,7 +332,10 @@ class TransactionIndexTests(TransactionCase):
         for first in (3, 0, 3):
             self.assertEqual(self.log.aborted_transactions(first, first + 4), [entry])
             self.assertEqual(self.log.aborted_transactions(5, 9), [])
-        told = [segment.base_offset for segment in self.log.aborting.from_offset(self.log, 0)]
+        told = [
+            segment.base_offset
+            for segment in self.log.aborting.from_offset(self.log.segments, self.log.log_end_offset, 0)
+        ]
         self.assertEqual(told, [3, self.log.segments[-1].base_offset])
         self.mark(2, ABORT)
         self.log.roll()
@@ -354,7 +361,7 @@ class TransactionIndexTests(TransactionCase):
         self.write(2)
         self.mark(2, ABORT)
         self.log.roll()
-        self.log.truncate_fully(100)
+        truncate_fully(self.log, 100)
         self.assertEqual(self.log.aborted_transactions(100, 101), [])
         self.assertEqual([name for name in self.log.disk.names("orders-0") if ".txnindex" in name], [])
 
@@ -366,9 +373,9 @@ class TransactionIndexTests(TransactionCase):
         self.write(3)
         data = data_of(self.log.read(0, 10_000).data)
         whole, single = a_log(), a_log()
-        whole.append_as_follower(data)
+        append_as_follower(whole, data)
         for position, header in iter_batches(data):
-            single.append_as_follower(data[position : position + header.size])
+            append_as_follower(single, data[position : position + header.size])
         for copy in (whole, single):
             self.assertEqual(list(copy.producers), list(self.log.producers))
             self.assertEqual(copy.aborted_transactions(0, 5), [AbortedTransaction(1, 0, 2, 1)])
@@ -377,7 +384,7 @@ class TransactionIndexTests(TransactionCase):
     def test_invalid_control_batches(self) -> None:
         """A follower refuses an invalid control batch."""
         data = batch(b"", keys=[b"?"], producer_id=1, producer_epoch=0, control=True, transactional=True)
-        error = self.assertRaises(ApiError, self.log.append_as_follower, data)
+        error = self.assertRaises(ApiError, append_as_follower, self.log, data)
         self.assertEqual(error.code, ErrorCode.CORRUPT_MESSAGE)
 
     def test_without_space(self) -> None:
@@ -415,9 +422,9 @@ class DamageTests(SynchronousTestCase):
         size = 0
         for pid in (1, 2):
             data = batch(producer_id=pid, producer_epoch=0, base_sequence=sequence, transactional=True)
-            size += self.log.append_as_leader(data, 0).size
+            size += append_as_leader(self.log, data, 0).size
         for pid in (1, 2):
-            self.log.append_marker(pid, 0, Marker(ABORT, 0), 0, NOW_MS)
+            append_marker(self.log, pid, 0, Marker(ABORT, 0), 0, NOW_MS)
         return size
 
     def reopen(self) -> None:
@@ -486,8 +493,8 @@ class DamageTests(SynchronousTestCase):
         self.reopen()
         self.assertEqual(self.log.log_end_offset, 14)
         self.assertEqual(list(self.log.aborted_transactions(0, 16)), self.known)
-        self.log.append_as_leader(batch(), 0)
-        self.log.append_marker(1, 1, Marker(ABORT, 0), 0, NOW_MS)
+        append_as_leader(self.log, batch(), 0)
+        append_marker(self.log, 1, 1, Marker(ABORT, 0), 0, NOW_MS)
         self.assertEqual(list(self.log.aborted_transactions(14, 16)), [AbortedTransaction(1, 12, 15, 13)])
 
     def order_wrong(self) -> bytes:
@@ -496,8 +503,8 @@ class DamageTests(SynchronousTestCase):
     def test_a_stop_without_space(self) -> None:
         """A stop that cannot write an index is none that the next start believes beyond it."""
         header = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-        self.log.append_as_leader(batch(**header), 0)  # type: ignore[arg-type]
-        self.log.append_marker(5, 0, Marker(ABORT, 0), 0, NOW_MS)
+        append_as_leader(self.log, batch(**header), 0)  # type: ignore[arg-type]
+        append_marker(self.log, 5, 0, Marker(ABORT, 0), 0, NOW_MS)
         full = lambda op, path: no_space() if op == "write" and "txnindex" in path else None  # noqa: E731
         self.disk.faults = full
         now(self.manager.close())
@@ -519,8 +526,8 @@ class DamageTests(SynchronousTestCase):
     def test_snapshots(self) -> None:
         """Coordinator epochs and open transactions come back from a snapshot, or without one from the batches."""
         log = self.log
-        log.append_as_leader(batch(producer_id=1, producer_epoch=0, base_sequence=3, transactional=True), 0)
-        log.append_marker(2, 1, Marker(ABORT, 9), 0, NOW_MS)
+        append_as_leader(log, batch(producer_id=1, producer_epoch=0, base_sequence=3, transactional=True), 0)
+        append_marker(log, 2, 1, Marker(ABORT, 9), 0, NOW_MS)
         found = decode_snapshot(encode_snapshot(log.producers), log.log_end_offset)
         for name in self.disk.names("orders-0"):
             if name.endswith(file_names.SNAPSHOT):

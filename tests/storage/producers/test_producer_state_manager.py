@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import ControlType, Marker, encode_marker_batch, read_header
 from logbus.records.checksum import crc32c
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.producers.producer_snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from logbus.storage.producers.producer_state_manager import BatchMetadata, ProducerStateEntry, ProducerStateManager
 from tests.storage.builders import a_log, batch
@@ -27,7 +28,7 @@ class SequenceTests(SynchronousTestCase):
     def send(self, sequence: int, count: int = 1, epoch: int = 0, pid: int = 5) -> int:
         """Append; the base offset."""
         data = batch(*[b"v"] * count, producer_id=pid, producer_epoch=epoch, base_sequence=sequence)
-        return self.log.append_as_leader(data, 0).base_offset
+        return append_as_leader(self.log, data, 0).base_offset
 
     def refused(self, code: ErrorCode, sequence: int, count: int = 1, epoch: int = 0) -> None:
         end = self.log.log_end_offset
@@ -50,7 +51,7 @@ class SequenceTests(SynchronousTestCase):
 
         def write(epoch: int) -> int:
             data = batch(b"v", producer_id=5, producer_epoch=epoch, base_sequence=-1, transactional=True)
-            return self.log.append_as_leader(data, 0, from_coordinator=True).base_offset
+            return append_as_leader(self.log, data, 0, from_coordinator=True).base_offset
 
         self.assertEqual([write(epoch) for epoch in (1, 1, 2)], [0, 1, 2])
         self.assertEqual(self.assertRaises(ApiError, write, 1).code, ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -124,11 +125,11 @@ class SequenceTests(SynchronousTestCase):
         sequence, expected, sent = first, 0, []
         for count, back in sends:
             data = batch(*[b"v"] * count, producer_id=1, producer_epoch=0, base_sequence=sequence)
-            self.assertEqual(log.append_as_leader(data, 0).base_offset, expected)
+            self.assertEqual(append_as_leader(log, data, 0).base_offset, expected)
             sent.append((data, expected))
             sequence, expected = (sequence + count) % 2**31, expected + count
             for again, offset in sent[-1 - min(back, 4) :]:
-                self.assertEqual(log.append_as_leader(again, 0).base_offset, offset)
+                self.assertEqual(append_as_leader(log, again, 0).base_offset, offset)
         self.assertEqual(log.log_end_offset, expected)
 
 

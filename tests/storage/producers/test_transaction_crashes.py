@@ -15,6 +15,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import StorageError
 from logbus.records.batch import Marker
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.cleaner.cleaner_task import CleanerTask
 from logbus.storage.cleaner.log_to_clean import LogToClean
 from logbus.storage.log import Log
@@ -64,13 +66,15 @@ class Story:
         sequence = self.sequences.get(pid, 0)
         self.sequences[pid] = sequence + 1
         self.written.append((pid, key, value))
-        log.append_as_leader(
-            batch(value, keys=[key], producer_id=pid, producer_epoch=0, base_sequence=sequence, transactional=True), 1
+        append_as_leader(
+            log,
+            batch(value, keys=[key], producer_id=pid, producer_epoch=0, base_sequence=sequence, transactional=True),
+            1,
         )
 
     def end(self, log: Log, pid: int, commit: bool) -> None:
         self.written.append((pid, commit))
-        log.append_marker(pid, 0, Marker(COMMIT if commit else ABORT, 0), 1, NOW_MS)
+        append_marker(log, pid, 0, Marker(COMMIT if commit else ABORT, 0), 1, NOW_MS)
 
     def flush(self, log: Log) -> None:
         result(log.flush())
@@ -244,12 +248,12 @@ class SwapTests(SynchronousTestCase):
         manager = a_manager(disk, clock=Clock(), default_config=AT_ONCE)
         result(manager.open())
         log = result(manager.create(PARTITION))
-        log.append_as_leader(batch(keys=[b"1"]), 0)
+        append_as_leader(log, batch(keys=[b"1"]), 0)
         self.aborted(log, 1)
-        log.append_as_leader(batch(keys=[b"1"]), 0)
+        append_as_leader(log, batch(keys=[b"1"]), 0)
         log.roll()
-        log.append_as_leader(batch(keys=[b"2"]), 0)
-        log.append_as_leader(batch(keys=[b"3"]), 0)
+        append_as_leader(log, batch(keys=[b"2"]), 0)
+        append_as_leader(log, batch(keys=[b"3"]), 0)
         self.aborted(log, 2)
         log.roll()
         result(log.flusher.write_back_and_wait())
@@ -261,10 +265,10 @@ class SwapTests(SynchronousTestCase):
         assert len(log.segments) == 2
 
     def aborted(self, log: Log, pid: int) -> None:
-        log.append_as_leader(
-            batch(keys=[b"1"], producer_id=pid, producer_epoch=0, base_sequence=0, transactional=True), 0
+        append_as_leader(
+            log, batch(keys=[b"1"], producer_id=pid, producer_epoch=0, base_sequence=0, transactional=True), 0
         )
-        log.append_marker(pid, 0, Marker(ABORT, 0), 0, NOW_MS)
+        append_marker(log, pid, 0, Marker(ABORT, 0), 0, NOW_MS)
 
     def check(self, disk: MemoryDisk, what: str) -> None:
         log = Story(disk).manager().get(PARTITION)

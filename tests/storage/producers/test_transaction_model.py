@@ -16,6 +16,9 @@ from twisted.internet.task import Clock
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import ControlType, Marker, encode_marker_batch
+from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.log import Log
 from logbus.storage.segments.transaction_index import AbortedTransaction
 from logbus.storage.settings import StorageSettings
@@ -133,10 +136,10 @@ class TransactionMachine(RuleBasedStateMachine):
             base_offset=len(self.batches), leader_epoch=0,
         )  # fmt: skip
         if copied:
-            self.log.append_as_follower(data)
+            append_as_follower(self.log, data)
         else:
             try:
-                self.log.append_as_leader(data, 0)
+                append_as_leader(self.log, data, 0)
             except ApiError as error:
                 assert error.code == ErrorCode.INVALID_TXN_STATE
                 assert known and known.open_since is not None and not transactional
@@ -166,10 +169,10 @@ class TransactionMachine(RuleBasedStateMachine):
                 marker, producer_id=pid, producer_epoch=epoch, timestamp=NOW_MS, base_offset=len(self.batches),
                 leader_epoch=0,
             )  # fmt: skip
-            self.log.append_as_follower(data)
+            append_as_follower(self.log, data)
         else:
             try:
-                appended = self.log.append_marker(pid, epoch, marker, 0, NOW_MS, version)
+                appended = append_marker(self.log, pid, epoch, marker, 0, NOW_MS, version)
             except ApiError as error:
                 assert refused, error
                 return
@@ -194,7 +197,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule()
     def others(self) -> None:
-        self.log.append_as_leader(batch(b"y" * 40), 0)
+        append_as_leader(self.log, batch(b"y" * 40), 0)
         self.batches.append(Written(-1, -1, -1, False, None))
 
     @rule(forward=st.integers(1, 6))

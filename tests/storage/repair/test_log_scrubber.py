@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import StorageError
 from logbus.records.batch import iter_batches
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.repair.damage import Damage
@@ -50,7 +51,7 @@ class ScrubberCase(SynchronousTestCase):
 
     def fill(self, count: int = 30, size: int = 50) -> None:
         for number in range(count):
-            self.log.append_as_leader(batch(b"%d" % number + b"." * size), 3)
+            append_as_leader(self.log, batch(b"%d" % number + b"." * size), 3)
 
     def let_pass(self, seconds: float) -> None:
         for _ in range(10):
@@ -122,7 +123,7 @@ class RoundTests(ScrubberCase):
     def test_large_batch(self) -> None:
         """A batch larger than what is read at a time is checked by a thread, piece by piece."""
         self.log.configure(evolve(SMALL, segment_bytes=1 << 20))
-        self.log.append_as_leader(batch(b"x" * (2 * CHUNK)), 3)
+        append_as_leader(self.log, batch(b"x" * (2 * CHUNK)), 3)
         self.log.configure(SMALL)
         self.fill(10)
         self.manager.start_housekeeping()
@@ -148,7 +149,7 @@ class RoundTests(ScrubberCase):
             change()
             for number in range(40):
                 if not self.log.is_closed:
-                    self.log.append_as_leader(batch(b"other %d" % number), 4)
+                    append_as_leader(self.log, batch(b"other %d" % number), 4)
             self.disk.held.clear()
             self.disk.release(IOPool.READ)
             self.let_pass(600)

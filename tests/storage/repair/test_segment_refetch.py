@@ -15,10 +15,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, StorageError
 from logbus.records.batch import ControlType, Marker, iter_batches
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.repair.segment_refetch import FetchedBatches, ReplicaNotAvailable, segments_to_refetch
-from logbus.storage.segments.segment_replacement import ReplacementAbandoned
+from logbus.storage.segment_replacement import ReplacementAbandoned
 from logbus.storage.settings import CleanerSettings
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome, no_space
 from tests.storage.builders import NOW_MS, PARTITION, a_log, a_manager, batch, data_of
@@ -83,7 +85,7 @@ class RestorationCase(SynchronousTestCase):
 
     def append(self, data: bytes, epoch: int = 3) -> None:
         for log in (self.log, self.other):
-            log.append_as_leader(data, epoch)
+            append_as_leader(log, data, epoch)
 
     def fill(self, count: int = 30) -> None:
         for number in range(count):
@@ -163,7 +165,7 @@ class RepairTests(RestorationCase):
         self.successResultOf(self.manager.close())
         self.reopen(self.disk.after_kill())
         flip(self.disk, self.log.segments[-1].log.path, 16)
-        self.assertRaises(StorageError, self.log.append_as_leader, batch(), 3)
+        self.assertRaises(StorageError, append_as_leader, self.log, batch(), 3)
         self.clock.advance(0)
         self.repaired()
         self.fill(5)
@@ -193,7 +195,7 @@ class RepairTests(RestorationCase):
 
         def end(kind: ControlType) -> None:
             for log in (self.log, self.other):
-                log.append_marker(5, 0, Marker(kind, 0), 3, NOW_MS)
+                append_marker(log, 5, 0, Marker(kind, 0), 3, NOW_MS)
 
         sequence = 0
         for number in range(8):

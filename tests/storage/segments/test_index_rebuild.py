@@ -8,11 +8,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
+from logbus.storage.offset_lookup import offset_for_timestamp
 from logbus.storage.segments.index_rebuild import SLICE
 from logbus.testing.simulation.environment.memory_disk import Directory, Inode, MemoryDisk, broken
-from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of, offsets_of
+from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of, finish, offsets_of
 
 CONFIG = TopicConfig(segment_bytes=1_200_000)
 COUNT = 1000
@@ -40,7 +42,7 @@ class IndexRebuildTests(SynchronousTestCase):
         return self.successResultOf(self.manager.create(PARTITION))
 
     def append(self, log: Log, i: int) -> None:
-        log.append_as_leader(batch(VALUE, timestamp=NOW_MS + i), 0)
+        append_as_leader(log, batch(VALUE, timestamp=NOW_MS + i), 0)
 
     def names(self) -> list[str]:
         directory = self.disk.tree.entries["orders-0"]
@@ -84,7 +86,7 @@ class IndexRebuildTests(SynchronousTestCase):
     def found(self, log: Log, count: int = COUNT) -> None:
         for offset in range(0, count, 7):
             self.assertEqual(offsets_of(data_of(log.read(offset, 1).data)), [offset])
-            self.assertEqual(log.offset_for_timestamp(NOW_MS + offset).offset, offset)  # type: ignore[union-attr]
+            self.assertEqual(finish(offset_for_timestamp(log, NOW_MS + offset)).offset, offset)  # type: ignore[union-attr]
 
     def test_an_older_segment(self) -> None:
         """
@@ -94,7 +96,7 @@ class IndexRebuildTests(SynchronousTestCase):
             with self.subTest(kind=kind):
                 log = self.damaged(0, kind)
                 self.refused(lambda log=log: log.read(10, 1))  # type: ignore[misc]
-                self.refused(lambda log=log: log.offset_for_timestamp(NOW_MS + 10))  # type: ignore[misc]
+                self.refused(lambda log=log: finish(offset_for_timestamp(log, NOW_MS + 10)))  # type: ignore[misc]
                 self.append(log, COUNT)
                 self.assertEqual(offsets_of(data_of(log.read(COUNT, 1).data)), [COUNT])
                 self.refused(lambda log=log: log.read(10, 1))  # type: ignore[misc]

@@ -17,8 +17,8 @@ from zope.interface import implementer
 
 from logbus.errors import ApiError, ConfigError, StorageError
 from logbus.records.checksum import Buffer
+from logbus.storage.disk_space import DiskSpace
 from logbus.storage.filesystem.disk import NoSpace, refusal
-from logbus.storage.filesystem.disk_space import DiskSpace
 from logbus.storage.filesystem.read_ahead import ReadAhead
 from logbus.storage.istorage import IDisk, IFile, IOPool
 from logbus.testing.simulation.environment.inodes import Crashed, Directory, Inode, PowerCutOutcome

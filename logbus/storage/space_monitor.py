@@ -11,8 +11,8 @@ from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, StorageError
 from logbus.metrics import Family, Registry, Sample
+from logbus.storage.disk_space import DiskSpace, SpaceLevel, SpaceState
 from logbus.storage.file_names import SPACE_TEST
-from logbus.storage.filesystem.disk_space import DiskSpace, SpaceLevel, SpaceState
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log_directory import LogDirectory
 

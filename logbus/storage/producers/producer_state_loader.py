@@ -1,4 +1,4 @@
-"""Loads a log's leader epochs and producer state from disk (Kafka: LogLoader, UnifiedLog.rebuildProducerState)."""
+"""Loads a log's producer state: a snapshot, and the batches after it (Kafka: UnifiedLog.rebuildProducerState)."""
 
 from __future__ import annotations
 
@@ -7,46 +7,14 @@ from collections.abc import Iterator, Sequence
 from twisted.logger import Logger
 
 from logbus.errors import DecodeError
-from logbus.records.batch import BatchHeader, Marker
-from logbus.storage import file_names
-from logbus.storage.appends.append_marker import read_marker
+from logbus.records.batch import BatchHeader, Marker, read_marker
 from logbus.storage.istorage import IDisk
-from logbus.storage.leader_epoch_cache import LeaderEpochCache
 from logbus.storage.producers.producer_snapshot import SnapshotCorrupt, decode_snapshot, snapshot_offsets, snapshot_path
 from logbus.storage.producers.producer_state_manager import ProducerStateManager
 from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import AbortedTransaction
 
 _log = Logger()
-
-
-def load_leader_epochs(disk: IDisk, directory: str, start_offset: int, end_offset: int) -> LeaderEpochCache:
-    """
-    Read the leader epoch checkpoint, limited to the offsets from ``start_offset`` to ``end_offset``.
-
-    A damaged file counts as empty: later batches add their epochs again.
-    """
-    path = f"{directory}/{file_names.EPOCHS}"
-    try:
-        epochs = LeaderEpochCache.decode(disk.read(path))
-    except FileNotFoundError:
-        return LeaderEpochCache()
-    except ValueError as problem:
-        _log.warn("{root}/{path} is damaged and ignored: {problem}", root=disk.root, path=path, problem=str(problem))
-        return LeaderEpochCache()
-    epochs.truncate_end(end_offset)
-    epochs.truncate_start(start_offset)
-    return epochs
-
-
-def rebuild_epochs(segments: Sequence[Segment]) -> LeaderEpochCache:
-    """Rebuild the leader epochs from the batch headers. Slow for a large log."""
-    epochs = LeaderEpochCache()
-    for segment in segments:
-        for _, header in segment.batches(0):
-            if header.leader_epoch != epochs.latest:
-                epochs.assign(header.leader_epoch, header.base_offset)
-    return epochs
 
 
 def latest_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: int) -> ProducerStateManager:

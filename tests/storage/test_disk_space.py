@@ -11,7 +11,8 @@ from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, StorageError
-from logbus.storage.filesystem.disk_space import DiskSpace, SpaceLevel, SpaceState
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.disk_space import DiskSpace, SpaceLevel, SpaceState
 from logbus.storage.log_manager import LogManager
 from logbus.storage.settings import StorageSettings
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
@@ -79,7 +80,7 @@ class SpaceMonitorTests(SynchronousTestCase):
         self.disk.faults = lambda op, path: no_space() if op in ("write", "replace") else None
         with capturedLogs() as captured:
             for _ in range(3):
-                self.assertRaises(ApiError, self.log.append_as_leader, batch(b"v"), 0)
+                self.assertRaises(ApiError, append_as_leader, self.log, batch(b"v"), 0)
         (event,) = captured
         self.assertIs(event["log_level"], LogLevel.error)
         told = event["log_format"].format(**event)
@@ -102,7 +103,7 @@ class SpaceMonitorTests(SynchronousTestCase):
     def test_other_errors(self) -> None:
         """Too many open files are not a full disk."""
         self.disk.faults = lambda op, path: OSError(errno.EMFILE, os.strerror(errno.EMFILE)) if op == "write" else None
-        self.assertRaises(ApiError, self.log.append_as_leader, batch(b"v"), 0)
+        self.assertRaises(ApiError, append_as_leader, self.log, batch(b"v"), 0)
         self.assertEqual(self.manager.space.full_directories, [])
 
     def test_low(self) -> None:
@@ -142,7 +143,7 @@ class SpaceMonitorTests(SynchronousTestCase):
     def test_offline(self) -> None:
         """A failed directory is not measured any more, and not reported as full."""
         self.disk.faults = lambda op, path: no_space() if op == "write" else None
-        self.assertRaises(ApiError, self.log.append_as_leader, batch(b"v"), 0)
+        self.assertRaises(ApiError, append_as_leader, self.log, batch(b"v"), 0)
         self.disk.fail(StorageError("gone"))
         self.assertEqual(self.manager.space.full_directories, [])
         self.assertEqual(list(self.manager.space.states), ["/other"])
