@@ -23,6 +23,7 @@ Records:
 * ``produce_errors``: error responses of Produce
 * ``transaction_verification``: lets transactional batches wait for verification (KIP-890)
 * ``fetch``: Fetch
+* ``fetch_response``: builds its response
 * ``fetch_sessions``: incremental fetch sessions
 * ``current_leaders``: the current leader in responses (KIP-951)
 * ``log_offsets``: ListOffsets, OffsetForLeaderEpoch, DeleteRecords

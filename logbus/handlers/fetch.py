@@ -20,7 +20,6 @@ from logbus.cluster.replication.replica_reader import (
     PARTITIONS_AT_A_TIME,
     FetchContext,
     FetchParams,
-    PartitionFetch,
     PartitionFetchResult,
     ReplicaReader,
     SessionlessFetchContext,
@@ -29,6 +28,7 @@ from logbus.config import keys
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.current_leaders import CurrentLeaders
+from logbus.handlers.fetch_response import FetchResponseBuilder
 from logbus.handlers.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -45,15 +45,10 @@ from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
-    AbortedTransaction,
-    EpochAndEndOffset,
-    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    LeaderIdAndEpoch,
-    PartitionData,
 )
 
 #: Number of partitions above which a fetch is served in time slices.
@@ -62,40 +57,24 @@ MANY_PARTITIONS = 2000
 READ_COMMITTED = 1
 #: The first version whose consumers may fetch from a follower (KIP-392).
 FOLLOWS_VERSION = 11
-#: The first version with the current leader, and ENDPOINTS_VERSION the first with its address (KIP-951).
-LEADER_VERSION = 12
 TOPIC_ID_VERSION = 13
 REPLICA_STATE_VERSION = 15
-ENDPOINTS_VERSION = 16
 #: The first version whose clients support zstd (KIP-110).
 ZSTD_VERSION = 10
 
 
 @frozen
-class _Request:
-    """The properties of a fetch that its response depends on."""
+class _Fetch:
+    """
+    A fetch in progress.
 
+    :ivar partitions: to read, of the request or of its session.
+    """
+
+    message: FetchRequest
     fetch_params: FetchParams
-    version: int
-    listener: str
-    session: FetchSession | None
-    full: bool
-
-
-class _Answer:
-    """
-    A response under construction.
-
-    :ivar last: name or id of the last topic in it.
-    :ivar hints: the current leaders in it.
-    """
-
-    __slots__ = ("hints", "last", "topics")
-
-    def __init__(self) -> None:
-        self.topics: list[FetchableTopicResponse] = []
-        self.last: TopicKey | None = None
-        self.hints: list[LeaderIdAndEpoch] = []
+    partitions: FetchContext
+    response: FetchResponseBuilder
 
 
 @define(eq=False)
@@ -110,15 +89,11 @@ class FetchHandlers:
     _reader: ReplicaReader
     _replicas: ReplicaManager
     _metadata: ClusterMetadata
+    _leaders: CurrentLeaders
     sessions: FetchSessionCache
     max_bytes: int
     bytes_sent: int = field(default=0, init=False)
     bytes_replicated: int = field(default=0, init=False)
-    _hints: CurrentLeaders = field(init=False)
-
-    @_hints.default
-    def _hints_of_metadata(self) -> CurrentLeaders:
-        return CurrentLeaders(self._metadata)
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
@@ -130,7 +105,8 @@ class FetchHandlers:
             config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
             config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS),
         )
-        return cls(broker.reader, broker.replicas, broker.metadata, sessions, config.get(keys.FETCH_MAX_BYTES))
+        leaders, max_bytes = CurrentLeaders(broker.metadata), config.get(keys.FETCH_MAX_BYTES)
+        return cls(broker.reader, broker.replicas, broker.metadata, leaders, sessions, max_bytes)
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of fetching."""
@@ -142,72 +118,93 @@ class FetchHandlers:
     @serves(1, 4, 18)
     def fetch(self, context: RequestContext, request: Request) -> Answer:
         if request.sliced:
-            return Deferred.fromCoroutine(self._fetch_many(context, request))
+            return Deferred.fromCoroutine(self._fetch_in_slices(context, request))
         message: FetchRequest = request.message
-        version = request.api_version
+        requested: list[CachedPartition] = []
         try:
-            fetch_params = self._asker(context, message, version)
-            wants = self._wants(message, version)
-            session, source, full = self._source(message, fetch_params, version, wants)
+            fetch_params = self._fetch_params(context, message, request.api_version)
+            for topic in message.topics:
+                requested += self._requested(topic, topic.partitions, request.api_version)
+            fetch = self._begin(context, request, fetch_params, requested)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
-        asked = _Request(fetch_params, version, context.listener, session, full)
-        if session is not None and session.dirty_count > MANY_PARTITIONS:
-            return Deferred.fromCoroutine(self._read_many(source, message, asked, context.time_slice(request)))
-        got = self._reader.fetch(
-            source,
+        if isinstance(fetch.partitions, FetchSession) and fetch.partitions.dirty_count > MANY_PARTITIONS:
+            return Deferred.fromCoroutine(self._read_in_slices(fetch, context.time_slice(request)))
+        results = self._reader.fetch(
+            fetch.partitions,
             min_bytes=message.min_bytes,
-            max_bytes=self._most_bytes(message, fetch_params),
+            max_bytes=self._max_bytes(fetch),
             max_wait_ms=message.max_wait_ms,
             fetch_params=fetch_params,
         )
-        if isinstance(got, Deferred):
-            return got.addCallback(self._answer, asked)
-        return self._answer(got, asked)
+        if isinstance(results, Deferred):
+            return results.addCallback(self._respond, fetch)
+        return self._respond(results, fetch)
 
-    async def _fetch_many(self, context: RequestContext, request: Request) -> FetchResponse:
-        """Serve a request of many partitions in time slices."""
+    async def _fetch_in_slices(self, context: RequestContext, request: Request) -> FetchResponse:
+        """Serve a request of many partitions."""
         message: FetchRequest = request.message
-        version = request.api_version
         time_slice = context.time_slice(request)
+        requested: list[CachedPartition] = []
         try:
-            fetch_params = self._asker(context, message, version)
-            wants: list[CachedPartition] = []
+            fetch_params = self._fetch_params(context, message, request.api_version)
             for topic in message.topics:
-                for start in range(0, len(topic.partitions), PARTITIONS_AT_A_TIME):
-                    wants += self._remembered(topic, topic.partitions[start : start + PARTITIONS_AT_A_TIME], version)
-                    if time_slice.used(PARTITIONS_AT_A_TIME):
-                        await time_slice.next()
-            session, source, full = self._source(message, fetch_params, version, wants)
+                async for some in time_slice.over_parts(topic.partitions, PARTITIONS_AT_A_TIME):
+                    requested += self._requested(topic, some, request.api_version)
+            fetch = self._begin(context, request, fetch_params, requested)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
-        asked = _Request(fetch_params, version, context.listener, session, full)
-        return await self._read_many(source, message, asked, time_slice)
+        return await self._read_in_slices(fetch, time_slice)
 
-    async def _read_many(
-        self, source: FetchContext, message: FetchRequest, asked: _Request, time_slice: TimeSlice
-    ) -> FetchResponse:
-        got: Sequence[PartitionFetchResult] = await self._reader.fetch_in_slices(
-            source,
-            min_bytes=message.min_bytes,
-            max_bytes=self._most_bytes(message, asked.fetch_params),
-            max_wait_ms=message.max_wait_ms,
-            fetch_params=asked.fetch_params,
+    async def _read_in_slices(self, fetch: _Fetch, time_slice: TimeSlice) -> FetchResponse:
+        """Read many partitions, and build the response."""
+        results = await self._reader.fetch_in_slices(
+            fetch.partitions,
+            min_bytes=fetch.message.min_bytes,
+            max_bytes=self._max_bytes(fetch),
+            max_wait_ms=fetch.message.max_wait_ms,
+            fetch_params=fetch.fetch_params,
             time_slice=time_slice,
         )
-        if asked.session is not None:
-            got = asked.session.changed_results(got, everything=asked.full)
-        answer = _Answer()
-        for start in range(0, len(got), PARTITIONS_AT_A_TIME):
-            self._tell(got[start : start + PARTITIONS_AT_A_TIME], asked, answer)
-            if time_slice.used(PARTITIONS_AT_A_TIME):
-                await time_slice.next()
-        return self._response(asked, answer)
+        async for some in time_slice.over_parts(fetch.response.select(results), PARTITIONS_AT_A_TIME):
+            fetch.response.add(some)
+        return self._finish(fetch)
 
-    def _most_bytes(self, message: FetchRequest, fetch_params: FetchParams) -> int:
-        return max(0, message.max_bytes if fetch_params.is_replica else min(message.max_bytes, self.max_bytes))
+    def _respond(self, results: Sequence[PartitionFetchResult], fetch: _Fetch) -> FetchResponse:
+        fetch.response.add(fetch.response.select(results))
+        return self._finish(fetch)
 
-    def _asker(self, context: RequestContext, message: FetchRequest, version: int) -> FetchParams:
+    def _finish(self, fetch: _Fetch) -> FetchResponse:
+        """Count the bytes, and return the response."""
+        if fetch.fetch_params.is_replica:
+            self.bytes_replicated += fetch.response.size
+        else:
+            self.bytes_sent += fetch.response.size
+        return fetch.response.build()
+
+    def _max_bytes(self, fetch: _Fetch) -> int:
+        asked = fetch.message.max_bytes
+        return max(0, asked if fetch.fetch_params.is_replica else min(asked, self.max_bytes))
+
+    def _begin(
+        self, context: RequestContext, request: Request, fetch_params: FetchParams, requested: list[CachedPartition]
+    ) -> _Fetch:
+        """
+        Find the partitions to read: those of the request, or of its session.
+
+        :raise ApiError: as :meth:`.FetchSessionCache.resume`.
+        """
+        message: FetchRequest = request.message
+        session = self._session(message, fetch_params, request.api_version, requested)
+        full = message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        return _Fetch(
+            message,
+            fetch_params,
+            session or SessionlessFetchContext(self._replicas, requested, fetch_params.is_replica),
+            FetchResponseBuilder(request.api_version, context.listener, self._leaders, session, full),
+        )
+
+    def _fetch_params(self, context: RequestContext, message: FetchRequest, version: int) -> FetchParams:
         """
         The sender of a request: a consumer or a follower.
 
@@ -234,39 +231,30 @@ class FetchHandlers:
         self._replicas.heard(broker_id)
         return FetchParams(broker_id=broker_id, broker_epoch=epoch)
 
-    def _source(
-        self, message: FetchRequest, fetch_params: FetchParams, version: int, wants: list[CachedPartition]
-    ) -> tuple[FetchSession | None, FetchContext, bool]:
-        """The session, if there is one; the source to read from; and whether the response must be full."""
+    def _session(
+        self, message: FetchRequest, fetch_params: FetchParams, version: int, requested: list[CachedPartition]
+    ) -> FetchSession | None:
+        """The session of a request, new or resumed; None if it has none."""
         session_id, epoch, follower = message.session_id, message.session_epoch, fetch_params.broker_id
         by_id = version >= TOPIC_ID_VERSION
         if epoch == FINAL_EPOCH or (epoch == INITIAL_EPOCH and session_id != NO_SESSION):
             self.sessions.close(session_id, follower)
-        if epoch == FINAL_EPOCH:
-            return None, SessionlessFetchContext(self._replicas, wants, fetch_params.is_replica), True
+        if epoch == FINAL_EPOCH or (epoch == INITIAL_EPOCH and not requested):
+            return None
         if epoch == INITIAL_EPOCH:
-            session = None
-            if wants:
-                session = self.sessions.create(by_id=by_id, follower=follower, partitions=len(wants))
-            if session is None:
-                return None, SessionlessFetchContext(self._replicas, wants, fetch_params.is_replica), True
-            self.sessions.update(session, wants, [])
-            return session, session, True
+            session = self.sessions.create(by_id=by_id, follower=follower, partitions=len(requested))
+            if session is not None:
+                self.sessions.update(session, requested, [])
+            return session
         session = self.sessions.resume(session_id, epoch, by_id=by_id, follower=follower)
-        self.sessions.update(session, wants, self._forgotten(message, by_id))
+        self.sessions.update(session, requested, self._forgotten(message, by_id))
         self._resolve_again(session)
-        return session, session, False
+        return session
 
-    def _wants(self, message: FetchRequest, version: int) -> list[CachedPartition]:
-        wants: list[CachedPartition] = []
-        for topic in message.topics:
-            wants += self._remembered(topic, topic.partitions, version)
-        return wants
-
-    def _remembered(
+    def _requested(
         self, topic: FetchTopic, partitions: Sequence[FetchPartition], version: int
     ) -> list[CachedPartition]:
-        """The fetched partitions of a topic."""
+        """The requested partitions of a topic."""
         name, key, topic_id, refused = self._resolve(topic.topic, topic.topic_id, version >= TOPIC_ID_VERSION)
         if version < ZSTD_VERSION and refused is None and partitions:
             refused = self._unreadable(name, partitions[0].partition)
@@ -298,12 +286,12 @@ class FetchHandlers:
 
     def _resolve_again(self, session: FetchSession) -> None:
         """Resolve topic ids of a session that were unknown when the client sent them."""
-        for want in session.nameless():
-            assert want.topic_id is not None
-            topic = self._metadata.topic_by_id(want.topic_id)
+        for partition in session.nameless():
+            assert partition.topic_id is not None
+            topic = self._metadata.topic_by_id(partition.topic_id)
             if topic is not None:
-                want.topic, want.refused = topic.name, None
-                session.update([want], [])
+                partition.topic, partition.refused = topic.name, None
+                session.update([partition], [])
 
     def _unreadable(self, topic: str, partition: int) -> ApiError | None:
         """The error for a client without zstd support on a topic that is compressed with it, as in Kafka."""
@@ -321,70 +309,3 @@ class FetchHandlers:
             for topic in message.forgotten_topics_data
             for partition in topic.partitions
         ]
-
-    def _answer(self, got: Sequence[PartitionFetchResult], asked: _Request) -> FetchResponse:
-        session = asked.session
-        if session is not None:
-            got = session.changed_results(got, everything=asked.full)
-        answer = _Answer()
-        self._tell(got, asked, answer)
-        return self._response(asked, answer)
-
-    def _tell(self, some: Sequence[PartitionFetchResult], asked: _Request, answer: _Answer) -> None:
-        """Add the results of partitions to the response."""
-        topics, last = answer.topics, answer.last
-        size = 0
-        for got in some:
-            want = got.want
-            assert isinstance(want, CachedPartition)
-            if want.topic_key != last:
-                last = want.topic_key
-                if isinstance(last, str):
-                    topics.append(FetchableTopicResponse(topic=last, partitions=[]))
-                else:
-                    topics.append(FetchableTopicResponse(topic_id=last, partitions=[]))
-            data = partition_answer(got, want)
-            topics[-1].partitions.append(data)
-            if got.data is not None:
-                size += got.data.length
-            elif got.error is not None and asked.version >= LEADER_VERSION:
-                data.current_leader = hint = self._hints.hint(want.topic, want.partition, got.error)
-                if hint is not None:
-                    answer.hints.append(hint)
-        answer.last = last
-        if asked.fetch_params.is_replica:
-            self.bytes_replicated += size
-        else:
-            self.bytes_sent += size
-
-    def _response(self, asked: _Request, answer: _Answer) -> FetchResponse:
-        session, hints = asked.session, answer.hints
-        response = FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=answer.topics)
-        if hints and asked.version >= ENDPOINTS_VERSION:
-            response.node_endpoints = self._hints.endpoints(asked.listener, hints)
-        return response
-
-
-def partition_answer(got: PartitionFetchResult, want: PartitionFetch) -> PartitionData:
-    """
-    One partition's part of the response; empty records are sent as empty, never as null.
-
-    A follower's high watermark (Fetch 18) is ignored, since each response carries the leader's (KIP-1166 is about the
-    log of Kafka's controllers).
-    """
-    error, aborted = got.error, got.aborted
-    data = PartitionData(
-        partition_index=want.partition,
-        error_code=0 if error is None else error.code,
-        high_watermark=got.high_watermark,
-        last_stable_offset=got.last_stable_offset,
-        log_start_offset=got.log_start_offset,
-        aborted_transactions=None
-        if aborted is None or error is not None
-        else [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in aborted],
-        preferred_read_replica=got.preferred,
-        records=got.data if got.data is not None else b"",
-    )
-    if got.diverging is not None:
-        data.diverging_epoch = EpochAndEndOffset(epoch=got.diverging.epoch, end_offset=got.diverging.offset)
-    return data
