@@ -16,19 +16,26 @@ From the shell to the cluster and back:
 
 Topics and brokers:
 
+* ``topic_report``: the report of ``topics describe``
 * ``partition_health``: partitions that lack replicas or a leader
 * ``reassignment_plan``: reassignment plans, parsed, generated and compared
 * ``reassignment_throttle``: the throttle of a reassignment
 * ``supervisor``: the brokers of ``cluster start``
 
+Records:
+
+* ``topic_reader``: reads for ``consume``
+* ``group_reader``: reads for ``consume --group``
+* ``record_printer``: prints records
+
 Groups and transactions:
 
-* ``group_reader``: reads for ``consume --group``
 * ``group_lag``: committed offsets, ends and members of groups
 * ``offset_target``: the target of an offset reset
 * ``offset_reset``: plans and commits reset offsets
 * ``offset_file``: files of ``groups export`` and ``groups import``
-* ``hanging_transactions``: transactions that no coordinator will end
+* ``hanging_transactions``: finds and aborts transactions that no coordinator will end
+* ``transaction_report``: transactions and producers as JSON and as tables
 
 Files of a data directory:
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import frozen
 
-from logbus.cli.output import printable
-from logbus.cli.runner import raise_errors
+from logbus.cli.output import by_topic, partition_list, printable
+from logbus.cli.runner import results
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.group_admin import GroupDescription, GroupMember
 from logbus.client.group_metadata import CommittedOffset
@@ -65,6 +65,16 @@ class GroupReport:
         return None if self.partition_lags and not known else sum(known)
 
 
+async def reports_of(admin: AdminClient, names: Sequence[str]) -> list[GroupReport]:
+    """
+    Return the reports of groups by name.
+
+    :param names: empty: all groups.
+    """
+    wanted = names or [each.group_id for each in await admin.list_groups()]
+    return await group_reports(admin, await group_descriptions(admin, wanted, gone_is_fine=not names))
+
+
 async def group_descriptions(
     admin: AdminClient, names: Sequence[str], *, gone_is_fine: bool = False
 ) -> list[GroupDescription]:
@@ -80,8 +90,7 @@ async def group_descriptions(
         answers = {
             name: each for name, each in answers.items() if not (isinstance(each, ApiError) and each.code is unknown)
         }
-    raise_errors({name: each if isinstance(each, ApiError) else None for name, each in answers.items()})
-    return [each for each in answers.values() if not isinstance(each, ApiError)]
+    return results(answers)
 
 
 async def existing_partitions(admin: AdminClient, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -189,7 +198,6 @@ def offset_rows(report: GroupReport) -> Iterator[tuple[object, ...]]:
 def member_rows(report: GroupReport) -> Iterator[tuple[object, ...]]:
     """Rows for its members."""
     for each in report.group.members:
-        parts = [f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic(each.assignment).items()]
         epoch = None if each.epoch < 0 else each.epoch
         yield (
             each.member_id,
@@ -198,7 +206,7 @@ def member_rows(report: GroupReport) -> Iterator[tuple[object, ...]]:
             each.host,
             epoch,
             len(each.assignment),
-            " ".join(parts) or None,
+            partition_list(each.assignment),
         )
 
 
@@ -208,14 +216,6 @@ def state_row(report: GroupReport) -> tuple[object, ...]:
     epoch = None if group.epoch < 0 else group.epoch
     assignor = group.assignor or None
     return group.group_id, group.type, group.state, assignor, epoch, len(group.members), report.lag, group.coordinator
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group partition numbers by topic."""
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return found
 
 
 # JSON output.

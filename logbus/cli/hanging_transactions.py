@@ -1,5 +1,6 @@
 """
-Finds hanging transactions: open in a partition, but unknown to any coordinator that would end them (KIP-664).
+Finds and aborts hanging transactions: open in a partition, but unknown to any coordinator that would end them
+(KIP-664).
 
 They block readers of committed records. An open transaction alone does not hang: its coordinator ends it after its
 timeout.
@@ -8,16 +9,16 @@ timeout.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from logbus.cli.output import printable
+from logbus.cli.runner import CommandFailed
+from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.transaction_admin import ActiveProducer, TransactionDescription
+from logbus.client.admin.transaction_requests import AbortTransactionSpec
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-
-if TYPE_CHECKING:
-    from logbus.client.admin.admin_client import AdminClient
 
 PARTITIONS_A_REQUEST = 500
 """A response has all producers of all requested partitions."""
@@ -119,3 +120,106 @@ def without_coordinator(
         for each in transactions
         if each.producer.producer_id not in known or each.partition not in known[each.producer.producer_id].partitions
     ]
+
+
+async def find_hanging_at(
+    admin: AdminClient, topic: str | None, partition: int | None, broker_id: int | None, before_ms: int
+) -> SearchResult:
+    """
+    Return the hanging transactions of a topic, a partition or a broker; see :func:`find_hanging`.
+
+    :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+    :raise CommandFailed: there is no such broker.
+    """
+    return await find_hanging(admin, await _to_search(admin, topic, partition, broker_id), before_ms, broker_id)
+
+
+async def _to_search(
+    admin: AdminClient, topic: str | None, partition: int | None, broker_id: int | None
+) -> list[TopicPartition]:
+    """
+    Return the partitions to search for hanging transactions.
+
+    :param broker_id: only partitions with a replica on this broker; None: all.
+    :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+    :raise CommandFailed: there is no such broker.
+    """
+    if broker_id is not None:
+        there = [each.node_id for each in (await admin.describe_cluster()).nodes]
+        if broker_id not in there:
+            raise CommandFailed(f"there is no broker {broker_id}; there are {', '.join(map(str, there))}")
+    if topic is not None and partition is not None:
+        return [TopicPartition(topic, partition)]
+    if topic is None:
+        topics = await admin.list_topics(internal=True)
+    else:
+        found = (await admin.describe_topics([topic]))[topic]
+        if isinstance(found, ApiError):
+            raise found
+        topics = [found]
+    return [
+        TopicPartition(each.name, number)
+        for each in topics
+        for number, state in each.partitions.items()
+        if broker_id is None or broker_id in state.replicas
+    ]
+
+
+async def abort_transaction(
+    admin: AdminClient, where: TopicPartition, which: int | AbortTransactionSpec, *, force: bool
+) -> AbortTransactionSpec:
+    """
+    Abort a transaction in one partition.
+
+    :param which: its first offset there, or its producer.
+    :param force: abort it even if a coordinator is going to end it.
+    :returns: its producer.
+    :raise CommandFailed: there is no such transaction, or a coordinator is going to end it.
+    """
+    ending = which if isinstance(which, AbortTransactionSpec) else await transaction_at(admin, where, which)
+    if not force:
+        await refuse_if_coordinated(admin, where, ending)
+    await admin.abort_transaction(
+        where,
+        producer_id=ending.producer_id,
+        producer_epoch=ending.producer_epoch,
+        coordinator_epoch=ending.coordinator_epoch,
+    )
+    return ending
+
+
+async def transaction_at(admin: AdminClient, where: TopicPartition, start_offset: int) -> AbortTransactionSpec:
+    """
+    Return the transaction that begins at an offset.
+
+    :raise ApiError: the partition's leader returns an error.
+    :raise CommandFailed: no open transaction begins there.
+    """
+    found = await open_transactions(admin, [where])
+    for error in found.errors.values():
+        raise error
+    for each in found.transactions:
+        if each.since == start_offset:
+            # Without any marker yet it is −1; 0 is not above any coordinator's epoch.
+            producer = each.producer
+            return AbortTransactionSpec(
+                producer.producer_id, producer.producer_epoch, max(producer.coordinator_epoch, 0)
+            )
+    begin = ", ".join(str(since) for since in sorted(each.since for each in found.transactions)[:10])
+    there = f"those that are open begin at {begin}" if begin else "none is open"
+    raise CommandFailed(f"no open transaction of {where} begins at offset {start_offset}; {there}")
+
+
+async def refuse_if_coordinated(admin: AdminClient, where: TopicPartition, ending: AbortTransactionSpec) -> None:
+    """
+    Check that no coordinator knows the transaction, and so is going to end it.
+
+    :raise CommandFailed: one does.
+    """
+    known = (await known_transactions(admin, [ending.producer_id])).get(ending.producer_id)
+    if known is not None and where in known.partitions:
+        name = printable(known.transactional_id)
+        raise CommandFailed(
+            f"it is a transaction of {name}, which is in state {known.state}: its coordinator ends it; "
+            f"'logbus transactions force-terminate {name}' has it ended now"
+        )

@@ -54,6 +54,19 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Group partition numbers by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def partition_list(partitions: Iterable[tuple[str, int]]) -> str | None:
+    """Format partitions as in ``orders:0,1 payments:2``; None if there are none."""
+    return " ".join(f"{topic}:{','.join(map(str, found))}" for topic, found in by_topic(partitions).items()) or None
+
+
 def _is_terminal() -> bool:
     return sys.stderr.isatty()
 

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -14,9 +14,10 @@ from twisted.logger import globalLogBeginner, textFileLogObserver
 from twisted.python.failure import Failure
 
 from logbus.cli.app import exit_by_signal
+from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import Unreachable
-from logbus.errors import ApiError, LogbusError
+from logbus.errors import ApiError, ErrorCode, LogbusError
 
 T = TypeVar("T")
 
@@ -99,6 +100,15 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
     return run(session)
 
 
+def with_admin(bootstrap: str, timeout: float, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+    """Wait for an admin client's answer; see :func:`with_cluster`."""
+
+    async def session(cluster: Cluster) -> T:
+        return await work(AdminClient(cluster, timeout=timeout))
+
+    return with_cluster(bootstrap, timeout, session)
+
+
 def raise_errors(answers: Mapping[Any, ApiError | None]) -> None:
     """
     Report the errors among a command's results.
@@ -108,3 +118,18 @@ def raise_errors(answers: Mapping[Any, ApiError | None]) -> None:
     errors = [error.message for error in answers.values() if error is not None]
     if errors:
         raise CommandFailed("; ".join(errors))
+
+
+def results(answers: Mapping[Any, T | ApiError]) -> list[T]:
+    """
+    Return a command's results.
+
+    :raises CommandFailed: there are errors among them.
+    """
+    raise_errors({name: each if isinstance(each, ApiError) else None for name, each in answers.items()})
+    return [each for each in answers.values() if not isinstance(each, ApiError)]
+
+
+def without_error(answers: Mapping[Any, ApiError | None], code: ErrorCode) -> dict[Any, ApiError | None]:
+    """Return the answers with errors of one kind counted as success, as for ``--if-exists``."""
+    return {name: None if e is not None and e.code is code else e for name, e in answers.items()}

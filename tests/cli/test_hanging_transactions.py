@@ -10,8 +10,13 @@ from attrs import define, evolve, field
 from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.commands.transactions_abort import refuse_if_coordinated, transaction_at
-from logbus.cli.hanging_transactions import PARTITIONS_A_REQUEST, SearchResult, find_hanging
+from logbus.cli.hanging_transactions import (
+    PARTITIONS_A_REQUEST,
+    SearchResult,
+    find_hanging,
+    refuse_if_coordinated,
+    transaction_at,
+)
 from logbus.cli.runner import CommandFailed
 from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
 from logbus.client.admin.transaction_requests import AbortTransactionSpec

@@ -12,8 +12,7 @@ from logbus.cli.output import print_json, print_table
 from logbus.errors import ApiError
 
 if TYPE_CHECKING:
-    from logbus.client.admin.admin_client import ConfigEntry, Resource
-    from logbus.client.cluster.cluster import Cluster
+    from logbus.client.admin.admin_client import Resource
 
 _KINDS = click.Choice(["topic", "broker", "group"])
 
@@ -58,17 +57,14 @@ def describe(
       logbus configs describe topic orders --all
       logbus configs describe broker 0 num.partitions --json
     """
-    from logbus.cli.runner import CommandFailed, with_cluster
-    from logbus.client.admin.admin_client import AdminClient, ConfigSource
+    from logbus.cli.runner import CommandFailed, with_admin
+    from logbus.client.admin.admin_client import ConfigSource
 
-    async def work(cluster: Cluster) -> list[ConfigEntry]:
-        resource = _resource(kind, name)
-        answer = (await AdminClient(cluster, timeout=timeout).describe_configs([resource]))[resource]
-        if isinstance(answer, ApiError):
-            raise answer
-        return answer
-
-    entries = {each.name: each for each in with_cluster(bootstrap, timeout, work)}
+    resource = _resource(kind, name)
+    answer = with_admin(bootstrap, timeout, lambda admin: admin.describe_configs([resource]))[resource]
+    if isinstance(answer, ApiError):
+        raise answer
+    entries = {each.name: each for each in answer}
     unknown = [key for key in keys if key not in entries]
     if unknown:
         raise CommandFailed(f"{kind} {name} has no setting {', '.join(map(repr, unknown))}")
@@ -137,14 +133,10 @@ def delete_configs(kind: str, name: str, keys: tuple[str, ...], bootstrap: str, 
 def _alter(
     kind: str, name: str, changes: Mapping[str, str | None], validate_only: bool, bootstrap: str, timeout: float
 ) -> None:
-    from logbus.cli.runner import raise_errors, with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.runner import raise_errors, with_admin
 
-    async def work(cluster: Cluster) -> None:
-        admin = AdminClient(cluster, timeout=timeout)
-        raise_errors(await admin.alter_configs({_resource(kind, name): changes}, validate_only=validate_only))
-
-    with_cluster(bootstrap, timeout, work)
+    asked = {_resource(kind, name): changes}
+    raise_errors(with_admin(bootstrap, timeout, lambda admin: admin.alter_configs(asked, validate_only=validate_only)))
 
 
 def _resource(kind: str, name: str) -> Resource:

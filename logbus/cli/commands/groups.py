@@ -5,18 +5,11 @@ offsets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from logbus.cli.commands.groups_offsets import delete_offsets, export_offsets, import_offsets, reset_offsets
 from logbus.cli.options import bootstrap_options, group_id, json_option
 from logbus.cli.output import print_json, print_table
-
-if TYPE_CHECKING:
-    from logbus.cli.group_lag import GroupReport
-    from logbus.client.admin.group_admin import ListedGroup
-    from logbus.client.cluster.cluster import Cluster
 
 _STATES = ("Empty", "Assigning", "Reconciling", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
@@ -59,13 +52,9 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], as_json: bool, 
       logbus groups list
       logbus groups list --state stable --json
     """
-    from logbus.cli.runner import with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.runner import with_admin
 
-    async def work(cluster: Cluster) -> list[ListedGroup]:
-        return await AdminClient(cluster, timeout=timeout).list_groups(states=states, types=types)
-
-    found = with_cluster(bootstrap, timeout, work)
+    found = with_admin(bootstrap, timeout, lambda admin: admin.list_groups(states=states, types=types))
     if as_json:
         print_json(
             [
@@ -105,17 +94,9 @@ def describe(names: tuple[str, ...], view: str | None, as_json: bool, bootstrap:
       logbus groups describe billing --json | jq .[0].lag
     """
     from logbus.cli import group_lag
-    from logbus.cli.runner import with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.runner import with_admin
 
-    async def work(cluster: Cluster) -> list[GroupReport]:
-        admin = AdminClient(cluster, timeout=timeout)
-        wanted = names or [each.group_id for each in await admin.list_groups()]
-        return await group_lag.group_reports(
-            admin, await group_lag.group_descriptions(admin, wanted, gone_is_fine=not names)
-        )
-
-    found = with_cluster(bootstrap, timeout, work)
+    found = with_admin(bootstrap, timeout, lambda admin: group_lag.reports_of(admin, names))
     if as_json:
         print_json([group_lag.as_json(each) for each in found])
     elif view == "state":
@@ -146,13 +127,9 @@ def delete(names: tuple[str, ...], bootstrap: str, timeout: float) -> None:
     Example:
       logbus groups delete billing
     """
-    from logbus.cli.runner import raise_errors, with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.runner import raise_errors, with_admin
 
-    async def work(cluster: Cluster) -> None:
-        raise_errors(await AdminClient(cluster, timeout=timeout).delete_groups(names))
-
-    with_cluster(bootstrap, timeout, work)
+    raise_errors(with_admin(bootstrap, timeout, lambda admin: admin.delete_groups(names)))
 
 
 for _command in (reset_offsets, delete_offsets, export_offsets, import_offsets):

@@ -12,7 +12,6 @@ from logbus.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from logbus.client.admin.log_dir_admin import LogDir
-    from logbus.client.cluster.cluster import Cluster
     from logbus.model import TopicPartition
 
 _broker_option = click.option(
@@ -44,13 +43,9 @@ def describe(broker_id: int, as_json: bool, bootstrap: str, timeout: float) -> N
     Example:
       logbus log-dirs describe --broker 1 --json
     """
-    from logbus.cli.runner import with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.runner import with_admin
 
-    async def work(cluster: Cluster) -> list[LogDir]:
-        return await AdminClient(cluster, timeout=timeout).describe_log_dirs(broker_id)
-
-    found = with_cluster(bootstrap, timeout, work)
+    found = with_admin(bootstrap, timeout, lambda admin: admin.describe_log_dirs(broker_id))
     if as_json:
         print_json([_as_json(each) for each in found])
         return
@@ -98,15 +93,10 @@ def move(path: str, partitions: tuple[str, ...], broker_id: int, bootstrap: str,
     Example:
       logbus log-dirs move /disk2/logbus orders:0 --broker 1
     """
-    from logbus.cli.runner import raise_errors, with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.runner import raise_errors, with_admin
 
     moves = {_partition(each): path for each in partitions}
-
-    async def work(cluster: Cluster) -> None:
-        raise_errors(await AdminClient(cluster, timeout=timeout).alter_replica_log_dirs(broker_id, moves))
-
-    with_cluster(bootstrap, timeout, work)
+    raise_errors(with_admin(bootstrap, timeout, lambda admin: admin.alter_replica_log_dirs(broker_id, moves)))
 
 
 def _partition(text: str) -> TopicPartition:

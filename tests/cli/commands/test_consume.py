@@ -10,9 +10,9 @@ import click
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cli.app import print_error
-from logbus.cli.commands.consume import record_format
 from logbus.cli.options import parse_pairs, timestamp_ms
 from logbus.cli.output import Progress, print_table, quantity
+from logbus.cli.record_printer import record_format
 from logbus.cli.terminal_escapes import for_terminal
 from logbus.records.record import Record
 

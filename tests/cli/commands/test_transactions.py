@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cli.app import run_app
 from logbus.cli.commands import transactions
-from logbus.cli.commands.transactions import date
+from logbus.cli.transaction_report import date
 from logbus.client.admin.transaction_admin import STATES
 from logbus.records.batch import Record, encode_batch
 from logbus.records.file_slice import joined

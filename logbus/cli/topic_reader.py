@@ -1,0 +1,146 @@
+"""Reads a topic for ``logbus consume``: from the chosen offsets on, with or without a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+from twisted.internet.defer import CancelledError
+
+from logbus.cli.group_reader import Show, consume_for_group
+from logbus.cli.record_printer import RecordPrinter
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.partition_position import Isolation
+from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+
+
+@frozen(kw_only=True)
+class ReadOptions:
+    """
+    What ``logbus consume`` reads.
+
+    :ivar partitions: empty: all.
+    :ivar offset: where to start; negative: this many records before the end.
+    :ivar at_ms: the time to start at.
+    :ivar group: start at the offsets of this group, and commit what was printed.
+    :ivar limit: stop after this many records.
+    :ivar exit_at_end: stop at the current end.
+    """
+
+    topic: str
+    partitions: Sequence[int]
+    from_beginning: bool
+    offset: int | None
+    at_ms: int | None
+    group: str | None
+    limit: int | None
+    exit_at_end: bool
+    isolation: Isolation
+
+
+async def consume_topic(cluster: Cluster, options: ReadOptions, printer: RecordPrinter) -> None:
+    """Read a topic until the end that the options name, or until cancelled."""
+    starts, ends = await _bounds(cluster, options)
+    try:
+        if options.group is None:
+            await _consume_partitions(
+                cluster, starts, ends, options.exit_at_end, options.isolation, options.limit, printer.show
+            )
+        else:
+            await consume_for_group(
+                cluster,
+                options.group,
+                options.topic,
+                list(ends) if options.partitions else [],
+                "earliest" if options.from_beginning else "latest",
+                options.isolation,
+                ends if options.exit_at_end else None,
+                options.limit,
+                printer.show,
+            )
+    finally:
+        printer.close()
+
+
+async def _bounds(
+    cluster: Cluster, options: ReadOptions
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """
+    Return the first offset to read in each partition, and each partition's current end.
+
+    :raises ApiError: a partition does not exist, or does not have the offset.
+    """
+    topic, offset = await cluster.topic(options.topic), options.offset
+    wanted = [TopicPartition(topic.name, index) for index in dict.fromkeys(options.partitions or topic.partitions)]
+
+    async def offsets(time: int) -> dict[TopicPartition, int]:
+        found = {}
+        committed = options.isolation == "read_committed"
+        answers = await list_offsets(cluster, dict.fromkeys(wanted, time), patience=5.0, committed=committed)
+        for partition, answer in answers.items():
+            if isinstance(answer, ApiError):
+                raise answer
+            found[partition] = answer.offset
+        return found
+
+    ends = await offsets(LATEST)
+    if options.from_beginning:
+        return await offsets(EARLIEST), ends
+    if options.at_ms is not None:
+        found = await offsets(options.at_ms)
+        return {each: ends[each] if found[each] < 0 else found[each] for each in wanted}, ends
+    if offset is None:
+        return dict(ends), ends
+    first = await offsets(EARLIEST)
+    if offset < 0:
+        return {each: max(first[each], ends[each] + offset) for each in wanted}, ends
+    for each in wanted:
+        if not first[each] <= offset <= ends[each]:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{each} has no offset {offset}; it has {first[each]} to {ends[each]}"
+            )
+    return dict.fromkeys(wanted, offset), ends
+
+
+async def _consume_partitions(
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    exit_at_end: bool,
+    isolation: Isolation,
+    limit: int | None,
+    show: Show,
+) -> None:
+    """
+    Read records until cancelled.
+
+    :param exit_at_end: stop when all partitions have reached these ends.
+    :param limit: stop after this many records.
+    """
+    left = limit
+    open_ends = {each for each in ends if starts[each] < ends[each]} if exit_at_end else set(ends)
+    if left == 0 or not open_ends:
+        return
+    consumer = Fetcher(cluster, reset="earliest", isolation=isolation)
+    consumer.assign({each: starts[each] for each in open_ends})
+    try:
+        while open_ends and left != 0:
+            fetched = await consumer.poll()
+            records = fetched.records
+            if exit_at_end:
+                end = ends[fetched.partition]
+                if fetched.next_offset >= end:
+                    open_ends.discard(fetched.partition)
+                    records = [each for each in records if each.offset < end]
+            if left is not None:
+                records = records[:left]
+                left -= len(records)
+            show(fetched.partition, records)
+    except CancelledError:
+        # Ctrl-C is the usual end.
+        pass
+    finally:
+        await consumer.close()
