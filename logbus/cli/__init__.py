@@ -17,13 +17,17 @@ From the shell to the cluster and back:
 Topics and brokers:
 
 * ``topic_report``: the report of ``topics describe``
+* ``cluster_report``: the report of ``cluster describe``
 * ``partition_health``: partitions that lack replicas or a leader
 * ``reassignment_plan``: reassignment plans, parsed, generated and compared
-* ``reassignment_throttle``: the throttle of a reassignment
+* ``reassignment``: moves replicas by plans, with a throttle
+* ``leader_election``: elects leaders by names of topics and partitions
 * ``supervisor``: the brokers of ``cluster start``
 
 Records:
 
+* ``line_producer``: sends lines for ``produce``
+* ``line_reader``: reads lines from standard input
 * ``topic_reader``: reads for ``consume``
 * ``group_reader``: reads for ``consume --group``
 * ``record_printer``: prints records
@@ -46,6 +50,7 @@ Files of a data directory:
 
 Benchmarks, audits, Spark:
 
+* ``benchmark``: runs a benchmark of ``bench``, and prints its figures
 * ``load_generator``: the loads of ``bench``
 * ``process_usage``: CPU time and memory of a local broker
 * ``audit_query``: the query and the table of an audit

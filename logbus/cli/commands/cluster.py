@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
-from attrs import asdict
 
 from logbus.cli.commands.cluster_elect_leaders import elect_leaders
 from logbus.cli.commands.cluster_reassign import reassign
 from logbus.cli.commands.cluster_shutdown_broker import shutdown_broker
 from logbus.cli.commands.cluster_start import start
 from logbus.cli.options import bootstrap_options, json_option
-from logbus.cli.output import print_json, print_table
-
-if TYPE_CHECKING:
-    from logbus.client.cluster.cluster import Cluster
+from logbus.cli.output import print_json
 
 
 @click.group()
@@ -46,62 +40,11 @@ def describe(as_json: bool, bootstrap: str, timeout: float) -> None:
     Example:
       logbus cluster describe --json
     """
-    from logbus.cli.partition_health import BrokerLoad, HealthFilter, broker_loads
-    from logbus.cli.runner import with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.cluster_report import cluster_report, print_report
+    from logbus.cli.runner import with_admin
 
-    async def work(cluster: Cluster) -> dict[str, Any]:
-        admin = AdminClient(cluster, timeout=timeout)
-        found = await admin.describe_cluster()
-        topics = await admin.list_topics(internal=True)
-        features = await admin.features()
-        alive = {each.node_id: each for each in found.nodes}
-        health = HealthFilter(alive, await admin.min_insync_replicas(topic.name for topic in topics))
-        load = broker_loads(topics)
-        return {
-            "cluster_id": found.cluster_id,
-            "controller": found.controller_id if found.controller_id >= 0 else None,
-            "features": dict(features),
-            "brokers": [
-                {
-                    "id": number,
-                    "host": alive[number].host if number in alive else None,
-                    "port": alive[number].port if number in alive else None,
-                    "rack": alive[number].rack if number in alive else None,
-                    **asdict(load.get(number, BrokerLoad())),
-                }
-                for number in sorted({*alive, *load})
-            ],
-            "topics": len(topics),
-            "partitions": sum(len(topic.partitions) for topic in topics),
-            **health.counts(topics),
-        }
-
-    found = with_cluster(bootstrap, timeout, work)
+    found = with_admin(bootstrap, timeout, cluster_report)
     if as_json:
         print_json(found)
-        return
-    click.echo(f"cluster {found['cluster_id']}")
-    if found["features"]:
-        levels = ", ".join(f"{name} {level}" for name, level in sorted(found["features"].items()))
-        click.echo(f"features: {levels}")
-    print_table(
-        ["broker", "address", "rack", "role", "leads", "preferred", "replicas", "out of sync"],
-        [
-            [
-                each["id"],
-                f"{each['host']}:{each['port']}" if each["host"] else None,
-                each["rack"],
-                "controller" if each["id"] == found["controller"] else "",
-                each["leaders"],
-                each["preferred"],
-                each["replicas"],
-                each["out_of_sync"],
-            ]
-            for each in found["brokers"]
-        ],
-    )
-    click.echo(
-        f"{found['partitions']} partitions of {found['topics']} topics: {found['under_replicated']} under-replicated, "
-        f"{found['under_min_isr']} under min.insync.replicas, {found['unavailable']} unavailable"
-    )
+    else:
+        print_report(found)

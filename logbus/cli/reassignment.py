@@ -1,0 +1,153 @@
+"""
+Moves replicas by plans for ``cluster reassign``, with a throttle: rates of brokers, throttled replicas of topics
+(KIP-73).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from logbus.cli.reassignment_plan import (
+    InvalidPlan,
+    Plan,
+    Replicas,
+    changed_replicas,
+    read_plan,
+    spread_evenly,
+    throttled_replicas,
+    write_plan,
+)
+from logbus.cli.runner import CommandFailed, raise_errors
+from logbus.client.admin.admin_client import AdminClient, ConfigSource, Resource, ResourceType
+from logbus.errors import ApiError
+from logbus.model import TopicPartition
+
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+def read_file(file: Path) -> Plan:
+    """
+    Read a plan.
+
+    :raise CommandFailed: the file is not a plan.
+    """
+    try:
+        return read_plan(file.read_text(encoding="utf-8"))
+    except InvalidPlan as e:
+        raise CommandFailed(f"{file}: {e}") from None
+    except UnicodeDecodeError as e:
+        raise CommandFailed(f"{file}: it is not JSON ({e})") from None
+
+
+def _write_file(file: Path, plan: Plan) -> None:
+    file.write_text(write_plan(plan), encoding="utf-8")
+
+
+async def generate(admin: AdminClient, topics: Sequence[str] | None, brokers: Sequence[int] | None) -> Plan:
+    """
+    Return a plan that spreads replicas evenly.
+
+    :param topics: None: all.
+    :param brokers: to use; None: all live ones.
+    :raise InvalidPlan: a broker is not there, or there are too few.
+    """
+    racks = {node.node_id: node.rack for node in (await admin.describe_cluster()).nodes}
+    missing = sorted(set(brokers or ()) - set(racks))
+    if missing:
+        raise InvalidPlan(f"brokers {missing} are not there; there are: {sorted(racks)}")
+    used = racks if brokers is None else {broker: racks[broker] for broker in brokers}
+    return spread_evenly(await _current(admin, topics), used)
+
+
+async def execute(admin: AdminClient, target: Plan, throttle: int | None, rollback: Path | None) -> int:
+    """
+    Begin to move replicas.
+
+    :param throttle: bytes a second, for each broker, in each direction.
+    :param rollback: a new file for the plan that returns to the assignment before.
+    :returns: how many partitions are being moved.
+    :raise CommandFailed: there is no such partition, or the controller refuses.
+    """
+    current = await _current(admin, {name.topic for name in target})
+    missing = [name for name in target if name not in current]
+    if missing:
+        raise CommandFailed(f"there is no partition {missing[0]}")
+    if rollback is not None:
+        _write_file(rollback, {name: current[name] for name in target})
+    if throttle is not None:
+        await _set_throttle(admin, current, target, throttle)
+    wanted = changed_replicas(current, target)
+    raise_errors(await admin.alter_reassignments(wanted) if wanted else {})
+    return len(wanted)
+
+
+async def verify(admin: AdminClient, target: Plan) -> dict[TopicPartition, str]:
+    """Return the state of each partition of a plan: under way, done or differs. Lifts the throttle at the end."""
+    under_way = await admin.list_reassignments(target)
+    current = await _current(admin, {name.topic for name in target})
+    if not under_way:
+        await _lift_throttle(admin, {name.topic for name in target if name in current})
+    return {
+        name: "under way" if name in under_way else "done" if current.get(name) == replicas else "differs"
+        for name, replicas in target.items()
+    }
+
+
+async def cancel(admin: AdminClient, target: Plan) -> int:
+    """Cancel the moves of a plan that are under way, and lift the throttle; returns how many."""
+    under_way = await admin.list_reassignments(target)
+    raise_errors(await admin.alter_reassignments(dict.fromkeys(under_way)) if under_way else {})
+    await _lift_throttle(admin, {name.topic for name in under_way})
+    return len(under_way)
+
+
+async def _current(admin: AdminClient, topics: Iterable[str] | None) -> dict[TopicPartition, Replicas]:
+    """Return the replicas of all partitions of these topics (None: of all topics)."""
+    if topics is None:
+        found = await admin.list_topics(internal=True)
+    else:
+        answers = await admin.describe_topics(dict.fromkeys(topics))
+        for answer in answers.values():
+            if isinstance(answer, ApiError):
+                raise answer
+        found = [each for each in answers.values() if not isinstance(each, ApiError)]
+    return {
+        TopicPartition(topic.name, number): partition.replicas
+        for topic in found
+        for number, partition in topic.partitions.items()
+    }
+
+
+async def _set_throttle(admin: AdminClient, current: Plan, target: Plan, rate: int) -> None:
+    """
+    Throttle the replicas that a plan moves.
+
+    :param rate: bytes a second, for each broker, in each direction.
+    """
+    changes: dict[Resource, dict[str, str | None]] = {
+        Resource(ResourceType.TOPIC, topic): dict(zip(REPLICAS, map(",".join, both), strict=True))
+        for topic, both in throttled_replicas(current, target).items()
+    }
+    for node in (await admin.describe_cluster()).nodes:
+        changes[Resource(ResourceType.BROKER, str(node.node_id))] = dict.fromkeys(RATES, str(rate))
+    raise_errors(await admin.alter_configs(changes))
+
+
+async def _lift_throttle(admin: AdminClient, topics: Collection[str]) -> None:
+    """Remove the throttle from topics and all brokers."""
+    resources = [Resource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
+    resources += [Resource(ResourceType.BROKER, str(node.node_id)) for node in (await admin.describe_cluster()).nodes]
+    described = await admin.describe_configs(resources)
+    changes: dict[Resource, dict[str, str | None]] = {}
+    for resource, entries in described.items():
+        names = RATES if resource.type is ResourceType.BROKER else REPLICAS
+        own = (ConfigSource.TOPIC, ConfigSource.DYNAMIC_BROKER)
+        if isinstance(entries, ApiError):
+            continue
+        found = [one.name for one in entries if one.name in names and one.source in own]
+        if found:
+            changes[resource] = dict.fromkeys(found)
+    if changes:
+        raise_errors(await admin.alter_configs(changes))
