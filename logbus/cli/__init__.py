@@ -35,6 +35,7 @@ Records:
 Groups and transactions:
 
 * ``group_lag``: committed offsets, ends and members of groups
+* ``group_offsets``: reads and deletes committed offsets
 * ``offset_target``: the target of an offset reset
 * ``offset_reset``: plans and commits reset offsets
 * ``offset_file``: files of ``groups export`` and ``groups import``

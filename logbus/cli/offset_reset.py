@@ -10,16 +10,16 @@ from typing import Any
 from attrs import frozen
 
 from logbus.cli.group_lag import member_count, offsets_at
+from logbus.cli.group_offsets import Scope, committed_offsets
+from logbus.cli.offset_file import SavedOffset
 from logbus.cli.offset_target import OffsetChange, OffsetTarget, PartitionBounds, TargetKind, resolve_target
 from logbus.cli.output import print_json, print_table
-from logbus.cli.runner import CommandFailed, raise_errors
+from logbus.cli.runner import CommandFailed, raise_errors, results
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
-
-CommittedOffsets = Mapping[TopicPartition, CommittedOffset]
 
 
 @frozen
@@ -35,22 +35,50 @@ class OffsetResetPlan:
     changes: Sequence[OffsetChange]
 
 
-async def committed_offsets(admin: AdminClient, group_ids: Sequence[str]) -> dict[str, CommittedOffsets]:
+async def reset(
+    admin: AdminClient, group_id: str, scopes: Sequence[Scope], target: OffsetTarget, *, execute: bool
+) -> list[OffsetResetPlan]:
     """
-    Return the committed offsets of groups.
+    Plan to reset the offsets of a group, and commit the plan.
 
-    :raise CommandFailed: the offsets of a group cannot be read.
+    :param scopes: topics and partitions; empty: all with committed offsets.
+    :param execute: False: only plan.
+    :raise CommandFailed: the group has members, a target cannot be resolved, or the broker refuses.
     """
-    found: dict[str, CommittedOffsets] = {}
-    errors: dict[object, ApiError | None] = {}
-    for group_id, offsets in (await admin.list_group_offsets(group_ids)).items():
-        if isinstance(offsets, ApiError):
-            errors[group_id] = offsets
-            continue
-        errors.update((each, at) for each, at in offsets.items() if isinstance(at, ApiError))
-        found[group_id] = {each: at for each, at in offsets.items() if not isinstance(at, ApiError)}
-    raise_errors(errors)
-    return found
+    there = await require_inactive(admin, [group_id])
+    if scopes:
+        wanted = await resolve_scopes(admin, scopes)
+    else:
+        if group_id not in there:
+            raise CommandFailed(f"there is no group {group_id!r}; --topic names what a new one begins with")
+        wanted = list((await committed_offsets(admin, [group_id]))[group_id])
+        if not wanted:
+            raise CommandFailed(f"group {group_id!r} has committed nothing; --topic names what to set")
+        await check_existing(admin, wanted)
+    plans = await plan(admin, {group_id: dict.fromkeys(wanted, (target, ""))}, there)
+    if execute:
+        await write_plans(admin, plans)
+    return plans
+
+
+async def reset_to_saved(
+    admin: AdminClient, saved: Mapping[str, Mapping[TopicPartition, SavedOffset]], *, execute: bool
+) -> list[OffsetResetPlan]:
+    """
+    Plan to set the offsets of groups to those in a file, and commit the plan; see :func:`reset`.
+
+    :raise CommandFailed: a group has members, a partition does not exist, or the broker refuses.
+    """
+    there = await require_inactive(admin, list(saved))
+    await check_existing(admin, (each for offsets in saved.values() for each in offsets))
+    targets = {
+        group_id: {each: (OffsetTarget(TargetKind.OFFSET, at.offset), at.metadata) for each, at in offsets.items()}
+        for group_id, offsets in saved.items()
+    }
+    plans = await plan(admin, targets, there)
+    if execute:
+        await write_plans(admin, plans)
+    return plans
 
 
 async def require_inactive(admin: AdminClient, group_ids: Sequence[str]) -> set[str]:
@@ -77,9 +105,7 @@ async def require_inactive(admin: AdminClient, group_ids: Sequence[str]) -> set[
     return there
 
 
-async def resolve_scopes(
-    admin: AdminClient, scopes: Sequence[tuple[str, tuple[int, ...] | None]]
-) -> list[TopicPartition]:
+async def resolve_scopes(admin: AdminClient, scopes: Sequence[Scope]) -> list[TopicPartition]:
     """
     Return the partitions of the given scopes.
 
@@ -87,14 +113,13 @@ async def resolve_scopes(
     :raise CommandFailed: a topic or partition does not exist.
     """
     topics = await admin.describe_topics(dict.fromkeys(topic for topic, _ in scopes))
-    raise_errors({name: each if isinstance(each, ApiError) else None for name, each in topics.items()})
+    known = {topic.name: topic for topic in results(topics)}
     found: dict[TopicPartition, None] = {}
     for name, numbers in scopes:
-        topic = topics[name]
-        assert not isinstance(topic, ApiError)
-        for number in topic.partitions if numbers is None else numbers:
-            if number not in topic.partitions:
-                raise CommandFailed(_no_partition(TopicPartition(name, number), len(topic.partitions)))
+        partitions = known[name].partitions
+        for number in partitions if numbers is None else numbers:
+            if number not in partitions:
+                raise CommandFailed(_no_partition(TopicPartition(name, number), len(partitions)))
             found[TopicPartition(name, number)] = None
     return list(found)
 

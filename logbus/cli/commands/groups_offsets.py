@@ -13,11 +13,7 @@ from logbus.cli.options import bootstrap_options, group_id, json_option, timesta
 from logbus.errors import LogbusError
 
 if TYPE_CHECKING:
-    from logbus.cli.offset_file import SavedOffset
-    from logbus.cli.offset_reset import OffsetResetPlan
     from logbus.cli.offset_target import OffsetTarget
-    from logbus.client.cluster.cluster import Cluster
-    from logbus.model import TopicPartition
 
 Scope = tuple[str, tuple[int, ...] | None]
 
@@ -90,35 +86,14 @@ def reset_offsets(
       logbus groups reset-offsets billing --all-topics --by-duration 1h30m --execute
       logbus groups reset-offsets billing --topic orders:0,1 --shift-by -10 --execute
     """
-    from logbus.cli.runner import CommandFailed, with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.offset_reset import print_plans, reset
+    from logbus.cli.runner import with_admin
 
     target = _target(to_earliest, to_latest, to_datetime, by_duration, to_offset, shift_by, to_current)
     if bool(scopes) == all_topics:
         raise click.UsageError("say which offsets: either --topic (may be repeated) or --all-topics")
 
-    async def work(cluster: Cluster) -> list[OffsetResetPlan]:
-        from logbus.cli import offset_reset
-
-        admin = AdminClient(cluster, timeout=timeout)
-        there = await offset_reset.require_inactive(admin, [group])
-        if all_topics:
-            if group not in there:
-                raise CommandFailed(f"there is no group {group!r}; --topic names what a new one begins with")
-            wanted = list((await offset_reset.committed_offsets(admin, [group]))[group])
-            if not wanted:
-                raise CommandFailed(f"group {group!r} has committed nothing; --topic names what to set")
-            await offset_reset.check_existing(admin, wanted)
-        else:
-            wanted = await offset_reset.resolve_scopes(admin, scopes)
-        plans = await offset_reset.plan(admin, {group: dict.fromkeys(wanted, (target, ""))}, there)
-        if execute:
-            await offset_reset.write_plans(admin, plans)
-        return plans
-
-    plans = with_cluster(bootstrap, timeout, work)
-    from logbus.cli.offset_reset import print_plans
-
+    plans = with_admin(bootstrap, timeout, lambda admin: reset(admin, group, scopes, target, execute=execute))
     print_plans(plans, execute, as_json)
 
 
@@ -169,35 +144,13 @@ def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: flo
       logbus groups delete-offsets billing --topic orders
       logbus groups delete-offsets billing --topic orders:0,1 --topic payments
     """
-    from logbus.cli.runner import CommandFailed, raise_errors, with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.group_offsets import delete_committed
+    from logbus.cli.runner import with_admin
 
     if not scopes:
         raise click.UsageError("say which offsets: --topic TOPIC, or --topic TOPIC:0,1; it may be repeated")
 
-    async def work(cluster: Cluster) -> None:
-        from logbus.cli.group_lag import group_descriptions
-        from logbus.cli.offset_reset import committed_offsets
-        from logbus.model import TopicPartition
-
-        admin = AdminClient(cluster, timeout=timeout)
-        await group_descriptions(admin, [group])
-        known = (await committed_offsets(admin, [group]))[group]
-        wanted: dict[TopicPartition, None] = {}
-        for topic, numbers in scopes:
-            chosen = [each for each in known if each.topic == topic]
-            if numbers is not None:
-                chosen = [TopicPartition(topic, number) for number in numbers]
-            for each in chosen:
-                if each not in known:
-                    raise CommandFailed(f"group {group!r} has committed nothing for {each}")
-                wanted[each] = None
-            if not chosen:
-                raise CommandFailed(f"group {group!r} has committed nothing for topic {topic!r}")
-        answers = await admin.delete_group_offsets(group, wanted)
-        raise_errors({error.message: error for error in answers.values() if error is not None})
-
-    with_cluster(bootstrap, timeout, work)
+    with_admin(bootstrap, timeout, lambda admin: delete_committed(admin, group, scopes))
 
 
 @click.command("export", short_help="Write committed offsets of groups to a file.")
@@ -212,31 +165,11 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
       logbus groups export offsets.json
       logbus groups export - billing | jq .groups[0].offsets
     """
-    from logbus.cli.offset_file import SavedOffset, write_offsets
+    from logbus.cli.group_offsets import offsets_to_save
+    from logbus.cli.offset_file import write_offsets
     from logbus.cli.runner import with_cluster
-    from logbus.client.admin.admin_client import AdminClient
 
-    async def work(cluster: Cluster) -> tuple[dict[str, dict[TopicPartition, SavedOffset]], str | None]:
-        from logbus.cli.group_lag import group_descriptions
-        from logbus.cli.offset_reset import committed_offsets
-
-        admin = AdminClient(cluster, timeout=timeout)
-        wanted = list(dict.fromkeys(names))
-        if names:
-            await group_descriptions(admin, wanted)
-        else:
-            # Other types of groups do not commit offsets.
-            kinds = ("classic", "consumer", "")
-            wanted = [each.group_id for each in await admin.list_groups() if each.type in kinds]
-        found = await committed_offsets(admin, wanted)
-        saved = {
-            group: {each: SavedOffset(at.offset, at.metadata) for each, at in offsets.items()}
-            for group, offsets in found.items()
-            if offsets or names
-        }
-        return saved, cluster.cluster_id
-
-    saved, cluster_id = with_cluster(bootstrap, timeout, work)
+    saved, cluster_id = with_cluster(bootstrap, timeout, lambda cluster: offsets_to_save(cluster, names, timeout))
     text = write_offsets(saved, cluster_id, int(time.time() * 1000))
     if file == "-":
         sys.stdout.write(text)
@@ -262,9 +195,8 @@ def import_offsets(
       logbus groups import offsets.json billing --execute
     """
     from logbus.cli.offset_file import read_offsets
-    from logbus.cli.offset_target import OffsetTarget, TargetKind
-    from logbus.cli.runner import CommandFailed, with_cluster
-    from logbus.client.admin.admin_client import AdminClient
+    from logbus.cli.offset_reset import print_plans, reset_to_saved
+    from logbus.cli.runner import CommandFailed, with_admin
 
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     shown = "standard input" if file == "-" else file
@@ -275,22 +207,5 @@ def import_offsets(
         raise CommandFailed(f"{shown} has no group {', '.join(map(repr, missing))}; it has {there}")
     chosen = {name: saved[name] for name in (dict.fromkeys(names) or saved)}
 
-    async def work(cluster: Cluster) -> list[OffsetResetPlan]:
-        from logbus.cli import offset_reset
-
-        admin = AdminClient(cluster, timeout=timeout)
-        there = await offset_reset.require_inactive(admin, list(chosen))
-        await offset_reset.check_existing(admin, (each for offsets in chosen.values() for each in offsets))
-        targets = {
-            group: {each: (OffsetTarget(TargetKind.OFFSET, at.offset), at.metadata) for each, at in offsets.items()}
-            for group, offsets in chosen.items()
-        }
-        plans = await offset_reset.plan(admin, targets, there)
-        if execute:
-            await offset_reset.write_plans(admin, plans)
-        return plans
-
-    plans = with_cluster(bootstrap, timeout, work)
-    from logbus.cli.offset_reset import print_plans
-
+    plans = with_admin(bootstrap, timeout, lambda admin: reset_to_saved(admin, chosen, execute=execute))
     print_plans(plans, execute, as_json)
