@@ -181,6 +181,17 @@ def query_options(command: F) -> F:
     return command
 
 
+def subscription(topics: Sequence[str], pattern: str | None) -> dict[str, str]:
+    """
+    Return the source's options for topics or a pattern.
+
+    :raise click.UsageError: both are given, or neither.
+    """
+    if bool(topics) == bool(pattern):
+        raise click.UsageError("say which topics: their names, or --pattern")
+    return {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
+
+
 def source_of(settings: Sequence[str]) -> dict[str, str]:
     """
     Parse the options of the source.

@@ -10,7 +10,7 @@ import click
 from logbus.cli.options import timestamp_ms
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options
-from logbus.cli.pipeline_options import payload_of, payload_options
+from logbus.cli.pipeline_options import payload_of, payload_options, subscription
 
 
 @click.command()
@@ -97,26 +97,22 @@ def load(
     """
     from logbus.pipeline.jobs.load import LoadOptions, remaining, run
 
-    if bool(topics) == bool(pattern):
-        raise click.UsageError("say which topics: their names, or --pattern")
-    source = dict(kafka)
-    source |= {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
-    if since is not None:
-        source["startingTimestamp"] = str(timestamp_ms(since, "--since"))
-    if until is not None:
-        source["endingTimestamp"] = str(timestamp_ms(until, "--until"))
-    if offsets is not None:
-        source["startingOffsets"] = offsets
-    if end_offsets is not None:
-        source["endingOffsets"] = end_offsets
-    if allow_data_loss:
-        source["failOnDataLoss"] = "false"
-    if headers:
-        source["includeHeaders"] = "true"
-    if min_partitions is not None:
-        source["minPartitions"] = str(min_partitions)
+    which = subscription(topics, pattern)
+    source = {
+        "startingTimestamp": None if since is None else str(timestamp_ms(since, "--since")),
+        "endingTimestamp": None if until is None else str(timestamp_ms(until, "--until")),
+        "startingOffsets": offsets,
+        "endingOffsets": end_offsets,
+        "failOnDataLoss": "false" if allow_data_loss else None,
+        "includeHeaders": "true" if headers else None,
+        "minPartitions": None if min_partitions is None else str(min_partitions),
+    }
     options = LoadOptions(
-        source=source,
+        source={
+            **kafka,
+            **which,
+            **{name: value for name, value in source.items() if value is not None},
+        },
         table=table,
         payload=payload_of(topics, given),
         batch_offsets=batch_offsets,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
 from logbus.cli.options import json_option, timestamp_ms
 from logbus.cli.output import print_json, print_table
 from logbus.cli.pipeline_job import Job, job_options, kafka_options, kafka_settings
-from logbus.cli.pipeline_options import parse_named
+from logbus.cli.pipeline_options import parse_named, subscription
+
+if TYPE_CHECKING:
+    from logbus.pipeline.jobs.mirror import MirrorReport
 
 
 @click.command()
@@ -66,14 +70,11 @@ def mirror_check(
       logbus pipeline mirror-check --pattern 'orders.*' --mirror there:9092 --until 2024-05-02T00:00
     """
     from logbus.pipeline.jobs.mirror import MirrorOptions, run
-    from logbus.pipeline.jobs.time_text import time_text
 
-    if bool(topics) == bool(pattern):
-        raise click.UsageError("say which topics: their names, or --pattern")
+    here = subscription(topics, pattern)
     renamed = parse_named(rename, "--rename", "orders=here.orders")
     if pattern and renamed:
         raise click.UsageError("--rename is for topics that are named, not for --pattern")
-    here = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
     there = here if pattern else {"subscribe": ",".join(renamed.get(each, each) for each in topics)}
     options = MirrorOptions(
         source={**kafka, **here},
@@ -91,23 +92,28 @@ def mirror_check(
     if as_json:
         print_json(done.as_json())
     else:
-        print_table(
-            ["topic", "source", "mirror", "missing", "extra"],
-            [(each.topic, each.source, each.mirror, each.missing, each.extra) for each in done.topics],
-        )
-        for each in done.topics:
-            for what, examples_ in (("missing", each.missing_examples), ("extra", each.extra_examples)):
-                for one in examples_:
-                    click.echo(
-                        f"{each.topic}-{one.partition} offset {one.offset} of {time_text(one.at_ms)}: {what}, "
-                        f"{one.more}x"
-                    )
-        for each in done.topics:
-            if not each.source_partitions or not each.mirror_partitions:
-                click.echo(f"{each.topic} is not in the {'mirror' if each.source_partitions else 'source'}")
-            elif not each.is_same and not any_partition and each.source_partitions != each.mirror_partitions:
-                click.echo(
-                    f"{each.topic} has {each.source_partitions} partitions, its copy {each.mirror_partitions}: compare "
-                    "with --any-partition"
-                )
+        _print(done, any_partition)
     return 0 if done.is_same else 1
+
+
+def _print(found: MirrorReport, any_partition: bool) -> None:
+    from logbus.pipeline.jobs.time_text import time_text
+
+    print_table(
+        ["topic", "source", "mirror", "missing", "extra"],
+        [(each.topic, each.source, each.mirror, each.missing, each.extra) for each in found.topics],
+    )
+    for each in found.topics:
+        for what, examples in (("missing", each.missing_examples), ("extra", each.extra_examples)):
+            for one in examples:
+                click.echo(
+                    f"{each.topic}-{one.partition} offset {one.offset} of {time_text(one.at_ms)}: {what}, {one.more}x"
+                )
+    for each in found.topics:
+        if not each.source_partitions or not each.mirror_partitions:
+            click.echo(f"{each.topic} is not in the {'mirror' if each.source_partitions else 'source'}")
+        elif not each.is_same and not any_partition and each.source_partitions != each.mirror_partitions:
+            click.echo(
+                f"{each.topic} has {each.source_partitions} partitions, its copy {each.mirror_partitions}: compare "
+                "with --any-partition"
+            )

@@ -100,14 +100,8 @@ def simulate(
     from logbus.testing.simulation.series import run_series
     from logbus.testing.simulation.settings import WORKLOADS, Settings
 
-    factor = min(3, brokers) if replication_factor is None else replication_factor
-    if factor > brokers:
-        raise click.BadParameter(f"{factor} replicas need as many brokers", param_hint="--replication-factor")
-    minimum = min(2, factor) if min_insync is None else min_insync
-    if minimum > factor:
-        raise click.BadParameter(f"of {factor} replicas {minimum} cannot be in sync", param_hint="--min-insync")
+    factor, minimum = _replication(brokers, replication_factor, min_insync)
     workloads = WORKLOADS if workload == "both" else (workload,)
-    kinds = _kinds(faults, workloads)
     schedule = None if schedule_text is None else _schedule(schedule_text, brokers)
     settings = Settings(
         brokers=brokers,
@@ -116,21 +110,13 @@ def simulate(
         min_insync=minimum,
         rate=rate,
         seconds=seconds,
-        kinds=kinds,
+        kinds=_kinds(faults, workloads),
         between=between,
         flush=flush,
         workloads=workloads,
     )
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
     progress = Progress()
-
-    def show(series: Series, seed: int) -> None:
-        progress.show(
-            f"seed {seed}: {series.virtual_seconds / 3600:.2f} h at {series.ratio:.0f}x, {series.acknowledged} batches "
-            f"acknowledged, {series.committed} transactions committed, {series.faults} faults, "
-            f"{len(series.failures)} failures"
-        )
-
     series = run_series(
         settings,
         seed,
@@ -138,7 +124,7 @@ def simulate(
         hours=hours,
         schedule=schedule,
         tries=100 if shrink else 0,
-        progress=show,
+        progress=lambda series, seed: progress.show(_progress_text(series, seed)),
     )
     progress.clear()
     if as_json:
@@ -147,12 +133,24 @@ def simulate(
         _print(series)
     if series.failures:
         sys.exit(1)
-    for what, count, least in (
-        ("batches or transactions were acknowledged", series.acknowledged + series.committed, expect_acked),
-        ("faults had an effect", series.faults, expect_faults),
-    ):
-        if count < least:
-            raise click.ClickException(f"only {count} {what}, not {least}: this run shows nothing")
+    _require("batches or transactions were acknowledged", series.acknowledged + series.committed, expect_acked)
+    _require("faults had an effect", series.faults, expect_faults)
+
+
+def _replication(brokers: int, factor: int | None, minimum: int | None) -> tuple[int, int]:
+    """Return the replication factor and min.insync.replicas."""
+    factor = min(3, brokers) if factor is None else factor
+    if factor > brokers:
+        raise click.BadParameter(f"{factor} replicas need as many brokers", param_hint="--replication-factor")
+    minimum = min(2, factor) if minimum is None else minimum
+    if minimum > factor:
+        raise click.BadParameter(f"of {factor} replicas {minimum} cannot be in sync", param_hint="--min-insync")
+    return factor, minimum
+
+
+def _require(what: str, count: int, least: int) -> None:
+    if count < least:
+        raise click.ClickException(f"only {count} {what}, not {least}: this run shows nothing")
 
 
 def _kinds(text: str, workloads: tuple[str, ...]) -> tuple[str, ...]:
@@ -184,6 +182,14 @@ def _schedule(text: str, brokers: int) -> list[Fault]:
         return [fault_from_json(value, brokers) for value in values]
     except (OSError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--schedule") from None
+
+
+def _progress_text(series: Series, seed: int) -> str:
+    return (
+        f"seed {seed}: {series.virtual_seconds / 3600:.2f} h at {series.ratio:.0f}x, {series.acknowledged} batches "
+        f"acknowledged, {series.committed} transactions committed, {series.faults} faults, "
+        f"{len(series.failures)} failures"
+    )
 
 
 def _print(series: Series) -> None:
