@@ -211,7 +211,7 @@ class LoadGenerator:
         by_leader: dict[int, list[int]] = {}
         for index in self.topic.partitions:
             by_leader.setdefault(self._leader(index), []).append(index)
-        lanes = [
+        channels = [
             (await self.cluster.channel(leader, f"bench-{i}"), partitions)
             for leader, partitions in by_leader.items()
             for i in range(self.connections)
@@ -219,7 +219,7 @@ class LoadGenerator:
         started = time.perf_counter()
         deadline = started + seconds
         tasks: list[Deferred[None]] = []
-        for channel, partitions in lanes:
+        for channel, partitions in channels:
             for _ in range(depth):
                 tasks.append(Deferred.fromCoroutine(work(len(tasks), channel, partitions, deadline)))
         everything = gatherResults(tasks, consumeErrors=True)

@@ -9,12 +9,12 @@ disks, the metadata store, the wall clock and the randomness. The same seed give
 * ``settings``: of a run.
 * ``schedule``: faults and their times, drawn from the seed. Pure.
 * ``shrink``: reduces a failing schedule to the few faults that it needs. Pure.
-* ``nemesis``: injects faults of brokers, links, disks and the store.
-* ``transaction_nemesis``: injects faults of transactions' participants.
+* ``nemesis``: injects the faults of a schedule.
 * ``bitflips``: flips bits of records on disks.
 
 Packages:
 
+* ``faults``: the faults, by what they hit.
 * ``environment``: virtual time, network, disks, metadata store, and the machines of brokers and clients.
 * ``workloads``: the clients.
 * ``checks``: whether clients saw what they must, and brokers hold the same.

@@ -30,7 +30,6 @@ from logbus.testing.simulation.environment.virtual_clock import VirtualClock
 from logbus.testing.simulation.nemesis import Nemesis
 from logbus.testing.simulation.schedule import Fault, draw_schedule
 from logbus.testing.simulation.settings import RECORDS, TRANSACTIONS, Settings
-from logbus.testing.simulation.transaction_nemesis import TransactionNemesis
 from logbus.testing.simulation.workloads.cluster_client import ClusterClient, Unavailable, name_of
 from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 from logbus.testing.simulation.workloads.consumer import DAMAGED, WorkloadContext
@@ -151,15 +150,12 @@ class Run:
             settings.replication,
         )
         hosts = [CLIENT_HOST]
-        nemesis = Nemesis(self.world, self.nodes, hosts, self._note, operator, self._losses)
         if TRANSACTIONS in settings.workloads:
-            work = self._transactions = TransactionsWorkload(
+            self._transactions = TransactionsWorkload(
                 settings, self.world, self._view, self._found, self._client_failed
             )
-            hosts += work.hosts
-            nemesis = TransactionNemesis(
-                self.world, self.nodes, hosts, self._note, operator, self._losses, transactions=work
-            )
+            hosts += self._transactions.hosts
+        nemesis = Nemesis(self.world, self.nodes, hosts, self._note, operator, self._losses, self._transactions)
         self._flips = nemesis.flips
         if self._begin():
             start = clock.now
@@ -344,15 +340,15 @@ class Run:
             sent=len(history.sends),
             committed=work.committed if work is not None else 0,
             begun=work.begun if work is not None else 0,
-            effects=nemesis.effects,
-            moot=nemesis.moot,
+            effects=nemesis.log.effects,
+            moot=nemesis.log.moot,
             errors=self.job.errors,
             trace=self._trace,
             virtual_seconds=self.clock.now,
             real_seconds=0.0,
             events=self.clock.events,
             worst_lag=history.worst_lag(readers),
-            told=nemesis.told,
+            told=nemesis.log.told,
             history=history,
             phantoms=len(unexcused.phantoms),
         )

@@ -192,3 +192,24 @@ class Directory:
         twin.durable = of(self.durable)
         twin.modified_ns = self.modified_ns
         return twin
+
+    def after_power_cut(self, choose: PowerCutOutcome, copies: dict[Inode, Inode] | None = None) -> Directory:
+        """
+        The names after a power cut, for copies of the files as they are then.
+
+        :param copies: made so far: a file may have several names.
+        """
+        copies = {} if copies is None else copies
+        survivors = choose.names(self.durable, self.entries)
+        twin = Directory()
+        for name, entry in sorted(survivors.items()):
+            if isinstance(entry, Directory):
+                twin.entries[name] = entry.after_power_cut(choose, copies)
+            else:
+                if entry not in copies:
+                    copies[entry] = Inode(entry.after_power_cut(choose))
+                twin.entries[name] = copies[entry]
+        twin.durable = dict(twin.entries)
+        if survivors == self.entries:
+            twin.modified_ns = self.modified_ns
+        return twin

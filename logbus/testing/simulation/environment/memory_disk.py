@@ -101,7 +101,7 @@ class MemoryDisk:
     :ivar crashed: it has stopped; nothing is written any more.
     :ivar on_crash: called when it stops.
     :ivar faults: called before each step; may return an error and, for writes, the portion written before it.
-    :ivar held: lanes whose operations wait for :meth:`release`.
+    :ivar held: pools whose operations wait for :meth:`release`.
     :ivar free: the result of :meth:`space`; writes do not change it.
     :ivar loads: read-aheads: path, position, bytes waited for, bytes begun behind them.
     """
@@ -158,24 +158,7 @@ class MemoryDisk:
 
     def after_power_cut(self, choice: PowerCutOutcome) -> MemoryDisk:
         """A disk in a possible state after a power cut."""
-
-        inodes: dict[Inode, Inode] = {}
-
-        def survivor(entry: Inode | Directory) -> Inode | Directory:
-            if isinstance(entry, Directory):
-                copy = Directory()
-                chosen = choice.names(entry.durable, entry.entries)
-                copy.entries = {name: survivor(child) for name, child in sorted(chosen.items())}
-                copy.durable = dict(copy.entries)
-                if chosen == entry.entries:
-                    copy.modified_ns = entry.modified_ns
-                return copy
-            if entry not in inodes:
-                inodes[entry] = Inode(entry.after_power_cut(choice))
-            return inodes[entry]
-
-        tree = survivor(self.tree)
-        assert isinstance(tree, Directory)
+        tree = self.tree.after_power_cut(choice)
         tree.boot = self.tree.boot + 1
         return MemoryDisk(self.root, tree)
 
@@ -232,20 +215,20 @@ class MemoryDisk:
     def offline(self) -> StorageError:
         return StorageError(f"{self.root} is offline: {self.failure}")
 
-    def submit(self, lane: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
+    def submit(self, pool: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
         if self.failure is not None:
             return fail(self.offline())
         done: Deferred[Any] = Deferred()
-        self._waiting.append((lane, op, args, done))
-        if lane not in self.held:
-            self.release(lane)
+        self._waiting.append((pool, op, args, done))
+        if pool not in self.held:
+            self.release(pool)
         return done
 
-    def release(self, lane: IOPool, count: int = 1_000_000) -> int:
-        """Run up to ``count`` waiting operations of a lane, oldest first; return how many ran."""
+    def release(self, pool: IOPool, count: int = 1_000_000) -> int:
+        """Run up to ``count`` waiting operations of a pool, oldest first; return how many ran."""
         ran = 0
         while ran < count:
-            job = next((job for job in self._waiting if job[0] is lane), None)
+            job = next((job for job in self._waiting if job[0] is pool), None)
             if job is None:
                 break
             self._waiting.remove(job)

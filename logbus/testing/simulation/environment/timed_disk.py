@@ -39,18 +39,18 @@ class TimedDisk(MemoryDisk):
         self._under_way = 0
         self._closing: Deferred[None] | None = None
 
-    def submit(self, lane: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
+    def submit(self, pool: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """Run an operation some time from now."""
         if self.failure is not None:
             return fail(self.offline())
         done: Deferred[Any] = Deferred()
         now = self._clock.now
-        end = now + self._random.uniform(0.5, 1.5) * (self.sync_seconds if lane is IOPool.SYNC else OTHER_SECONDS)
-        if lane is IOPool.BACKGROUND:
-            # One operation of a lane after the other.
+        end = now + self._random.uniform(0.5, 1.5) * (self.sync_seconds if pool is IOPool.SYNC else OTHER_SECONDS)
+        if pool is IOPool.BACKGROUND:
+            # One operation of a pool after the other.
             end = self._idle_at = max(end, self._idle_at + OTHER_SECONDS)
         self._under_way += 1
-        if lane is IOPool.SYNC and self._random.random() < 0.5:
+        if pool is IOPool.SYNC and self._random.random() < 0.5:
             # Writes during a sync may miss it; and the power may go between its end and the answer.
             self._clock.at(self._random.uniform(now, end), self._reactor, self._do_early, end, op, args, done)
         else:

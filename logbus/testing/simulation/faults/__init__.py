@@ -1,0 +1,12 @@
+"""
+The faults of a run, by what they hit.
+
+* ``fault_log``: the faults so far, their effects, and their ends.
+* ``broker_faults``: brokers die, stand still and restart.
+* ``disk_faults``: disks are slow, fail, lie, and lose data.
+* ``network_faults``: links are cut and slow.
+* ``store_faults``: the metadata store, sessions and clocks.
+* ``leader_faults``: leaders are hit, again and again.
+* ``operator_faults``: changes by operators meanwhile.
+* ``transaction_faults``: coordinators and participants of transactions, and their clients.
+"""
