@@ -204,7 +204,7 @@ class KafkaServerProtocol(Protocol):
         """Close the connection; the client will reconnect. What is not the client's fault is a bug, and logged."""
         if isinstance(failure.value, ProtocolError):
             self.metrics.broken_frames += 1
-            self._warn(failure.value)
+            self._warn(str(failure.value))
         else:
             self.metrics.failures += 1
             self._log.failure("a request of {host} failed", failure, host=self.context.host)
@@ -212,7 +212,7 @@ class KafkaServerProtocol(Protocol):
 
     def out_of_memory(self, error: Exception) -> None:
         """The system has no memory for a frame that the budget admits: close the connection."""
-        self._warn(error)
+        self._warn(f"no memory for its request: {error}")
         self._close()
 
     def evict(self, why: str) -> None:
@@ -250,15 +250,15 @@ class KafkaServerProtocol(Protocol):
         self._flow.stops |= CLOSING
         self._frame_transport.loseConnection()
 
-    def _warn(self, error: Exception) -> None:
+    def _warn(self, problem: str) -> None:
         context = self.context
         suppressed = self._shared.warning_limiter.admit(context.host)
         if suppressed is not None:
             self._log.warn(
-                "closing {host}:{port} on listener {listener}: {error} ({suppressed} more warnings suppressed)",
+                "closing {host}:{port} on listener {listener}: {problem} ({suppressed} more warnings suppressed)",
                 host=context.host,
                 port=context.port,
                 listener=context.listener,
-                error=error,
+                problem=problem,
                 suppressed=suppressed,
             )

@@ -522,7 +522,7 @@ class BackPressureTests(SynchronousTestCase):
 
     def test_a_system_without_memory(self) -> None:
         """
-        When the system gives no memory for a frame, its connection is closed, and nothing else happens.
+        When the system gives no memory for a frame, its connection is closed, with a warning, and nothing else happens.
         """
         server = Server()
         protocol, transport = server.connect()
@@ -531,8 +531,10 @@ class BackPressureTests(SynchronousTestCase):
             raise OSError(12, "Cannot allocate memory")
 
         self.patch(FrameBuffer, "grow", lambda frames, size=0: none_left())
-        protocol.memory.memory_granted(100)
+        with Captured() as events:
+            protocol.memory.memory_granted(100)
         self.assertTrue(transport.disconnecting)
+        self.assertIn("no memory for its request", events[0]["problem"])
 
 
 class UnfinishedFrameTests(SynchronousTestCase):
@@ -657,7 +659,7 @@ class EndTests(SynchronousTestCase):
         self.assertTrue(self.transport.disconnecting)
         self.assertEqual(self.server.factory.metrics.broken_frames, 5)
         self.assertEqual([event["suppressed"] for event in events], [0, 3])
-        self.assertIn("HTTP", str(events[0]["error"]))
+        self.assertIn("HTTP", events[0]["problem"])
 
     def test_nothing_is_served_after_broken_framing(self) -> None:
         """
