@@ -13,9 +13,10 @@ from typing import Any
 from attrs import define, field
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectionDone
+from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.logger import LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 
 from logbus.net.connection_limits import ConnectionLimits
@@ -43,6 +44,7 @@ from logbus.wire.messages.records import (
     TopicProduceResponse,
 )
 
+LOST = Failure(ConnectionLost())
 SERVED = {0: (3, 9), 1: (4, 12), 3: (0, 9), 18: (0, 3)}
 VERSIONS = {0: 7, 1: 6, 3: 1, 18: 0}
 
@@ -200,6 +202,24 @@ def taken(transport: StringTransport) -> bytes:
     data: bytes = transport.value()
     transport.clear()
     return data
+
+
+class CapturedWarnings:
+    """Warnings logged within a ``with`` block."""
+
+    def __enter__(self) -> list[dict[str, Any]]:
+        self.events: list[dict[str, Any]] = []
+
+        def observe(event: Any) -> None:
+            if event["log_level"] is LogLevel.warn:
+                self.events.append(event)
+
+        self.observer = observe
+        globalLogPublisher.addObserver(observe)
+        return self.events
+
+    def __exit__(self, *args: object) -> None:
+        globalLogPublisher.removeObserver(self.observer)
 
 
 @define(eq=False)

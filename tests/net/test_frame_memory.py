@@ -1,0 +1,104 @@
+"""The memory of frame buffers."""
+
+from __future__ import annotations
+
+import struct
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.wire.frame_buffer import FLOOR, FrameBuffer
+from tests.net.fakes import (
+    LOST,
+    CapturedWarnings,
+    Client,
+    Handler,
+    Server,
+    fetch,
+    produce,
+    taken,
+)
+
+
+class FrameMemoryTests(SynchronousTestCase):
+    def test_memory_is_waited_for(self) -> None:
+        """
+        A frame beyond its share of memory is not read on before there is room; then it is served.
+        """
+        server = Server()
+        server.factory.shared.budget.total = 200_000
+        (one, _), (two, transport) = server.connect(), server.connect()
+        large = Client().ask(produce(7, bytes(150_000)))
+        one.dataReceived(large[:120_000])
+        other = Client()
+        second = other.ask(produce(8, bytes(150_000)))
+        two.dataReceived(second[:90_000])
+        self.assertEqual(transport.producerState, "paused")
+        one.dataReceived(large[120_000:])
+        self.assertEqual(server.handler.seen, [(0, 7)])
+        self.assertEqual(transport.producerState, "producing")
+        two.dataReceived(second[90_000:])
+        self.assertEqual(server.handler.seen, [(0, 7), (0, 8)])
+        for protocol in (one, two):
+            protocol.connectionLost(LOST)
+        self.assertEqual(server.factory.metrics.request_memory, 0)
+
+    def test_an_announcement_takes_no_memory(self) -> None:
+        """
+        However many peers announce a large frame and send its first bytes, others are served as before.
+        """
+        server = Server()
+        for _ in range(200):
+            stranger, _ = server.connect()
+            stranger.dataReceived(struct.pack(">i", 100 << 20) + b"\0" * 14)
+        self.assertEqual(server.factory.shared.budget.used, 0)
+        protocol, transport = server.connect()
+        client = Client()
+        request = client.ask(produce(3, bytes(2_000_000)))
+        for at in range(0, len(request), 65_536):
+            self.assertEqual(transport.producerState, "producing")
+            protocol.dataReceived(request[at : at + 65_536])
+        self.assertEqual(client.tags(taken(transport)), [3])
+
+    def test_frames_that_are_kept_waiting_grow_nothing(self) -> None:
+        """
+        Behind a long poll no memory is reserved for a large frame.
+        """
+        server = Server(Handler(held={1}))
+        protocol, _ = server.connect()
+        client = Client()
+        stream = client.ask(fetch(1)) + client.ask(produce(2, bytes(90_000)))
+        first = len(stream) - 88_000
+        protocol.dataReceived(stream[:first])
+        self.assertEqual(server.factory.shared.budget.used, 0)
+        server.handler.release(1)
+        server.turn()
+        protocol.dataReceived(stream[first : first + 80_000])
+        self.assertGreater(server.factory.shared.budget.used, 70_000)
+
+    def test_a_system_without_memory(self) -> None:
+        """
+        When the system gives no memory for a frame, its connection is closed, with a warning, and nothing else happens.
+        """
+        server = Server()
+        protocol, transport = server.connect()
+
+        def none_left(size: int = 0) -> int:
+            raise OSError(12, "Cannot allocate memory")
+
+        self.patch(FrameBuffer, "grow", lambda frames, size=0: none_left())
+        with CapturedWarnings() as events:
+            protocol.memory.memory_granted(100)
+        self.assertTrue(transport.disconnecting)
+        self.assertIn("no memory for its request", events[0]["problem"])
+
+    def test_the_buffer_goes_back_to_its_floor(self) -> None:
+        """
+        A connection that had a large frame and fell silent keeps no memory.
+        """
+        server = Server()
+        protocol, _ = server.connect()
+        protocol.dataReceived(Client().ask(produce(1, bytes(300_000))))
+        self.assertGreater(protocol.frames.capacity, FLOOR)
+        for now in (5.0, 10.0):
+            protocol.check(now)
+        self.assertEqual((protocol.frames.capacity, server.factory.shared.budget.used), (FLOOR, 0))
