@@ -78,7 +78,7 @@ class NewsTests(ConsumerGroupCase):
             self.client.turn()
         self.assertEqual(lines, ["group 'g' speaks the classic protocol from now on"])
 
-    def test_long_and_strange_names(self) -> None:
+    def test_group_ids_are_quoted(self) -> None:
         """Group ids are quoted and shortened, so that they cannot forge lines."""
         with logged() as lines:
             self.group_of(self.member(group="g\n" + "x" * 20_000))

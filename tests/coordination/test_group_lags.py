@@ -28,7 +28,7 @@ class GroupLagsTests(SynchronousTestCase):
                     found[family.name, *(value for _, value in sample.labels)] = sample.value
         return found
 
-    def test_what_groups_have_to_read(self) -> None:
+    def test_lag_sums(self) -> None:
         """
         Sums for each group; what is not known is left out, not shown as nothing.
         """

@@ -39,7 +39,7 @@ class LoadingTests(GroupCase):
         """Write records as they are into the partition of a group."""
         self.shard(group).log.append(records, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def test_while_it_loads(self) -> None:
+    def test_requests_during_a_load(self) -> None:
         """Requests for groups of the partition must be retried; other partitions are served."""
         self.patch(state_log_reader, "RECORDS_A_TURN", 20)
         member = self.member(group="g")
@@ -101,8 +101,8 @@ class LoadingTests(GroupCase):
         self.assertIn(f"{OFFSETS_TOPIC}-{partition_for('g', 4)}", damage[0])
         self.assertEqual(self.server.broker.group_coordinator.metrics.damaged, 2)
 
-    def test_what_a_newer_broker_wrote(self) -> None:
-        """Records of kinds that are not known are no damage."""
+    def test_unknown_record_kinds(self) -> None:
+        """Records of unknown kinds do not count as damage."""
         commit(self.client, {("t", 0): 5})
         self.append("g", (b"\0\x63new", b"\0\0new"))
         said = self.complaints()
@@ -110,8 +110,8 @@ class LoadingTests(GroupCase):
         self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
         self.assertEqual(said, [])
 
-    def test_the_leadership_goes_while_it_loads(self) -> None:
-        """The loading is called off, and another one begins with the next leadership."""
+    def test_leadership_lost_during_a_load(self) -> None:
+        """The load is cancelled, and another one begins with the next leadership."""
         commit(self.client, {("t", 0): 5})
         coordinator = self.server.broker.group_coordinator
         name = TopicPartition(OFFSETS_TOPIC, partition_for("g", 4))
@@ -130,8 +130,8 @@ class LoadingTests(GroupCase):
         self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
         self.assertEqual(first.groups, {})
 
-    def test_a_topic_goes_while_it_loads(self) -> None:
-        """Its offsets are forgotten as soon as they are known, before anybody can commit for another of its name."""
+    def test_topic_deleted_during_a_load(self) -> None:
+        """Its offsets are deleted as soon as they are loaded, before clients can commit for a new topic of its name."""
         self.server.create("u")
         commit(self.client, {("t", 0): 5, ("u", 0): 6})
         coordinator = self.server.broker.group_coordinator

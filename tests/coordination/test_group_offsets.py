@@ -79,7 +79,7 @@ class OffsetTests(SynchronousTestCase):
         self.assertEqual(self.expired(held, AGroup(is_empty=False, topics=("a", "b")), 99 * DAY), set())
 
     @given(st.integers(0, 10 * DAY), st.integers(0, 10 * DAY))
-    def test_a_time_of_its_own(self, expires: int, now_ms: int) -> None:
+    def test_expiration_set_by_the_client(self, expires: int, now_ms: int) -> None:
         """An offset that a client wants kept until a time is kept until then and no longer."""
         held = offsets((A, CommittedOffset(1, commit_timestamp=0, expire_timestamp=expires)))
         self.assertEqual(self.expired(held, None, now_ms), {A} if now_ms >= expires else set())

@@ -35,7 +35,7 @@ class RecordTests(SynchronousTestCase):
             ),
         )
 
-    def test_a_committed_offset_with_a_time_of_its_own(self) -> None:
+    def test_expiration_time_of_version_1(self) -> None:
         """Only value version 1 has room for the time it expires at."""
         value = OffsetCommitValue(offset=42, leader_epoch=7, metadata="", commit_timestamp=1000, expire_timestamp=2000)
         _, encoded = encode_change((KEY, value))
@@ -53,9 +53,7 @@ class RecordTests(SynchronousTestCase):
         self.assertEqual((key, encoded), (b"\0\x03\0\x01g", b"\0\0\0\0\0\x05\0"))
 
     @given(st.text(max_size=300), st.text(max_size=300), numbers, numbers, st.text(max_size=300), numbers)
-    def test_what_is_written_is_read(
-        self, group: str, topic: str, offset: int, time: int, metadata: str, expires: int
-    ) -> None:
+    def test_round_trip(self, group: str, topic: str, offset: int, time: int, metadata: str, expires: int) -> None:
         """Commits and their tombstones come back as they went."""
         for expire, epoch in ((-1, 5), (expires, -1)):
             change = (
@@ -83,7 +81,7 @@ class RecordTests(SynchronousTestCase):
         expected = OffsetCommitValue(offset=42, metadata="m", commit_timestamp=1000)
         self.assertEqual(decode_change(b"\0\0\0\x01g\0\x01t\0\0\0\x03", b"\0\0" + value), (KEY, expected))
 
-    def test_what_a_newer_broker_wrote(self) -> None:
+    def test_unknown_key_version(self) -> None:
         """An unknown key version is distinguished from damage."""
         self.assertEqual(decode_change(b"\0\x63whatever", b"\0\0"), UnknownKey(99))
 

@@ -38,7 +38,7 @@ class InternalTopicsTests(SynchronousTestCase):
         self.metadata = ClusterMetadata("c")
         self.internal = InternalTopics(self.metadata, self.topics, ConfigView.load())
 
-    def test_several_wait_for_one(self) -> None:
+    def test_one_creation_for_concurrent_requests(self) -> None:
         """Concurrent requests wait for the same creation; cancelled ones are ignored."""
         first, second, third = (self.internal.ensure(OFFSETS_TOPIC) for _ in range(3))
         second.addErrback(lambda _: None)
@@ -49,8 +49,8 @@ class InternalTopicsTests(SynchronousTestCase):
         self.successResultOf(first)
         self.successResultOf(third)
 
-    def test_somebody_else_was_faster(self) -> None:
-        """A topic that is there already is as good as one that was made."""
+    def test_topic_exists_already(self) -> None:
+        """A topic that another broker has just created is used."""
         waiting = self.internal.ensure(OFFSETS_TOPIC)
         self.topics.answer.callback([ApiError(ErrorCode.TOPIC_ALREADY_EXISTS)])
         self.successResultOf(waiting)

@@ -87,8 +87,8 @@ class CompactedShard:
 class CompactionTests(SynchronousTestCase):
     """Loads from a compacted log."""
 
-    def test_what_is_left(self) -> None:
-        """Transactions that were aborted, committed, overtaken or deleted; and one that is open."""
+    def test_state_after_compaction(self) -> None:
+        """Transactions that were aborted, committed, overwritten or deleted, and an open one."""
         shard = CompactedShard()
         self.addCleanup(shard.close)
         one = shard.one
@@ -111,7 +111,7 @@ class CompactionTests(SynchronousTestCase):
         one.end(7, committed=True)
         self.assertEqual(one.reloaded().committed(), {A: 1000, B: 119, C: 1000})
 
-    def test_any_story(self) -> None:
+    def test_random_operations(self) -> None:
         """Random commits and compactions."""
         counts: Counter[str] = Counter()
 

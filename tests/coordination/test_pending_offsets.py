@@ -129,7 +129,7 @@ class PendingTests(SynchronousTestCase):
         self.assertEqual((self.one.committed(), self.one.unstable()), ({A: 1}, set()))
         self.assertEqual(list(self.one.shard.offsets), ["g"])
 
-    def test_of_its_own_producer(self) -> None:
+    def test_marker_of_its_own_producer(self) -> None:
         """A marker ends its producer's transaction only, and only once."""
         self.one.pend(5, 10, A)
         self.one.pend(6, 20, A, B)
@@ -197,7 +197,7 @@ class PendingTests(SynchronousTestCase):
         other.end(5, committed=True)
         self.assertEqual((other.committed(), other.unstable()), ({A: 10, B: 10}, set()))
 
-    def test_what_holds_is_not_looked_at_twice(self) -> None:
+    def test_unrelated_markers_are_cheap(self) -> None:
         """Ends of transactions that this group, or this shard, had no part in cost nothing and change nothing."""
         self.assertEqual(self.one.shard.complete(5, True, 3), [])
         self.one.pend(5, 10, A)
@@ -223,7 +223,7 @@ class InterleavingTests(SynchronousTestCase):
     """Property-based tests of interleaved transactions."""
 
     @given(st.lists(steps, max_size=30))
-    def test_what_is_read_back(self, story: Sequence[tuple[Any, ...]]) -> None:
+    def test_state_after_a_load(self, story: Sequence[tuple[Any, ...]]) -> None:
         """
         The state is the same before and after a crash, and it is that of a log in which each transaction ended the
         moment it was marked.

@@ -262,7 +262,7 @@ def unsynced_bytes(entry: Inode | Directory) -> int:
 class PowerCutTests(SynchronousTestCase):
     """Many stories."""
 
-    def test_what_was_told_holds(self) -> None:
+    def test_acknowledged_changes_survive(self) -> None:
         """Commits survive, partitions have one owner, stale members are refused, and all requests are answered."""
         problems: list[Any] = []
 
@@ -306,8 +306,8 @@ class RepeatedHeartbeatTests(ConsumerGroupCase):
 
     config = {**ConsumerGroupCase.config, "log.flush.before.ack": "true"}
 
-    def test_what_is_not_durable_is_not_told(self) -> None:
-        """The second answer, too, waits for what the first would have said"""
+    def test_repeated_heartbeat_waits_for_the_write(self) -> None:
+        """The second response, too, waits for the write that the first one waits for."""
         self.consumer("a").beat()
         self.disk.held.add(IOPool.SYNC)
         joining = ConsumerGroupHeartbeatRequest(

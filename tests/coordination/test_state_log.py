@@ -67,10 +67,10 @@ class StateLogTests(SynchronousTestCase):
         st.sampled_from(Codec),
         st.integers(1, 500),
     )
-    def test_what_was_written_is_read_in_order(
+    def test_records_are_read_in_order(
         self, batches: list[list[tuple[bytes, bytes | None]]], codec: Codec, slice_bytes: int
     ) -> None:
-        """With any codec and slice size."""
+        """For any codec and slice size."""
         self.setUp()
         self.codec = codec
         for records in batches:
@@ -80,8 +80,8 @@ class StateLogTests(SynchronousTestCase):
         self.assertEqual(read, [one for one in expected if one[0] != b"senseless"])
         self.assertTrue(loaded.complete)
 
-    def test_the_reactor_gets_its_turns(self) -> None:
-        """No more than some hundred records are taken in at once, and the loading can be called off between."""
+    def test_load_yields_to_the_reactor(self) -> None:
+        """At most some hundred records are applied at a time, and the load can be cancelled in between."""
         for _ in range(3):
             self.write(*[(b"k", b"v")] * RECORDS_A_TURN)
         read: list[Any] = []
@@ -97,8 +97,8 @@ class StateLogTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(loading), LoadSummary(2 * RECORDS_A_TURN, 0, complete=False))
         self.assertEqual(turns, [RECORDS_A_TURN, 2 * RECORDS_A_TURN])
 
-    def test_a_record_that_makes_no_sense(self) -> None:
-        """Damage is skipped with a line in the log; the rest is loaded."""
+    def test_invalid_record(self) -> None:
+        """A damaged record is skipped and logged; the rest is loaded."""
         self.write((b"a", b"1"), (b"senseless", b"2"), (b"b", b"3"))
         read, loaded = self.load()
         self.assertEqual(read, [(b"a", b"1"), (b"b", b"3")])
@@ -151,8 +151,8 @@ class StateLogTests(SynchronousTestCase):
             self.assertGreater(loaded.skipped, 0)
             self.flip(position + at)
 
-    def test_what_cannot_be_read_now_is_waited_for(self) -> None:
-        """While an index is made anew, reads are refused; that is no damage, and nothing may be lost by it."""
+    def test_load_waits_for_a_rebuilt_index(self) -> None:
+        """While an index is rebuilt, reads are refused: the load waits, and skips nothing."""
         for value in (b"1", b"2"):
             self.write((b"k", value))
         refusals = [ApiError(ErrorCode.KAFKA_STORAGE_ERROR)] * 2
@@ -177,7 +177,7 @@ class StateLogTests(SynchronousTestCase):
     def mark(self, type: ControlType, epoch: int = 0) -> None:
         self.replica.append_marker(7, epoch, Marker(type, 0), NOW_MS, 0)
 
-    def test_what_transactions_wrote(self) -> None:
+    def test_transactional_records(self) -> None:
         """Transactional records and markers are passed on in log order."""
         self.in_transaction((b"a", b"1"), (b"b", b"2"))
         self.write((b"k", b"3"))

@@ -61,7 +61,7 @@ def test_the_picture_has_every_package(layers: ModuleType) -> None:
     assert sorted(drawn) == sorted(PACKAGES | modules)
 
 
-def test_the_table_says_what_each_package_is(layers: ModuleType) -> None:
+def test_layers_have_the_package_docstrings(layers: ModuleType) -> None:
     """A sentence each, from its docstring."""
     lines = list(layers.table(layers.contract()))
     for name in PACKAGES:
@@ -69,7 +69,7 @@ def test_the_table_says_what_each_package_is(layers: ModuleType) -> None:
         assert len(lines[row + 1].strip("- ").strip()) > 10, name
 
 
-def test_the_walks_name_what_exists() -> None:
+def test_names_in_walks_exist() -> None:
     """Every module, class and function that a step names is in the code."""
     found = names()
     assert len(found) > 50

@@ -27,7 +27,7 @@ ISOLATED = has_own_network()
 
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_shows_happens(page: Path, tmp_path: Path) -> None:
+def test_page_examples(page: Path, tmp_path: Path) -> None:
     """Its commands succeed, and print what it says they print."""
     if not ISOLATED and not default_ports_are_free():
         pytest.skip("the default ports are taken, and this machine gives no network of one's own")

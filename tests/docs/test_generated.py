@@ -88,7 +88,7 @@ CLIENT_KEYS = {
 }
 
 
-def test_the_reference_lists_what_is_served(generated: ModuleType) -> None:
+def test_reference_is_complete(generated: ModuleType) -> None:
     """Each API of the router, each route, each option, each command."""
     apis = text_of(generated, "apis")
     assert apis.count("   * - ") == len(generated.a_broker().router.served) + 1

@@ -85,7 +85,7 @@ def test_lines_become_records_of_the_topic_named_after_the_listener(broker: Brok
         assert broker.read("logs", 5) == [b"first", b"second", b"third", b"", b"fifth"]
 
 
-def test_a_connection_goes_on_after_every_line(broker: Broker) -> None:
+def test_connection_stays_open(broker: Broker) -> None:
     """Writes that are over at once, and writes that are not, leave the connection ready for the next line."""
     with broker.connect() as sender:
         for number in range(5):
@@ -106,7 +106,7 @@ def test_many_connections_share_a_topic(broker: Broker) -> None:
         sender.close()
 
 
-def test_a_line_that_is_too_long_closes_its_connection_only(broker: Broker) -> None:
+def test_line_too_long(broker: Broker) -> None:
     """The lines before it are written, and other connections go on."""
     with broker.connect() as endless, broker.connect() as modest:
         endless.sendall(b"short\n" + b"x" * 200_000)
@@ -119,7 +119,7 @@ def test_a_line_that_is_too_long_closes_its_connection_only(broker: Broker) -> N
         assert broker.read("logs", 2) == [b"short", b"fine"]
 
 
-def test_shutdown_writes_what_was_read_and_closes(broker: Broker, tmp_path: Path) -> None:
+def test_shutdown(broker: Broker, tmp_path: Path) -> None:
     """A broker that is told to stop loses none of the lines it took, does not wait for idle senders, and is clean."""
     with broker.connect() as idle, broker.connect() as sender:
         sender.sendall(b"".join(b"line %d\n" % number for number in range(1000)))
@@ -131,7 +131,7 @@ def test_shutdown_writes_what_was_read_and_closes(broker: Broker, tmp_path: Path
     assert (tmp_path / "data" / ".logbus_cleanshutdown").exists()
 
 
-def test_a_broker_without_the_plugin_says_what_there_is(tmp_path: Path) -> None:
+def test_missing_plugin(tmp_path: Path) -> None:
     """Naming a protocol that nobody provides is one clear line, and status 1."""
     command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
     command += ["--data-dir", str(tmp_path / "data"), "--listen", "logs=lines:tcp:0"]

@@ -144,7 +144,7 @@ def full_disk(broker: ClusterBroker, size: int) -> Iterator[None]:
             resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, old)
 
 
-def test_a_follower_that_cannot_write(cluster: Cluster, nemesis: Nemesis) -> None:
+def test_follower_with_a_full_disk(cluster: Cluster, nemesis: Nemesis) -> None:
     """Its log directory goes offline; the others go on without it. With room again, after a restart, it catches up."""
     with load(cluster, at_least=800) as traffic:
         hit = cluster.followers(traffic.topic)[0]
@@ -171,7 +171,7 @@ def assert_whole(cluster: Cluster, traffic: Traffic) -> None:
     assert ends == {traffic.acknowledged}
 
 
-def test_a_leader_that_lost_what_it_had_synced(cluster: Cluster, nemesis: Nemesis) -> None:
+def test_leader_loses_synced_records(cluster: Cluster, nemesis: Nemesis) -> None:
     """It is back within its session, and leads no more: others have what was acknowledged."""
     with load(cluster, at_least=300, partitions=2) as traffic:
         for _ in range(2):

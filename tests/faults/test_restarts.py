@@ -50,8 +50,8 @@ def refused(process: BrokerProcess, words: str) -> None:
         process.kill()
 
 
-def test_an_id_that_is_taken(cluster: Cluster, tmp_path: Path) -> None:
-    """A broker with the id of one that lives gives up, and disturbs nobody."""
+def test_duplicate_broker_id(cluster: Cluster, tmp_path: Path) -> None:
+    """The second broker with an id stops, and does not disturb the first."""
     with load(cluster, at_least=300) as traffic:
         epochs = [broker.epoch for broker in cluster.brokers]
         refused(intruder(cluster, cluster.brokers[1], tmp_path / "data"), "broker.id 1 is taken by a broker at")
@@ -59,7 +59,7 @@ def test_an_id_that_is_taken(cluster: Cluster, tmp_path: Path) -> None:
         assert [broker.epoch for broker in cluster.brokers] == epochs
 
 
-def test_a_data_directory_that_is_taken(cluster: Cluster) -> None:
+def test_data_directory_in_use(cluster: Cluster) -> None:
     """Two processes never write to one data directory."""
     with load(cluster, at_least=300) as traffic:
         refused(intruder(cluster, cluster.brokers[1], cluster.brokers[1].data_dir), "(?i)lock|in use|another")

@@ -32,8 +32,8 @@ class FeatureTests(SynchronousTestCase):
         keys = [FeatureUpdateKey(feature=name, max_version_level=level) for name, level in updates]
         return self.ask(UpdateFeaturesRequest(feature_updates=keys), version, release)
 
-    def test_told(self) -> None:
-        """The levels that the cluster runs at, and from version 4 on, that each might as well be off."""
+    def test_features(self) -> None:
+        """The finalized levels of the cluster, and from version 4 on that each feature may be disabled."""
         for version in (3, 4):
             answer = self.ask(WHO, version)
             levels = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
@@ -50,7 +50,7 @@ class FeatureTests(SynchronousTestCase):
         self.assertEqual(answer.finalized_features_epoch, -1)
         self.assertEqual(self.update(("group.version", 1), release="3.9").error_code, ErrorCode.INVALID_UPDATE_VERSION)
 
-    def test_update_to_what_it_is(self) -> None:
+    def test_update_without_a_change(self) -> None:
         """Nothing changes, and that is well; each feature is named before version 2."""
         for version in range(3):
             answer = self.update(("transaction.version", 2), ("group.version", 1), version=version)
@@ -58,7 +58,7 @@ class FeatureTests(SynchronousTestCase):
             named = [(each.feature, each.error_code) for each in answer.results]
             self.assertEqual(named, [("transaction.version", 0), ("group.version", 0)])
 
-    def test_update_to_anything_else(self) -> None:
+    def test_refused_updates(self) -> None:
         """All is refused, with what stands in the way, and what is fine by itself with it."""
         refused: Iterable[tuple[tuple[str, int], str]] = (
             (("transaction.version", 1), "transaction.version stays at 2: it goes with the versions"),

@@ -16,7 +16,7 @@ from tests.handlers.group_kit import GroupCase, fetch_committed
 class FlowTests(GroupCase):
     """Several clients in one group."""
 
-    def test_alone(self) -> None:
+    def test_single_member(self) -> None:
         """The first member gets an id, joins with it, leads, assigns to itself, and is alive."""
         member = self.member()
         self.assertRegex(member.get_id(), r"^tester-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-")
@@ -49,7 +49,7 @@ class FlowTests(GroupCase):
         self.assertEqual((first.answer().assignment, second.answer().assignment), (b"one", b"two"))
         self.assertEqual([first.heartbeat(), second.heartbeat()], [0, 0])
 
-    def test_ten_members_come_and_go(self) -> None:
+    def test_ten_members_join_and_leave(self) -> None:
         """All are in each generation; when some leave, the rest goes on without them."""
         members = [self.member() for _ in range(10)]
         for count in range(1, 11):
@@ -64,7 +64,7 @@ class FlowTests(GroupCase):
         self.group_of(*members[:5])
         self.assertEqual(len(self.describe().members), 5)
 
-    def test_who_may_not(self) -> None:
+    def test_refused_requests(self) -> None:
         """Unknown members, stale generations and syncs of another protocol get errors, and have no effect."""
         member = self.member()
         self.group_of(member)
@@ -175,7 +175,7 @@ class TimeTests(GroupCase):
         self.group_of(first)
         self.assertEqual(first.generation, 3)
 
-    def test_one_timeout_for_both(self) -> None:
+    def test_version_0_has_one_timeout(self) -> None:
         """In version 0 members may take their session timeout to join again."""
         first, second = self.member(), self.member()
         for member in (first, second):
@@ -227,8 +227,11 @@ class TimeTests(GroupCase):
         self.group_of(first)
         self.assertEqual([one.member_id for one in self.describe().members], [first.member_id])
 
-    def test_coming_and_vanishing(self) -> None:
-        """Ten thousand that join and are never heard of again leave nothing behind; other groups notice nothing."""
+    def test_vanishing_members(self) -> None:
+        """
+        Ten thousand members that join and are never heard of again leave nothing behind; other groups are not
+        affected.
+        """
         steady = self.member(group="steady", session_timeout_ms=60_000)
         self.group_of(steady)
         coordinator = self.server.broker.group_coordinator
@@ -347,7 +350,7 @@ class ElsewhereTests(GroupCase):
         self.assertEqual(member.leave().error_code, ErrorCode.NOT_COORDINATOR)
         self.assertEqual(member.commit(1), ErrorCode.NOT_COORDINATOR)
 
-    def test_the_topic_goes(self) -> None:
+    def test_deleted_offsets_topic(self) -> None:
         """Waiting requests get NOT_COORDINATOR; the next look-up creates a new, empty topic."""
         first, second = self.member(), self.member()
         self.group_of(first)

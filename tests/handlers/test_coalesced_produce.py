@@ -251,36 +251,30 @@ class TogetherTests(SynchronousTestCase):
         st.lists(st.integers(0, 5000), max_size=4),
         st.sampled_from(CONFIGS),
     )
-    def test_as_one_by_one(
+    def test_same_results_as_single_requests(
         self,
         drawn: list[tuple[list[Any], int, int]],
         clients: list[str | None],
         cuts: list[int],
         config: dict[str, str],
     ) -> None:
-        """
-        However requests are mixed and cut up, answers, logs, indexes and counters are those of one by one.
-        """
+        """For any mix and fragmentation of requests, responses, logs, indexes and counters are the same."""
         data = stream(drawn, clients)
         together, alone = (served(data, cuts, config, way) for way in (True, False))
         self.assertEqual(together, alone)
 
     @settings(deadline=None)
     @given(st.lists(st.tuples(producers, st.sampled_from([9, 13]), acks), min_size=1, max_size=4))
-    def test_sequences_as_one_by_one(self, drawn: list[tuple[list[Any], int, int]]) -> None:
-        """
-        The same, with what idempotent producers send all found in one read.
-        """
+    def test_same_results_for_idempotent_producers(self, drawn: list[tuple[list[Any], int, int]]) -> None:
+        """With all batches of idempotent producers in one read."""
         data = stream([([a_batch()], 9, 1), *drawn], ["one"])
         together, alone = (served(data, [], PLAIN, way) for way in (True, False))
         self.assertEqual(together, alone)
 
     @settings(deadline=None)
     @given(st.lists(transacting, min_size=1, max_size=4), st.lists(st.integers(0, 5000), max_size=3))
-    def test_transactions_as_one_by_one(self, drawn: list[list[Any]], cuts: list[int]) -> None:
-        """
-        The same, with producers that have transactions, which end now and then, and one that is not asked to wait.
-        """
+    def test_same_results_for_transactions(self, drawn: list[list[Any]], cuts: list[int]) -> None:
+        """With transactional producers whose transactions end now and then, and one without transactions."""
         data = stream([([a_batch()], 9, 1), *[stretch for each in drawn for stretch in each]], ["one"])
         together, alone = (served(data, cuts, PLAIN, way) for way in (True, False))
         self.assertEqual(together, alone)
@@ -309,8 +303,8 @@ class Runs(HandlerCase):
         answers = [answer.responses[0].partition_responses[0] for answer in self.client.answers()]
         return [(answer.error_code, answer.base_offset) for answer in answers]
 
-    def test_one_write(self) -> None:
-        """Five requests found in one read are one write, and who waits for records is woken."""
+    def test_one_write_for_several_requests(self) -> None:
+        """Five requests in one read are one write, and wake waiting fetches."""
         reader = self.server.connect()
         reader.send(fetch_request([("t", 0, 1)], max_wait_ms=1000, min_bytes=5 * len(a_batch(b"1"))), 12)
         data = [a_batch(b"%d" % number) for number in range(5)]
@@ -336,13 +330,13 @@ class Runs(HandlerCase):
             self.assertEqual(self.answers(), [(0, 1 + start + n) for n in range(5)])
             self.assertEqual(self.writes, writes)
 
-    def test_one_is_wrong(self) -> None:
-        """A batch that is refused is so alone."""
+    def test_refused_batch(self) -> None:
+        """A refused batch does not affect the others."""
         corrupt = a_batch(b"x")[:-1] + b"!"
         self.assertEqual(self.feed(a_batch(), corrupt, a_batch()), [(0, 1), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 2)])
         self.assertEqual((self.writes, self.server.broker.produce_appender.refused), (2, 1))
 
-    def test_a_partition_that_goes(self) -> None:
+    def test_moved_partition(self) -> None:
         """Each request for a partition that has moved gets an error, although its template is known."""
         self.server.now(self.server.broker.replicas.remove([TopicPartition("t", 0)]))
         self.assertEqual(self.feed(a_batch(), a_batch()), 2 * [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)])
@@ -355,8 +349,8 @@ class Runs(HandlerCase):
             self.client.turn()
         return self.answers()
 
-    def test_behind_one_that_waits(self) -> None:
-        """While an earlier answer is not ready, those behind it are written, and answered in their turn."""
+    def test_responses_in_order(self) -> None:
+        """Requests behind one that waits are written, and answered in order."""
         self.server.broker.replicas.get("t", 1).log.configure(TopicConfig(flush_before_ack=True))
         self.disk.held.add(IOPool.SYNC)
         self.client.send(produce_request(a_batch(b"waits"), partition=1, acks=-1), 9)
@@ -391,15 +385,15 @@ class Runs(HandlerCase):
         self.assertEqual(self.synced(), [(0, offset) for offset in range(2, 8)])
         self.assertEqual(self.server.broker.net_metrics.requests_pending, 0)
 
-    def test_all_in_sync_and_one_is_wrong(self) -> None:
-        """The others are written, and wait."""
+    def test_refused_batch_with_acks_all(self) -> None:
+        """The other batches are written, and wait."""
         self.all_in_sync(flush_before_ack=True)
         self.disk.held.add(IOPool.SYNC)
         corrupt = a_batch(b"x")[:-1] + b"!"
         self.assertEqual(self.feed(a_batch(), corrupt, a_batch(), acks=-1), [])
         self.assertEqual(self.synced(), [(0, 2), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 3)])
 
-    def test_never_durable(self) -> None:
+    def test_timeout(self) -> None:
         """Each request gets REQUEST_TIMED_OUT."""
         self.all_in_sync(flush_before_ack=True)
         self.disk.held.add(IOPool.SYNC)
@@ -408,7 +402,7 @@ class Runs(HandlerCase):
         self.assertEqual(self.answers(), 2 * [(ErrorCode.REQUEST_TIMED_OUT, -1)])
         self.synced()
 
-    def test_the_client_goes_away(self) -> None:
+    def test_disconnected_client(self) -> None:
         """The batches of a disconnected client stay, without a response."""
         self.all_in_sync(flush_before_ack=True)
         self.disk.held.add(IOPool.SYNC)

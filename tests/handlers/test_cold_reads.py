@@ -28,9 +28,9 @@ class ColdReadTests(HandlerCase):
         self.cold = self.server.connect()
         self.cold.send(fetch_request([("t", 0, 0)]), 12)
 
-    def test_others_do_not_wait(self) -> None:
+    def test_cold_reads_do_not_delay_others(self) -> None:
         """
-        While the disk reads for one consumer, others produce and read what is new; then it has its answer, whole.
+        While the disk reads for one consumer, other clients produce and fetch; then it gets its complete response.
         """
         hot = self.server.connect()
         self.assertEqual(hot.produce(self.sent[0]).base_offset, 8)
@@ -48,10 +48,8 @@ class ColdReadTests(HandlerCase):
         data: bytes = client.transport.value()
         return b"\0" * 100 in data or len(data) > 500
 
-    def test_a_consumer_that_goes(self) -> None:
-        """
-        One that goes while its data is read leaves nothing behind.
-        """
+    def test_disconnected_consumer(self) -> None:
+        """A consumer that disconnects while its data is read leaves nothing behind."""
         self.cold.transport.loseConnection()
         self.disk.release(IOPool.READ)
         self.assertEqual((self.disk.reads.running, len(self.disk.reads)), (0, 0))

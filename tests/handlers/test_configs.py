@@ -71,8 +71,8 @@ class Configs(HandlerCase):
             self.assertEqual(self.incremental(*changes), code, changes)
         self.assertEqual(self.values(source=1), {})
 
-    def test_whole(self) -> None:
-        """AlterConfigs replaces all there is; validate_only nothing."""
+    def test_alter_configs_replaces_all(self) -> None:
+        """AlterConfigs replaces all overrides, and nothing with validate_only."""
         self.assertEqual(self.alter(replacement(retention_ms="5", segment_ms="600000")), [0])
         self.assertEqual(self.alter(replacement(retention_ms="9"), validate_only=True), [0])
         self.assertEqual(self.alter(replacement(segment_ms="700000")), [0])
@@ -103,7 +103,7 @@ class Configs(HandlerCase):
         self.assertEqual(self.values()["retention.ms"], "4242")
         self.assertEqual(self.values(BROKER, "0")["log.retention.ms"], "4242")
 
-    def test_security_that_is_not_enforced(self) -> None:
+    def test_unenforced_security(self) -> None:
         """A running broker takes no setting that promises what it does not do."""
         for name in ("ssl.client.auth", "listener.name.kafka.ssl.client.auth"):
             self.assertEqual(

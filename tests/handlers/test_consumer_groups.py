@@ -160,8 +160,8 @@ class HeartbeatTests(ConsumerGroupCase):
             self.assertTrue(answer.error_message)
         self.assertEqual(self.client.ask(ListGroupsRequest(), 5).groups, [])
 
-    def test_silence_and_deletion(self) -> None:
-        """A member that vanishes is gone after its session; then the group may be deleted."""
+    def test_expiration_and_deletion(self) -> None:
+        """A silent member is removed after its session timeout; then the group can be deleted."""
         self.consumer().beat()
         delete = DeleteGroupsRequest(groups_names=["g"])
         self.assertEqual(self.client.ask(delete, 2).results[0].error_code, ErrorCode.NON_EMPTY_GROUP)
@@ -195,7 +195,7 @@ class HeartbeatTests(ConsumerGroupCase):
 class MigrationTests(ConsumerGroupCase):
     """Online migration of groups between the protocols."""
 
-    def test_up_and_down(self) -> None:
+    def test_migration(self) -> None:
         """A classic group takes in a member of the consumer protocol, and is classic again when that leaves."""
         old = self.classic()
         old.send_sync({old.member_id: assigned(0, 1)})

@@ -103,8 +103,8 @@ class PageTests(SynchronousTestCase):
         # Java's client fails on null here.
         self.assertEqual((first.eligible_leader_replicas, first.last_known_elr), ([], []))
 
-    def test_topics_that_are_not_there(self) -> None:
-        """Each has its error, between the others; twice named is once described."""
+    def test_missing_topics(self) -> None:
+        """Each has its error, in order with the others; a name given twice is described once."""
         answer = self.ask(self.handlers({"a": 1, "c": 1, "__in": 1}), "c", "b", "a", "no/name", "__in", "a")
         outcomes = [(topic.name, topic.error_code, topic.is_internal) for topic in answer.topics]
         expected = [
@@ -116,23 +116,23 @@ class PageTests(SynchronousTestCase):
         ]
         self.assertEqual(outcomes, expected)
 
-    def test_a_topic_that_went(self) -> None:
-        """Between two pages: the next begins with the topic after it, at its beginning. Partitions never go."""
+    def test_topic_deleted_between_pages(self) -> None:
+        """The next page begins with the first partition of the topic behind it."""
         handlers = self.handlers({"a": 2, "c": 2})
         self.assertEqual(self.page(self.ask(handlers, at=("b", 1))), [("c", [0, 1])])
         self.assertEqual(self.page(self.ask(handlers, at=("a", 5))), [("a", []), ("c", [0, 1])])
         self.assertEqual(self.page(self.ask(handlers, at=("d", 0))), [])
 
-    def test_a_topic_that_came(self) -> None:
-        """Names are not kept longer than they hold."""
+    def test_new_topic(self) -> None:
+        """The list of names is not kept longer than it is valid."""
         handlers = self.handlers({"b": 1})
         self.ask(handlers)
         with handlers._metadata.changing() as metadata:
             metadata.set_partitions("a", UUID(int=9), [(0, PartitionImage((1,), LeaderAndIsr(1, 0, (1,))))])
         self.assertEqual(self.page(self.ask(handlers)), [("a", [0]), ("b", [0])])
 
-    def test_cursors_that_make_no_sense(self) -> None:
-        """All that is asked for is refused, and nothing else can be said."""
+    def test_invalid_cursors(self) -> None:
+        """All requested topics are refused: there is no other place for the error."""
         handlers = self.handlers({"a": 1, "b": 1})
         for cursor in (("b", 0), ("a", -1)):
             answer = self.ask(handlers, "a", at=cursor)
@@ -141,8 +141,8 @@ class PageTests(SynchronousTestCase):
             )
         self.assertEqual(self.ask(handlers, at=("a", -1)).topics, [])
 
-    def test_limits_that_make_no_sense(self) -> None:
-        """Less than one partition is one: a client that asks for none would ask for ever."""
+    def test_invalid_limits(self) -> None:
+        """A limit below one partition counts as one: otherwise a client would ask without end."""
         for most in (0, -1):
             answer = self.ask(self.handlers({"a": 3}), most=most)
             self.assertEqual(

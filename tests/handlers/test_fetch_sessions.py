@@ -53,14 +53,14 @@ class SessionCase(SynchronousTestCase):
             for p in topic.partitions
         ]
 
-    def test_created_with_everything(self) -> None:
-        """The first answer has every partition, news or not, and an id for what follows."""
+    def test_full_fetch_creates_a_session(self) -> None:
+        """The first response has every partition, and the session id."""
         response = self.ask(("t", 0, 0), ("t", 2, 0), ("u", 1, 0))
         self.assertEqual(self.told(response), [("t", 0, 0, 0), ("t", 2, 0, 0), ("u", 1, 0, 0)])
         self.assertGreater(response.session_id, 0)
 
-    def test_resumed_with_what_changed(self) -> None:
-        """A following answer has only what is new to the client; it goes on having records not fetched yet."""
+    def test_incremental_fetch(self) -> None:
+        """It returns partitions with news only, and repeats records that were not fetched yet."""
         session = self.ask(("t", 0, 0), ("t", 1, 0), ("u", 0, 0)).session_id
         self.assertEqual(self.told(self.ask(session=(session, 1))), [])
         self.client.produce(partition=1)
@@ -73,7 +73,7 @@ class SessionCase(SynchronousTestCase):
         self.assertEqual(self.told(self.ask(("t", 1, 1), session=(session, 4))), [])
         self.assertEqual(self.told(self.ask(session=(session, 5))), [])
 
-    def test_partitions_join_and_leave(self) -> None:
+    def test_partitions_are_added_and_removed(self) -> None:
         """A request adds partitions, moves offsets, and forgets."""
         session = self.ask(("t", 0, 0)).session_id
         self.client.produce(partition=0)
@@ -98,7 +98,7 @@ class SessionCase(SynchronousTestCase):
         self.assertEqual(self.ask(session=(session, 1)).error_code, 0)
         self.assertEqual(self.ask(session=(session, 1)).error_code, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
-    def test_names_and_ids_do_not_mix(self) -> None:
+    def test_names_and_ids_cannot_be_mixed(self) -> None:
         """A session that began with names goes on with names (106), and the other way round."""
         session = self.ask(("t", 0, 0)).session_id
         request = fetch_request([], session_id=session, session_epoch=1)
@@ -113,14 +113,14 @@ class SessionCase(SynchronousTestCase):
         self.assertEqual((len(self.sessions), self.server.watchers), (0, 0))
         self.assertEqual(self.ask(session=(session, 1)).error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
-    def test_begun_again(self) -> None:
+    def test_restarted_session(self) -> None:
         """Epoch 0 with an id closes that session and opens another."""
         first = self.ask(("t", 0, 0)).session_id
         second = self.ask(("t", 1, 0), session=(first, 0)).session_id
         self.assertNotIn(second, (0, first))
         self.assertEqual((len(self.sessions), self.server.watchers), (1, 1))
 
-    def test_nothing_wanted_opens_nothing(self) -> None:
+    def test_empty_full_fetch(self) -> None:
         """A full fetch of no partitions has no session."""
         self.assertEqual(self.ask().session_id, 0)
         self.assertEqual(len(self.sessions), 0)
@@ -139,8 +139,8 @@ class SessionCase(SynchronousTestCase):
             response = self.ask(session=(session, epoch), max_bytes=1)
         self.assertEqual(served, [0, 1, 2, 0, 1, 2])
 
-    def test_errors_come_again_until_they_end(self) -> None:
-        """A partition in trouble is in every answer, and then tells that it is well."""
+    def test_errors_are_repeated(self) -> None:
+        """A partition with an error is in every response, and once more when the error is gone."""
         session = self.ask(("t", 0, 0), current_leader_epoch=2).session_id
         replica = self.server.broker.replicas.get("t", 0)
         for epoch in (1, 2):
@@ -161,7 +161,7 @@ class SessionCase(SynchronousTestCase):
         (response,) = self.client.answers()
         self.assertEqual(self.told(response), [("t", 2, 0, 1)])
 
-    def test_idle_sessions_read_nothing(self) -> None:
+    def test_idle_session_is_cheap(self) -> None:
         """A hundred partitions without news cost no look at a log, nor a look at a session's partition."""
         self.server.create("wide", 100)
         session = self.ask(*(("wide", n, 0) for n in range(100))).session_id
@@ -194,7 +194,7 @@ class SessionsById(SessionCase):
 
     version = 13
 
-    def test_a_topic_made_again_is_another(self) -> None:
+    def test_recreated_topic(self) -> None:
         """An old id gets none of the records that the new topic of its name has."""
         self.client.produce()
         session = self.ask(("t", 0, 0)).session_id
@@ -218,7 +218,7 @@ class SessionsById(SessionCase):
         self.client.produce()
         self.assertEqual(self.told(self.ask(session=(session, 3))), [("t", 0, 0, 1)])
 
-    def test_ids_that_become_known(self) -> None:
+    def test_unknown_ids_are_looked_up_again(self) -> None:
         """An id the broker has not heard of yet is looked for again; the client does not name it twice."""
         metadata = self.server.broker.metadata
         find = type(metadata).topic_by_id
@@ -260,7 +260,7 @@ class Slots(SynchronousTestCase):
         self.assertIsNone(self.sessions.create(by_id=False))
         self.assertEqual(len(self.sessions), 2)
 
-    def test_the_one_unused_for_longest_goes(self) -> None:
+    def test_least_recently_used_session_is_dropped(self) -> None:
         """After two minutes without a fetch, a session makes room for another."""
         first, second = self.create(), self.create()
         self.clock.advance(EVICTION_SECONDS - 1)
@@ -294,7 +294,7 @@ class Slots(SynchronousTestCase):
         self.assertIsNotNone(sessions.create(by_id=False, partitions=1))
         self.assertEqual(sessions.cached, 90)
 
-    def test_a_follower_comes_first(self) -> None:
+    def test_followers_take_precedence(self) -> None:
         """
         A follower may have more than a tenth, and consumers' sessions make room for it.
         """
@@ -308,7 +308,7 @@ class Slots(SynchronousTestCase):
         sessions.update(follower, remembered(70), [])
         self.assertEqual((sessions.cached, len(sessions)), (100, 4))
 
-    def test_a_session_that_grows_too_large(self) -> None:
+    def test_session_too_large(self) -> None:
         """
         A session that would outgrow its part is given up: its client starts a new one, or none.
         """

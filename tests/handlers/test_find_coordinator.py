@@ -70,7 +70,7 @@ class FindCoordinatorTests(HandlerCase):
             (answer,) = other.answers()
             self.assertEqual(answer.coordinators[0].error_code, 0)
 
-    def test_other_coordinators(self) -> None:
+    def test_unsupported_key_types(self) -> None:
         """Share groups and unknown key types are refused."""
         for key_type in (2, -1):
             for version in (1, 4):
@@ -118,8 +118,8 @@ class FindCoordinatorTests(HandlerCase):
         self.assertEqual(found.error_code, 0)
         self.assertEqual(commit(self.client, {("t", 0): 1}), {("t", 0): 0})
 
-    def test_a_client_asks_for_the_topic_first(self) -> None:
-        """The topic is made as if a group had asked, not as topics are by default."""
+    def test_internal_topic_on_request(self) -> None:
+        """The internal topic that a client asks for has its own settings, not the topic defaults."""
         (topic,) = self.client.metadata("__consumer_offsets", auto_create=True).topics
         self.assertEqual((topic.error_code, topic.is_internal), (0, True))
         self.check_topic()
@@ -128,7 +128,7 @@ class FindCoordinatorTests(HandlerCase):
 class ListenerTests(HandlerCase):
     """With several listeners."""
 
-    def test_where_the_client_came_in(self) -> None:
+    def test_listener_of_the_client(self) -> None:
         """The coordinator is reached on the listener that the client uses."""
         listeners = [Listener("kafka", "kafka", "tcp:9092"), Listener("other", "kafka", "tcp:9093")]
         server = MemoryBroker(listeners=listeners).start()

@@ -42,7 +42,7 @@ class DescribeTests(GroupCase):
         second.send_join()
         self.assertEqual(self.describe().group_state, "PreparingRebalance")
 
-    def test_a_group_that_is_not_there(self) -> None:
+    def test_missing_group(self) -> None:
         """A missing group is "Dead", from version 6 on an error."""
         for version in range(6):
             found = self.describe("nobody", version)
@@ -52,8 +52,8 @@ class DescribeTests(GroupCase):
         self.assertIn("'nobody'", found.error_message or "")
         self.assertEqual(self.listed(), [])
 
-    def test_what_may_be_done(self) -> None:
-        """Everything that can be done to groups, if that is asked for and the group can be described."""
+    def test_authorized_operations(self) -> None:
+        """All operations on groups are allowed, if the client asks for them and the group can be described."""
         commit(self.client, {("t", 0): 1})
         self.assertEqual(self.describe().authorized_operations, OPERATIONS_UNKNOWN)
         asked = self.describe(include_authorized_operations=True).authorized_operations
@@ -64,7 +64,7 @@ class DescribeTests(GroupCase):
             (found.error_code, found.authorized_operations), (ErrorCode.COORDINATOR_NOT_AVAILABLE, OPERATIONS_UNKNOWN)
         )
 
-    def test_one_name_many_times(self) -> None:
+    def test_repeated_group_id(self) -> None:
         """A repeated group id is described once."""
         commit(self.client, {("t", 0): 1})
         response = self.client.ask(DescribeGroupsRequest(groups=["a group"] * 100 + ["h"]), 5)
@@ -126,7 +126,7 @@ class DeleteTests(GroupCase):
             self.assertEqual(fetch_committed(self.client, "left"), {})
             self.restart()
 
-    def test_somebody_about_to_join(self) -> None:
+    def test_pending_member(self) -> None:
         """A group can be deleted while a member id is reserved; the next member creates it again."""
         member = self.member()
         member.get_id()

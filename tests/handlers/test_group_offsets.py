@@ -62,7 +62,7 @@ class SimpleTests(GroupCase):
         self.assertEqual([(one.committed_offset, one.error_code) for one in nowhere.partitions], [(-1, 0)])
         self.assertEqual((nobody.error_code, nobody.topics), (0, []))
 
-    def test_it_is_a_group(self) -> None:
+    def test_offsets_make_a_group(self) -> None:
         """A group with offsets only is listed as empty and without a protocol, also after a restart."""
         commit(self.client, {T0: 5})
         for _ in range(2):
@@ -90,7 +90,7 @@ class SimpleTests(GroupCase):
         self.assertEqual(codes, {T0: 0, ("t", 2): unknown, ("t", -1): unknown, ("nowhere", 0): unknown})
         self.assertEqual(fetch_committed(self.client), {T0: 5})
 
-    def test_too_much_text(self) -> None:
+    def test_metadata_too_long(self) -> None:
         """More bytes than offset.metadata.max.bytes are refused, however few characters they are."""
         self.assertEqual(commit(self.client, {T0: 1}, metadata="m" * 4096), {T0: 0})
         for text in ("m" * 4097, "é" * 2049, "m" * 30_000):
@@ -125,8 +125,8 @@ class SimpleTests(GroupCase):
             self.assertEqual(commit(self.client, {T0: version}, group, version=version), {T0: 0})
             self.assertEqual(fetch_committed(self.client, group), {T0: version})
 
-    def test_a_retention_of_its_own(self) -> None:
-        """Up to version 4 a client says how long; in version 1 it says when it committed."""
+    def test_retention_set_by_the_client(self) -> None:
+        """Up to version 4 a client sends a retention time; in version 1 a commit timestamp."""
         commit(self.client, {T0: 1}, "kept", version=4, retention_time_ms=1000)
         commit(self.client, {T0: 1}, "by default", version=4)
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, commit_timestamp=77)
@@ -158,8 +158,8 @@ class SimpleTests(GroupCase):
             self.assertEqual([(g.group_id, len(g.topics)) for g in response.groups], [("g", 1), ("h", 0)])
             self.assertEqual(len(response.groups[0].topics[0].partitions), 2)
 
-    def test_nothing_in_version_0(self) -> None:
-        """Which knew ZooKeeper only, where a node is there or not."""
+    def test_missing_offset_in_version_0(self) -> None:
+        """It is an error, as version 0 was made for ZooKeeper."""
         asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
         response = self.client.ask(OffsetFetchRequest(group_id="g", topics=asked), 0)
         self.assertEqual(response.topics[0].partitions[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -182,7 +182,7 @@ class SimpleTests(GroupCase):
 class MemberTests(GroupCase):
     """Only members of the present generation may commit."""
 
-    def test_who_may_commit(self) -> None:
+    def test_refused_commits(self) -> None:
         """A stale generation, a stranger and a simple consumer are refused."""
         member = self.member()
         self.group_of(member)
@@ -194,7 +194,7 @@ class MemberTests(GroupCase):
         member.leave()
         self.assertEqual(commit(self.client, {T0: 6}), {T0: 0})
 
-    def test_a_group_that_is_not_there(self) -> None:
+    def test_missing_group(self) -> None:
         """A commit of a member to a missing group gets an error by version, and creates no group."""
         for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
             codes = commit(self.client, {T0: 1}, generation=1, member_id="m", version=version)
@@ -263,7 +263,7 @@ class WritingTests(GroupCase):
         self.assertLess(len(data), 300)
         self.assertEqual([header.codec for _, header in iter_batches(data.read())], [1])
 
-    def test_a_full_disk_and_age(self) -> None:
+    def test_expiration_with_a_full_disk(self) -> None:
         """Expiration fails without disk space; the next check tries again."""
         commit(self.client, {T0: 5}, version=4, retention_time_ms=1000)
         self.disk.faults = lambda op, path: no_space() if op == "write" else None
@@ -274,7 +274,7 @@ class WritingTests(GroupCase):
         self.client = self.server.connect()
         self.assertEqual((fetch_committed(self.client), self.listed()), ({}, []))
 
-    def test_a_full_disk_and_an_assignment(self) -> None:
+    def test_assignment_with_a_full_disk(self) -> None:
         """Members get a retriable error until there is space."""
         member = self.member()
         member.get_id()
@@ -323,8 +323,8 @@ class GoingTests(GroupCase):
         self.assertEqual(self.delete(T0), [0])
         self.assertEqual(self.listed_later(601), [])
 
-    def test_deleting_from_nobody(self) -> None:
-        """A group that is not there, and one without a name."""
+    def test_offset_deletion_of_a_missing_group(self) -> None:
+        """A missing group, and one without a name."""
         self.assertEqual(self.delete(T0), ErrorCode.GROUP_ID_NOT_FOUND)
         self.assertEqual(self.delete(T0, group=""), ErrorCode.INVALID_GROUP_ID)
 
@@ -341,8 +341,8 @@ class GoingTests(GroupCase):
         self.assertEqual(self.delete(T0, group="connect"), ErrorCode.NON_EMPTY_GROUP)
         self.assertEqual(fetch_committed(self.client), {T0: 5})
 
-    def test_the_topic_goes(self) -> None:
-        """With a topic go the offsets committed for it, in all groups, and groups of which nothing is left."""
+    def test_topic_deletion(self) -> None:
+        """The offsets of a deleted topic are deleted in all groups, and so are groups that are empty then."""
         self.server.create("u")
         commit(self.client, {T0: 5, ("u", 0): 6}, "both")
         commit(self.client, {("u", 0): 7}, "only")
@@ -390,7 +390,7 @@ class GoingTests(GroupCase):
         self.restart()
         self.assertEqual(self.listed(), [])
 
-    def test_somebody_about_to_join(self) -> None:
+    def test_pending_member(self) -> None:
         """A group with a reserved member id is not removed."""
         commit(self.client, {T0: 5}, version=4, retention_time_ms=1000)
         self.client.turn(598)
@@ -440,7 +440,7 @@ class TopicIdTests(GroupCase):
         self.assertEqual(self.fetch((t, [0, 1, 0])), [(t, [(0, 5, 0), (1, -1, 0)])])
         self.assertEqual(self.fetch(everything=True), [(t, [(0, 5, 0)])])
 
-    def test_ids_that_nobody_knows(self) -> None:
+    def test_unknown_topic_ids(self) -> None:
         """UNKNOWN_TOPIC_ID for each of their partitions; the others are served."""
         t, code = self.server.topic_id(), ErrorCode.UNKNOWN_TOPIC_ID
         for nobodys in (self.NOBODYS, bytes(16)):
@@ -478,12 +478,12 @@ class TopicIdTests(GroupCase):
         self.assertEqual(self.fetch((former, [0])), [(former, [(0, -1, ErrorCode.UNKNOWN_TOPIC_ID)])])
         self.assertEqual(self.fetch((self.server.topic_id("u"), [0])), [(self.server.topic_id("u"), [(0, -1, 0)])])
 
-    def test_names_that_are_empty(self) -> None:
-        """Before version 10 that is a name like any other: of no topic."""
+    def test_empty_topic_names(self) -> None:
+        """Before version 10 the empty name is like that of any missing topic."""
         self.assertEqual(commit(self.client, {("", 0): 1}), {("", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
         self.assertEqual(fetch_committed(self.client, topics={"": [0]}), {("", 0): -1})
 
-    def test_what_is_left_of_a_topic(self) -> None:
+    def test_offsets_of_a_deleted_topic(self) -> None:
         """The offsets of a deleted topic cannot be fetched by id."""
         t = self.server.topic_id()
         commit(self.client, {T0: 5})

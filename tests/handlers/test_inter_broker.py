@@ -72,8 +72,8 @@ class IntroductionTests(PeerCase):
         answer = self.client.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
         self.assertEqual([one.api_key for one in answer.api_keys if one.api_key >= 1000], [])
 
-    def test_nobody(self) -> None:
-        """Without an introduction nothing is served; the log says so in one line."""
+    def test_unidentified_connection(self) -> None:
+        """A connection that has not identified itself gets no response, and one line in the log."""
         for request in broker_requests()[1:]:
             client = self.server.connect()
             self.server.reactor.advance(2)
@@ -114,8 +114,8 @@ class IntroductionTests(PeerCase):
         self.assertEqual(answer.error_code, ErrorCode.BROKER_NOT_AVAILABLE)
         self.assertIn("metadata store", answer.error_message)
 
-    def test_known(self) -> None:
-        """A broker that was announced is let in although the store is away."""
+    def test_known_broker(self) -> None:
+        """A broker from the metadata is accepted even if the store is unreachable."""
         self.server.broker.store.suspend()
         self.introduced()
 
@@ -184,8 +184,8 @@ class ForwardTests(PeerCase):
             self.assertEqual(answer.error_code, 0)
             self.assertEqual(decode(CreateTopicsResponse, version, answer.body)[0].topics, [])
 
-    def test_others_are_not(self) -> None:
-        """Only what needs the controller is forwarded: not what one broker may do and a client not."""
+    def test_other_requests_are_not_forwarded(self) -> None:
+        """Only requests that need the controller are forwarded, not those that brokers may send and clients may not."""
         for key in (0, 1, 3, 1000, 1005, 9999, 45 + 1000):
             answer = self.forwarded(CreateTopicsRequest(topics=[]), 7, api_key=key)
             self.assertEqual(answer.error_code, ErrorCode.INVALID_REQUEST)
@@ -215,13 +215,13 @@ class PluginCallTests(PeerCase):
         self.server.broker.answer_plugin("echo", lambda body: succeed(body * 2))
         self.assertEqual(self.asked("echo", b"ab").body, b"abab")
 
-    def test_nobody_of_that_name(self) -> None:
-        """A plugin that is not there is an error that names it."""
+    def test_missing_plugin(self) -> None:
+        """The error names the plugin."""
         answer = self.asked("nobody")
         self.assertEqual(answer.error_code, ErrorCode.UNSUPPORTED_VERSION)
         self.assertIn("'nobody'", answer.error_message)
 
-    def test_refusals_and_mistakes(self) -> None:
+    def test_errors_of_a_plugin(self) -> None:
         """A plugin's ApiError is returned; other exceptions are logged. The connection stays open."""
         refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here")
         self.server.broker.answer_plugin("strict", lambda body: fail(refusal))
@@ -232,12 +232,12 @@ class PluginCallTests(PeerCase):
         self.assertEqual((answer.error_code, answer.error_message), (ErrorCode.UNKNOWN_SERVER_ERROR, None))
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
 
-    def test_too_much(self) -> None:
-        """An answer that is too long is refused, not sent."""
+    def test_response_too_long(self) -> None:
+        """A response that is too long is refused, not sent."""
         self.server.broker.answer_plugin("long", lambda body: succeed(bytes(MAX_BODY_BYTES + 1)))
         self.assertEqual(self.asked("long").error_code, ErrorCode.MESSAGE_TOO_LARGE)
 
-    def test_one_of_a_name(self) -> None:
+    def test_duplicate_plugin_names(self) -> None:
         """Two plugins with one name are an error."""
         self.server.broker.answer_plugin("one", succeed)
         self.assertRaises(ValueError, self.server.broker.answer_plugin, "one", succeed)

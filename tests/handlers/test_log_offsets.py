@@ -36,12 +36,12 @@ class Offsets(HandlerCase):
         for timestamp in (-6, -(2**63)):
             self.assertEqual(self.ask(timestamp, 9).error_code, ErrorCode.UNSUPPORTED_VERSION)
 
-    def test_replicas_ask_elsewhere(self) -> None:
-        """A replica id is not a client's to send (CVE-2018-1288)."""
+    def test_replica_ids_are_refused(self) -> None:
+        """Clients may not send a replica id (CVE-2018-1288)."""
         self.assertEqual(self.ask(-1, 5, replica_id=2).error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
-    def test_only_what_is_committed(self) -> None:
-        """Records that another replica in sync does not have yet are found by no time."""
+    def test_committed_records_only(self) -> None:
+        """A lookup by time does not find records that another in-sync replica lacks."""
         self.client.produce()
         self.server.broker.replicas.get("t", 0).take(LeaderAndIsr(leader=0, leader_epoch=1, isr=(0, 1)))
         self.client.produce(a_batch(timestamp=NOW_MS + 500))

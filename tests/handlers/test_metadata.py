@@ -10,8 +10,8 @@ from tests.handlers.kit import HandlerCase
 class Metadata(HandlerCase):
     """Metadata and DescribeCluster."""
 
-    def test_kept_until_it_changes(self) -> None:
-        """The same question has the same answer, until something changed."""
+    def test_responses_are_cached(self) -> None:
+        """A repeated request gets the same response until the metadata change."""
         first = self.client.metadata("t")
         self.assertEqual(self.client.metadata("t"), first)
         self.server.create("u")

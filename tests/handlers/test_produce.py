@@ -60,7 +60,7 @@ class Durable(HandlerCase):
             self.release()
             self.assertIn(b"a%d" % version, content(self.client.fetch()))
 
-    def test_a_sync_that_fails(self) -> None:
+    def test_failed_sync(self) -> None:
         """Records are not acknowledged when the sync fails."""
         self.hold()
         for version in (8, 9):
@@ -70,7 +70,7 @@ class Durable(HandlerCase):
         codes = [answer.responses[0].partition_responses[0].error_code for answer in self.client.answers()]
         self.assertEqual(codes, 2 * [ErrorCode.KAFKA_STORAGE_ERROR])
 
-    def test_a_client_that_left(self) -> None:
+    def test_disconnected_client(self) -> None:
         """A produce whose client went away is written, and its end is no failure."""
         self.hold()
         self.client.send(produce_request(a_batch(b"kept"), acks=-1), 9)
@@ -83,8 +83,8 @@ class Durable(HandlerCase):
 class Outcomes(HandlerCase):
     """Responses."""
 
-    def test_each_its_own(self) -> None:
-        """One partition's error is not the others'; the answer has all, in the request's order."""
+    def test_errors_per_partition(self) -> None:
+        """The response has all partitions, in the order of the request, each with its own error."""
         data = [PartitionProduceData(index=n, records=a_batch(b"v")) for n in (1, 7, 0)]
         topics = [
             TopicProduceData(name="t", partition_data=data),

@@ -78,8 +78,8 @@ class Fetching(CommittedCase):
         self.assertEqual(aborted(self.fetch(4)), [(7, 0)])
         self.assertEqual(aborted(self.fetch(6)), [])
 
-    def test_only_of_what_was_read(self) -> None:
-        """Transactions that begin behind what an answer holds are not in it."""
+    def test_aborted_transactions_of_the_response(self) -> None:
+        """Transactions that begin behind the response's records are not listed."""
         for n in range(20):
             self.write(bytes(300), producer_id=n)
             self.end(False, producer_id=n)
@@ -138,7 +138,7 @@ class Waiting(CommittedCase):
         answers = self.reader.answers()
         return answers[0].responses[0].partitions[0] if answers else None
 
-    def test_only_what_may_be_read(self) -> None:
+    def test_long_polls_and_open_transactions(self) -> None:
         """Records of an open transaction do not wake long polls that cannot read them; its end does."""
         for session in (False, True):
             start = self.server.broker.replicas.get("t", 0).log.log_end_offset
@@ -222,7 +222,7 @@ class Producers(CommittedCase):
         topics = [DescribeProducersTopicRequest(name=topic, partition_indexes=list(partitions))]
         return self.client.ask(DescribeProducersRequest(topics=topics * 2), 0).topics[0].partitions
 
-    def test_what_is_known(self) -> None:
+    def test_producer_descriptions(self) -> None:
         """Epoch, last sequence and time of each producer, and where its transaction began."""
         self.client.produce(a_batch(b"a", b"b", producer_id=1, producer_epoch=3, base_sequence=5, timestamp=NOW_MS))
         self.write(b"c")
@@ -293,7 +293,7 @@ def read_all(client: Client, most: int) -> tuple[set[int], int]:
 class AsAConsumer(SynchronousTestCase):
     @settings(deadline=None, max_examples=50)
     @given(steps, st.integers(1, 1500))
-    def test_what_was_committed(self, drawn: list[tuple[str, int, int]], most: int) -> None:
+    def test_consumer_reads_committed_records(self, drawn: list[tuple[str, int, int]], most: int) -> None:
         """
         However transactions overlap, and however little is read at a time: a consumer gets exactly the records of
         those that were committed, and of nobody, below the first that is open.

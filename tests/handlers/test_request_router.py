@@ -11,7 +11,7 @@ from logbus.handlers.request_router import RequestRouter, serves
 class Routing(SynchronousTestCase):
     """The table of handlers."""
 
-    def test_two_for_one(self) -> None:
+    def test_duplicate_handlers(self) -> None:
         """Two handlers of one API are a mistake that is found at the start."""
 
         @define(eq=False)

@@ -55,7 +55,7 @@ class Topics(HandlerCase):
             self.assertTrue(answer.error_message, given)
         self.assertNotIn("new", self.server.broker.topics())
 
-    def test_names_that_collide(self) -> None:
+    def test_colliding_names(self) -> None:
         """Names that differ only in '.' and '_' are refused: metric names do not tell them apart."""
         self.server.create("p.col_1")
         for names, codes in (
@@ -145,7 +145,7 @@ class Ceilings(HandlerCase):
 
     config = {"max.topics": "4", "max.partitions.per.broker": "6", "num.partitions": "1"}
 
-    def test_whoever_makes_them(self) -> None:
+    def test_cluster_limits(self) -> None:
         """
         CreateTopics, CreatePartitions and Metadata refuse what is too much, each in words; groups are served.
         """

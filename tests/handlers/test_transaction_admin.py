@@ -88,8 +88,8 @@ class TransactionAdminTests(HandlerCase):
         self.assertEqual((found.producer_id, found.producer_epoch, found.transaction_start_time_ms), (7, 3, 5))
         self.assertEqual([(each.topic, each.partitions) for each in found.topics], [("t", [0, 1]), ("u", [0])])
 
-    def test_one_that_ends(self) -> None:
-        """Partitions that have their marker are left out: in them it is over."""
+    def test_ending_transaction(self) -> None:
+        """Partitions that have their marker are left out."""
         partitions = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
         self.known = [transaction("a", TransactionState.PREPARE_COMMIT, partitions=partitions, started_ms=5)]
         with mock.patch.object(
@@ -98,8 +98,8 @@ class TransactionAdminTests(HandlerCase):
             (found,) = self.describe("a")
         self.assertEqual([(each.topic, each.partitions) for each in found.topics], [("t", [1])])
 
-    def test_what_cannot_be_described(self) -> None:
-        """An error each, and the others are described all the same."""
+    def test_errors_per_id(self) -> None:
+        """Each has an error, and the others are described."""
         self.known = [transaction("a")]
         nobody, found = self.describe("nobody", "a")
         self.assertEqual((nobody.transactional_id, nobody.error_code), ("nobody", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
@@ -133,7 +133,7 @@ class TransactionAdminTests(HandlerCase):
         self.assertEqual(self.names(transactional_id_pattern=""), ["ending", "idle", "open", "over"])
         self.assertEqual(self.names(["Ongoing"], [7]), [])
 
-    def test_states_nobody_knows(self) -> None:
+    def test_unknown_states(self) -> None:
         """Unknown states are reported, and match nothing."""
         self.known = [transaction("a")]
         answer = self.listed(["Hopeful", "Empty", "empty", "Hopeful"])
@@ -141,8 +141,8 @@ class TransactionAdminTests(HandlerCase):
         self.assertEqual(len(answer.transaction_states), 1)
         self.assertEqual(self.names(["Hopeful"]), [])
 
-    def test_expressions_that_do_not_compile(self) -> None:
-        """They are refused, and so are those that are too long, or would take time that grows faster than names do."""
+    def test_invalid_expressions(self) -> None:
+        """They are refused, as are those that are too long, or whose matching may take more than linear time."""
         for pattern in ("(", "a" * 3000, r"(a)\1"):
             answer = self.listed(transactional_id_pattern=pattern)
             self.assertEqual(answer.error_code, ErrorCode.INVALID_REGULAR_EXPRESSION)

@@ -138,7 +138,7 @@ class TakingPart(ParticipationCase):
         self.coordinator.answer()
         self.assertEqual((self.results(), len(self.coordinator.asked)), ([(0, 5)], 3))
 
-    def test_asked_once_for_all(self) -> None:
+    def test_one_request_for_all_partitions(self) -> None:
         """All partitions of a request are asked about at once, each gets its own answer, and is written by it."""
         self.client.send(in_transaction((0, transactional(b"a")), (1, transactional(b"b"))), 12)
         self.assertEqual(len(self.coordinator.partitions[0][0]), 2)
@@ -146,8 +146,8 @@ class TakingPart(ParticipationCase):
         self.assertEqual(self.results(), [(0, 0), (ErrorCode.TRANSACTION_ABORTABLE, -1)])
         self.assertEqual((self.end(0), self.end(1)), (1, 0))
 
-    def test_an_answer_that_is_there_at_once(self) -> None:
-        """A coordinator in the same process may know at once."""
+    def test_immediate_result(self) -> None:
+        """A coordinator in the same process may answer at once."""
         self.coordinator.at_once = ErrorCode.NONE
         self.send(transactional(b"a"), transactional(b"b", sequence=1))
         self.assertEqual(self.results(), [(0, 0), (0, 1)])
@@ -170,8 +170,8 @@ class TakingPart(ParticipationCase):
         )
         self.assertEqual(self.coordinator.asked, [])
 
-    def test_a_log_that_cannot_be_read(self) -> None:
-        """Without what the log knows of producers there is nothing to ask: it is an error of the partition."""
+    def test_unreadable_log(self) -> None:
+        """Without the producer state there is nothing to verify: the partition gets an error."""
 
         def broken(log: Any) -> None:
             raise StorageError("the disk is gone")
@@ -211,7 +211,7 @@ class ManyPartitions(ParticipationCase):
         """The number of partitions with records."""
         return sum(self.server.broker.replicas.get("wide", n).log.log_end_offset > 0 for n in range(300))
 
-    def test_they_go_on_in_slices(self) -> None:
+    def test_writes_in_slices(self) -> None:
         """
         They enter batch by batch. Once the coordinator has answered, some are written at a time; where a marker comes
         before it is a partition's turn, the coordinator is asked again.
@@ -245,8 +245,8 @@ class ManyPartitions(ParticipationCase):
         codes = [one.error_code for one in answer.responses[0].partition_responses]
         self.assertEqual((len(codes), set(codes[:300])), (self.COUNT, {0}))
 
-    def test_a_client_that_leaves(self) -> None:
-        """Nothing of it stays in line, however far it has come; what others put behind it is asked about."""
+    def test_disconnected_client(self) -> None:
+        """It leaves no batch in the queue, at any stage; batches queued behind it are verified."""
         self.server.create("wide", 300)
         for turns in range(12):
             client = self.server.connect()
@@ -345,7 +345,7 @@ class InLine(ParticipationCase):
         self.coordinator.answer()
         self.assertEqual((len(sent), len(self.results())), (3, 1))
 
-    def test_others_go_on(self) -> None:
+    def test_others_are_not_delayed(self) -> None:
         """Other producers, and other partitions of the same, are not held up."""
         self.send(transactional(b"a", producer_id=8), partition=1)
         self.coordinator.answer()
@@ -428,8 +428,8 @@ class InLine(ParticipationCase):
         self.coordinator.answer()
         self.assertEqual(self.results(), [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)])
 
-    def test_sent_again(self) -> None:
-        """A client that hangs up gives its place up; what it sends again takes the answer to the first question."""
+    def test_retry_after_a_disconnect(self) -> None:
+        """A client that disconnects leaves the queue; its retry uses the result of the first request."""
         self.send(transactional(b"a"), transactional(b"b", sequence=1))
         self.client.protocol.transport.loseConnection()
         self.assertEqual(self.verification.waiting_bytes, 0)
@@ -541,7 +541,7 @@ class CoordinatorErrors(ParticipationCase):
         self.coordinator.answer()
         self.assertEqual(self.results(), [(0, 0)])
 
-    def test_never_ended(self) -> None:
+    def test_timeout(self) -> None:
         """If it takes longer the producer gets the error, and retries."""
         self.assertEqual(self.busy_for(2.1), [(ErrorCode.CONCURRENT_TRANSACTIONS, -1)])
 

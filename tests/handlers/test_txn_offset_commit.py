@@ -94,7 +94,7 @@ class VisibilityTests(TransactionCase):
         self.assertEqual(stable(self.client, T0), {T0: 5})
         self.assertEqual([group.group_id for group in self.listed()], ["g"])
 
-    def test_only_what_is_pending_is_unstable(self) -> None:
+    def test_only_pending_offsets_are_unstable(self) -> None:
         """Other partitions, and other groups, are as they were."""
         commit(self.client, {T0: 5, T1: 6})
         commit(self.client, {T0: 7}, "other")
@@ -114,7 +114,7 @@ class VisibilityTests(TransactionCase):
         answer = self.client.ask(OffsetFetchRequest(**asked), 6).topics[0].partitions[0]
         self.assertEqual((answer.error_code, answer.committed_offset), (0, -1))
 
-    def test_a_plain_commit_meanwhile(self) -> None:
+    def test_plain_commit_during_a_transaction(self) -> None:
         """The later commit in the log wins, in a transaction or not."""
         self.producer.commit({T0: 10, T1: 10})
         commit(self.client, {T0: 99})
@@ -123,7 +123,7 @@ class VisibilityTests(TransactionCase):
         self.producer.end()
         self.assertEqual(stable(self.client), {T0: 99, T1: 10})
 
-    def test_as_kafka_writes_it(self) -> None:
+    def test_format_of_the_log(self) -> None:
         """One batch of the producer's, transactional and without a sequence; then the marker."""
         self.producer.commit({T0: 10, T1: 10})
         epoch = self.producer.epoch
@@ -142,7 +142,7 @@ class VisibilityTests(TransactionCase):
             [(producer_id, epoch, -1, True, False, 2), (producer_id, epoch + 1, -1, True, True, 1)],
         )
 
-    def test_it_is_durable_first(self) -> None:
+    def test_response_after_the_write(self) -> None:
         """A commit is answered once it is on the disk, as any other."""
         shard = self.server.broker.group_coordinator.shard_of("g")
         log = shard.log.replica.log
@@ -205,8 +205,8 @@ class VisibilityTests(TransactionCase):
         self.assertEqual(other.end(True), 0)
         self.assertEqual(stable(self.client, T0, T1), {T0: 5, T1: 3})
 
-    def test_a_damaged_end_and_an_open_transaction(self) -> None:
-        """What was committed in a transaction before is not part of the one that the same producer has open."""
+    def test_damaged_log_end_with_an_open_transaction(self) -> None:
+        """Offsets of an earlier transaction do not become part of the producer's open one."""
         self.producer.commit({T0: 10})
         self.assertEqual(self.producer.end(False), 0)
         self.producer.commit({T1: 7})
@@ -215,7 +215,7 @@ class VisibilityTests(TransactionCase):
         self.assertEqual(self.producer.end(True), 0)
         self.assertEqual(stable(self.client), {T1: 7})
 
-    def test_the_end_comes_while_it_loads(self) -> None:
+    def test_marker_during_a_load(self) -> None:
         """A marker that is written during a load counts after it."""
         self.producer.commit({T0: 10})
         coordinator = self.server.broker.group_coordinator
@@ -289,7 +289,7 @@ class RefusalTests(TransactionCase):
         self.producer.end()
         self.assertEqual(stable(self.client, T1), {T1: 10})
 
-    def test_nobody(self) -> None:
+    def test_invalid_producers_and_groups(self) -> None:
         """Invalid ids, epochs and names are refused, as are unknown producers."""
         commits = self.producer.commit
         self.assertEqual(commits({T0: 1}, ""), {T0: ErrorCode.INVALID_GROUP_ID})
@@ -299,8 +299,8 @@ class RefusalTests(TransactionCase):
         self.assertEqual(commits({T0: 1}, transactional_id="nobody"), {T0: ErrorCode.INVALID_PRODUCER_ID_MAPPING})
         self.assertEqual(self.listed(), [])
 
-    def test_what_cannot_be_stored(self) -> None:
-        """Partitions that there are not, and too much text, are refused one by one; the rest is committed."""
+    def test_errors_per_partition(self) -> None:
+        """Missing partitions and too long metadata are refused singly; the rest is committed."""
         self.assertEqual(
             self.producer.commit({T0: 1, ("t", 9): 1, ("nothing", 0): 1}),
             {
@@ -341,8 +341,8 @@ class RefusalTests(TransactionCase):
         self.assertEqual(self.producer.commit({T0: 1}), {T0: ErrorCode.NOT_COORDINATOR})
         shards[shard.number] = shard
 
-    def test_words(self) -> None:
-        """Errors that a version does not know have others in their place."""
+    def test_errors_by_version(self) -> None:
+        """Errors that a version does not have are replaced by others."""
         self.assertEqual(error_for_version(ErrorCode.PRODUCER_FENCED, 5), ErrorCode.INVALID_PRODUCER_EPOCH)
         self.assertEqual(error_for_version(ErrorCode.TRANSACTION_ABORTABLE, 4), ErrorCode.TRANSACTION_ABORTABLE)
         self.assertEqual(error_for_version(ErrorCode.CONCURRENT_TRANSACTIONS, 0), ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -368,8 +368,8 @@ class AskingTests(TransactionCase):
     def place(self) -> TopicPartition:
         return TopicPartition(OFFSETS_TOPIC, self.server.broker.group_coordinator.partition_of("g"))
 
-    def test_what_is_asked(self) -> None:
-        """Once for each transaction: whether the group's partition takes part, or that it is to."""
+    def test_verification_requests(self) -> None:
+        """The coordinator is asked once per transaction to verify, or to add, the group's partition."""
         for version, add in ((5, True), (3, False)):
             producer = self.a_producer(f"v{version}", by_v2=add)
             questions = self.asked({self.place: ErrorCode.NONE})
@@ -377,8 +377,8 @@ class AskingTests(TransactionCase):
                 self.assertEqual(producer.commit({T0: offset}, version=version), {T0: 0})
             self.assertEqual(questions, [(f"v{version}", producer.producer_id, producer.epoch, [self.place], add)])
 
-    def test_it_cannot_be_asked(self) -> None:
-        """The client tries again."""
+    def test_unreachable_coordinator(self) -> None:
+        """The client has to retry."""
         for code in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR):
             self.asked({self.place: code})
             self.assertEqual(self.producer.commit({T0: 1}), {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -406,7 +406,7 @@ class AskingTests(TransactionCase):
         self.assertTrue(100 <= len(questions) - 3 <= 102, len(questions))
         self.assertEqual(other.commit({T0: 1}, version=4), {T0: code})
 
-    def test_the_client_goes_away_meanwhile(self) -> None:
+    def test_client_disconnects_during_verification(self) -> None:
         """A client that disconnects meanwhile causes no error."""
         place = TopicPartition(TRANSACTIONS_TOPIC, self.server.broker.transactions.partition_of("x"))
         log = self.server.broker.replicas.get(*place).log
@@ -434,15 +434,15 @@ class AskingTests(TransactionCase):
         self.assertEqual(len(questions), 2)
         return told.topics[0].partitions[0].error_code, shard.log.end_offset - end
 
-    def test_the_transaction_ends_meanwhile(self) -> None:
-        """The answer is worth nothing then: what was appended would be of no transaction, and never end."""
+    def test_transaction_ends_during_verification(self) -> None:
+        """The result is dropped: the offsets would belong to no transaction, and stay pending."""
         self.assertEqual(self.ended_meanwhile(ErrorCode.INVALID_TXN_STATE), (ErrorCode.INVALID_TXN_STATE, 0))
 
-    def test_the_one_before_ends_meanwhile(self) -> None:
-        """Its marker was late, and says nothing of this transaction."""
+    def test_former_transaction_ends_during_verification(self) -> None:
+        """The late marker does not concern this transaction."""
         self.assertEqual(self.ended_meanwhile(ErrorCode.NONE), (ErrorCode.NONE, 1))
 
-    def test_the_partition_moves_meanwhile(self) -> None:
+    def test_partition_moves_during_verification(self) -> None:
         """The commit must go to the new leader."""
         coordinator = self.server.broker.group_coordinator
         answer: Deferred[Any] = Deferred()
@@ -488,8 +488,8 @@ class MembershipTests(ConsumerGroupCase, TransactionCase):
         self.producer.end()
         self.assertEqual(stable(self.client), {T0: 10})
 
-    def test_who_says_nothing(self) -> None:
-        """A producer of old knows no members: it may commit for a group that has some, which others may not."""
+    def test_commits_without_a_member(self) -> None:
+        """An old producer sends no member: it may commit for a group with members."""
         self.group_of(self.member())
         producer = self.a_producer("old", by_v2=False)
         producer.add_group()
@@ -527,7 +527,7 @@ class MembershipTests(ConsumerGroupCase, TransactionCase):
         self.producer.end()
         self.assertEqual(stable(self.client), {T0: 5})
 
-    def test_it_becomes_another_kind_of_group(self) -> None:
+    def test_group_changes_its_protocol(self) -> None:
         """Pending offsets stay when a group changes its protocol."""
         self.producer.commit({T0: 10})
         member = self.consumer()

@@ -102,7 +102,7 @@ class ByBrokers(MarkerCase):
         found = self.mark(ProducerIdAndEpoch(5, 0), {"__consumer_offsets": [0]}, committed=True, by=self.peer)
         self.assertEqual(found, {("__consumer_offsets", 0): OK})
 
-    def test_producers_that_cannot_be(self) -> None:
+    def test_invalid_producers(self) -> None:
         """Negative producer ids and epochs are refused from any sender."""
         before = self.end_offsets()
         for by in (self.peer, self.client):
@@ -115,7 +115,7 @@ class ByBrokers(MarkerCase):
 class Forged(MarkerCase):
     """Refused requests of clients."""
 
-    def test_of_a_transaction_that_is_under_way(self) -> None:
+    def test_known_transaction(self) -> None:
         """A client cannot end a transaction that its coordinator knows."""
         producer = self.begin()
         self.add(producer, {"t": [0]})
@@ -173,29 +173,29 @@ class Forged(MarkerCase):
 class Hanging(MarkerCase):
     """Hanging transactions, which clients may abort."""
 
-    def test_of_nobody(self) -> None:
-        """A transaction of a producer that no coordinator knows; asked again, there is nothing left to do."""
+    def test_hanging_transaction(self) -> None:
+        """A client can abort a transaction of a producer without coordinator; a second request has nothing to do."""
         self.hang()
         self.assertEqual(self.stable, 0)
         for _ in range(2):
             self.assertEqual(self.mark(NOBODY, {"t": [0]}), {T0: OK})
             self.assertEqual((self.markers(), self.stable), ([ControlType.ABORT], 2))
 
-    def test_never_committed(self) -> None:
+    def test_no_commit_by_clients(self) -> None:
         """A client cannot commit a hanging transaction."""
         self.hang()
         self.assertEqual(self.mark(NOBODY, {"t": [0]}, committed=True), {T0: REFUSED})
         self.assertEqual(self.stable, 0)
 
-    def test_where_its_coordinator_does_not_know_of_it(self) -> None:
-        """The coordinator knows the producer, but not that it wrote there."""
+    def test_unknown_partition_of_a_known_producer(self) -> None:
+        """The coordinator knows the producer, but not that it wrote to the partition."""
         producer = self.begin()
         self.hang(producer)
         self.assertEqual(self.mark(producer, {"t": [0]}), {T0: OK})
         self.assertEqual(self.markers(), [ControlType.ABORT])
 
-    def test_coordinators_that_have_been(self) -> None:
-        """The epoch of the coordinator that wrote the last marker may be said, and no higher one."""
+    def test_coordinator_epoch(self) -> None:
+        """The epoch of the last marker's coordinator is accepted, and no higher one."""
         replica = self.server.broker.replicas.get("t", 0)
         self.hang()
         replica.append_marker(*NOBODY, Marker(ControlType.COMMIT, 9), NOW_MS, 0)
@@ -203,8 +203,8 @@ class Hanging(MarkerCase):
         for epoch, code in ((10, ErrorCode.INVALID_REQUEST), (8, ErrorCode.TRANSACTION_COORDINATOR_FENCED), (9, OK)):
             self.assertEqual(self.mark(NOBODY, {"t": [0]}, coordinator_epoch=epoch), {T0: code})
 
-    def test_coordinators_that_do_not_know_yet(self) -> None:
-        """While a coordinator reads what it has, the client is to try again."""
+    def test_loading_coordinators(self) -> None:
+        """While a coordinator loads its state, the client has to retry."""
         self.hang()
         shard = next(iter(self.server.broker.transactions.shards.values()))
         shard.loading = True
@@ -213,8 +213,8 @@ class Hanging(MarkerCase):
         shard.loading = False
         self.assertEqual(self.mark(NOBODY, {"t": [0]}), {T0: OK})
 
-    def test_ended_meanwhile(self) -> None:
-        """While coordinators were asked the transaction ended, and the next one began: that is not aborted."""
+    def test_transaction_ends_during_the_check(self) -> None:
+        """If the transaction ends and the next one begins during the check, that one is not aborted."""
         self.hang()
         answer: Deferred[Any] = Deferred()
         self.patch(hanging_transactions.TransactionLookup, "partitions_to_end", lambda lookup, ids: answer)
@@ -227,7 +227,7 @@ class Hanging(MarkerCase):
         self.assertEqual(len(self.client.frames()), 1)
         self.assertEqual(self.end_offsets(), before)
 
-    def test_other_partitions(self) -> None:
+    def test_outcome_per_partition(self) -> None:
         """Each has its own outcome."""
         self.hang()
         found = self.mark(NOBODY, {"t": [0, 1, 9]})
@@ -236,7 +236,7 @@ class Hanging(MarkerCase):
             {T0: OK, ("t", 1): ErrorCode.UNKNOWN_PRODUCER_ID, ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
         )
 
-    def test_nobody_ever_had_a_transaction(self) -> None:
+    def test_no_internal_topic(self) -> None:
         """Without the internal topic no transaction has a coordinator."""
         self.hang()
         image = self.server.broker.metadata

@@ -62,7 +62,7 @@ class ConsumerProtocolTests(GroupCase):
             self.assertEqual(self.beat(epoch=epoch).error_code, code, epoch)
         self.assertEqual(self.beat(epoch=1).error_code, 0)
 
-    def test_partitions_of_others(self) -> None:
+    def test_claims_of_foreign_partitions(self) -> None:
         """Partitions that a member claims to own move none: those of others, unknown ones, negative ones."""
         first = self.beat(member_id="a")
         other = self.beat(member_id="b")
@@ -147,7 +147,7 @@ class ConsumerProtocolTests(GroupCase):
         self.assertEqual(self.members(), 0)
         self.assertEqual(self.beat(member_id="honest").error_code, 0)
 
-    def test_coming_and_vanishing(self) -> None:
+    def test_vanishing_members(self) -> None:
         """Members that join and are never heard of again leave nothing; others are served meanwhile."""
         self.assertEqual(self.beat("honest", "a").error_code, 0)
         for n in range(2000):
@@ -165,7 +165,7 @@ class ConsumerProtocolTests(GroupCase):
 class OffsetTests(GroupCase):
     """Commits and fetches at the ends of their types."""
 
-    def test_retention_for_ever(self) -> None:
+    def test_endless_retention(self) -> None:
         """A retention beyond the end of time lasts until then."""
         for retention_ms in (2**63 - 1, 2**62, 0, -1, -(2**63)):
             codes = commit(self.client, {T0: 5}, version=4, retention_time_ms=retention_ms)
@@ -175,7 +175,7 @@ class OffsetTests(GroupCase):
         self.restart()
         self.assertEqual(fetch_committed(self.client), {T0: 6})
 
-    def test_asked_again_and_again(self) -> None:
+    def test_repeated_partitions(self) -> None:
         """The answer to a small request is small: each offset is in it once, however often it is asked for."""
         commit(self.client, {T0: 5}, metadata="m" * 4000)
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0] * 100)] * 100
@@ -199,7 +199,7 @@ class ManyGroupsTests(GroupCase):
 
     config = {**GroupCase.config, "group.max.count": "20"}
 
-    def test_room(self) -> None:
+    def test_group_limit(self) -> None:
         """The number of groups is limited over all clients; existing ones go on, others when there is room."""
         self.assertEqual(commit(self.client, {T0: 1}, "honest"), {T0: 0})
         with logged() as lines:
@@ -261,7 +261,7 @@ class MuchMetadataTests(GroupCase):
         """What all groups keep, as they say themselves."""
         return sum(group.memory for group in self.server.broker.group_coordinator.groups())
 
-    def test_all_groups_share_the_room(self) -> None:
+    def test_member_memory_limit(self) -> None:
         """
         What members tell is bounded over all groups: those that find no room get a retriable error, and the log says
         it once; when members go, there is room for others.
@@ -303,10 +303,8 @@ class MuchMetadataTests(GroupCase):
         self.assertTrue(4 <= fit <= 6, fit)
         self.assertLess(self.used(), 5_000_000)
 
-    def test_groups_that_were_read_back(self) -> None:
-        """
-        What groups of the log keep counts after a restart.
-        """
+    def test_groups_count_after_a_restart(self) -> None:
+        """Loaded groups count for the memory limit."""
         for n in range(4):
             member = self.join(f"hog{n}", 1_000_000)
             self.assertEqual(member.joined().error_code, 0)

@@ -160,7 +160,7 @@ class ManyElementsTests(GroupCase):
         self.assertTrue(told[0].records)
         self.assertEqual({one.error_code for one in told[2:]}, {3})
 
-    def test_a_fetch_that_waits(self) -> None:
+    def test_waiting_fetch(self) -> None:
         """A fetch of the same partitions again and again waits for records, once, and is then answered."""
         partitions = [
             FetchPartition(partition=number % 2, fetch_offset=0, partition_max_bytes=1000) for number in range(MANY)
@@ -279,7 +279,7 @@ class ManyElementsTests(GroupCase):
         answer = self.check(ListPartitionReassignmentsRequest(timeout_ms=1000, topics=listed), 0, least=2)
         self.assertEqual((answer.error_code, answer.topics), (0, []))
 
-    def test_settings_of_what_is_not_there(self) -> None:
+    def test_configs_of_missing_resources(self) -> None:
         """Each has an error of its own."""
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         resources = [AlterConfigsResource(resource_type=2, resource_name=name, configs=[]) for name in NAMES]
@@ -338,8 +338,8 @@ class ManyElementsTests(GroupCase):
         self.assertEqual(found.offset, 10)
         self.assertEqual(self.server.broker.slice_scheduler.slices, before)
 
-    def test_a_client_that_leaves(self) -> None:
-        """What a client asked for that is gone is not done to the end."""
+    def test_disconnected_client(self) -> None:
+        """The request of a client that disconnects is not completed."""
         partitions = [
             OffsetCommitRequestPartition(partition_index=number % 2, committed_offset=number, committed_metadata="")
             for number in range(MANY)

@@ -110,7 +110,7 @@ class BrokenStreams(SynchronousTestCase):
         self.assertIn("99 more warnings", lines[1])
         self.assertEqual(server.broker.net_metrics.broken_frames, 101)
 
-    def test_nothing_grows(self) -> None:
+    def test_memory_does_not_grow(self) -> None:
         """Ten thousand broken connections leave nothing in memory."""
         server = MemoryBroker().start()
         self.addCleanup(server.close)
@@ -154,7 +154,7 @@ class Slow(SynchronousTestCase):
         self.assertFalse(honest.closed)
         self.assertEqual(self.server.broker.net_metrics.connections_expired, 1)
 
-    def test_a_length_and_then_nothing(self) -> None:
+    def test_incomplete_frame(self) -> None:
         """An announced frame that does not come costs its connection, and reserves no memory meanwhile."""
         client = self.server.connect()
         client.feed(struct.pack(">i", 90 * 1024 * 1024))
@@ -361,7 +361,7 @@ class Excess(SynchronousTestCase):
             self.assertEqual(answer.topics[0].partitions[0].error_code, ErrorCode.OFFSET_OUT_OF_RANGE)
         self.assertEqual(self.client.fetch(0).log_start_offset, 0)
 
-    def test_named_again_and_again(self) -> None:
+    def test_repeated_names(self) -> None:
         """A topic named 20,000 times is described once; a partition asked for twice is refused."""
         self.server.create("orders", 5)
         request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")] * 20_000)
@@ -371,7 +371,7 @@ class Excess(SynchronousTestCase):
         answers = self.client.ask(request, 7).topics[0].partitions
         self.assertEqual({answer.error_code for answer in answers}, {ErrorCode.INVALID_REQUEST})
 
-    def test_one_setting_very_often(self) -> None:
+    def test_many_configs(self) -> None:
         """Changing 20,000 settings at once is an error that takes no quadratic time."""
         configs = [IncrementalAlterableConfig(name=f"x{n}", config_operation=0, value="1") for n in range(20_000)]
         resource = IncrementalAlterConfigsResource(resource_type=2, resource_name="t", configs=configs)

@@ -169,7 +169,7 @@ class InProcess(unittest.TestCase):
                 del answers[:pos]
             self.assertEqual(numbers, list(range(count)))
 
-    def test_a_peer_that_never_reads(self) -> None:
+    def test_client_that_never_reads(self) -> None:
         """Its requests stay with it: the broker stops reading, and holds about a megabyte of its answers."""
         self.honest.produce(a_batch(bytes(900_000), timestamp=NOW_MS), 1)
         before = resident(os.getpid())

@@ -39,7 +39,7 @@ def test_features(broker: Broker, java: Java) -> None:
         java.run("finalize", broker.bootstrap, "group.version", 2)
 
 
-def test_what_has_settings(broker: Broker, java: Java, topic: str) -> None:
+def test_config_resources(broker: Broker, java: Java, topic: str) -> None:
     """Topics and brokers; other kinds are none."""
     java.run("create", broker.bootstrap, topic, "1x1")
     found = java.run("resources", broker.bootstrap)

@@ -43,7 +43,7 @@ def test_validate_only(admin: KafkaAdminClient, topic: str) -> None:
     assert topic not in admin.list_topics()
 
 
-def test_a_topic_created_again_is_another(admin: KafkaAdminClient, broker: Broker, topic: str) -> None:
+def test_recreated_topic(admin: KafkaAdminClient, broker: Broker, topic: str) -> None:
     """A deleted topic's successor has another id, and none of its records."""
     first = admin.create_topics([NewTopic(topic, 1, 1)])["topics"][0]["topic_id"]
     send(broker, topic, 3)
@@ -161,7 +161,7 @@ def test_pages(admin: KafkaAdminClient, topic: str) -> None:
     assert (numbers, cursor) == ([0, 1, 2], None)
 
 
-def test_what_has_settings(admin: KafkaAdminClient, topic: str) -> None:
+def test_config_resources(admin: KafkaAdminClient, topic: str) -> None:
     """Topics and brokers; other kinds are none."""
     admin.create_topics([NewTopic(topic, 1, 1)])
     found = admin.list_config_resources()
@@ -190,7 +190,7 @@ def test_invalid_names(admin: KafkaAdminClient, name: str) -> None:
     assert described["error_code"] == kafka_errors.InvalidTopicError.errno
 
 
-def test_what_cannot_be(admin: KafkaAdminClient, topic: str) -> None:
+def test_invalid_topics(admin: KafkaAdminClient, topic: str) -> None:
     """No partitions, more replicas than brokers, unknown and wrong configuration."""
     for wrong, error in (
         (NewTopic(topic, 0, 1), kafka_errors.InvalidPartitionsError),

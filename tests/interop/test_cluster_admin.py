@@ -64,7 +64,7 @@ def test_racks(cluster: Cluster, java: Java) -> None:
 
 
 @pytest.mark.parametrize("kind", ADMINISTRATORS)
-def test_life_of_a_topic(cluster: Cluster, make: Make, topic: str, kind: str) -> None:
+def test_topic_lifecycle(cluster: Cluster, make: Make, topic: str, kind: str) -> None:
     """Created on given replicas, described, grown, altered, its records deleted, and deleted itself."""
     admin = make(kind, no_controller(cluster))
     admin.create(topic, [[2, 1, 0], [1, 2, 0]])
@@ -172,7 +172,7 @@ def test_a_move_is_called_off(
         target.reconnect()
 
 
-def test_a_broker_is_away(cluster: Cluster, java: Java, make: Make, topic: str) -> None:
+def test_broker_down(cluster: Cluster, java: Java, make: Make, topic: str) -> None:
     """
     Its replicas are offline and out of the ISR; what cannot be without it is refused, a move to it waits and is ended.
 

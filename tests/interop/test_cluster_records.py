@@ -41,7 +41,7 @@ def replicas_agree(cluster: Cluster, topic: str) -> dict[int, bytes]:
     return cluster.wait_until(same, f"the same log of {topic} on all brokers", 10)
 
 
-def test_every_client_reads_what_this_one_wrote(cluster: Cluster, java: Java, topic: str, writer: Client) -> None:
+def test_every_client_reads_its_records(cluster: Cluster, java: Java, topic: str, writer: Client) -> None:
     """By way of one broker to three leaders, in every codec, idempotent; every replica has the very same batches."""
     led_by_each(java, cluster, topic)
     sent: dict[int, list[Message]] = {partition: [] for partition in range(PARTITIONS)}

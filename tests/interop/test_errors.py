@@ -107,7 +107,7 @@ def test_unknown_topic_to_kcat(strict_broker: Broker, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "x" * 250])
-def test_invalid_name_creates_nothing(broker: Broker, name: str) -> None:
+def test_invalid_topic_name(broker: Broker, name: str) -> None:
     """Names that could not be a directory's are refused to who produces, too."""
     errors: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 3000})
@@ -117,7 +117,7 @@ def test_invalid_name_creates_nothing(broker: Broker, name: str) -> None:
     assert name not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=SECONDS).topics
 
 
-def test_partition_that_is_not(broker: Broker, topic: str) -> None:
+def test_missing_partition(broker: Broker, topic: str) -> None:
     """A partition beyond the last is unknown; the others go on."""
     create(broker, topic, 2)
     errors: list[KafkaError] = []

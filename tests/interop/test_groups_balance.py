@@ -71,7 +71,7 @@ def test_more_members_than_partitions(broker: Broker, topic: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["confluent-cooperative", "kafka-python-cooperative", "confluent-consumer-uniform"])
-def test_cooperative_members_keep_what_they_can(broker: Broker, topic: str, kind: str) -> None:
+def test_cooperative_members_keep_partitions(broker: Broker, topic: str, kind: str) -> None:
     """The second member gets half of the partitions; the first keeps the other half all the time."""
     create(broker, topic, PARTITIONS)
     with Group(broker.bootstrap, f"group-{topic}", [topic]) as group:

@@ -29,7 +29,7 @@ def type_of(admin: AdminClient, group: Group) -> Any:
 
 
 @pytest.mark.parametrize("classic", ["confluent-range", "confluent-cooperative", "kafka-python-cooperative"])
-def test_there_and_back(broker: Broker, admin: AdminClient, topic: str, classic: str) -> None:
+def test_migration_and_back(broker: Broker, admin: AdminClient, topic: str, classic: str) -> None:
     """Each member in turn is replaced by one of the other protocol; each record is processed, and offsets stay."""
     create(broker, topic, PARTITIONS)
     places = places_of(topic)

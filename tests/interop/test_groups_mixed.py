@@ -45,7 +45,7 @@ def test_mixed_members(broker: Broker, topic: str, kinds: tuple[str, ...]) -> No
 
 
 @pytest.mark.parametrize("kinds", [MIXED["cooperative"], MIXED["consumer"]], ids=["cooperative", "consumer"])
-def test_mixed_members_keep_what_they_can(broker: Broker, topic: str, kinds: tuple[str, ...]) -> None:
+def test_mixed_members_keep_partitions(broker: Broker, topic: str, kinds: tuple[str, ...]) -> None:
     """The second member gets half, and nothing else moves, whichever of the two is first."""
     create(broker, topic, PARTITIONS)
     for first, second in (kinds[:2], kinds[1::-1]):

@@ -45,7 +45,7 @@ def test_restart_of_a_member(broker: Broker, topic: str, kind: str, how: str) ->
 
 
 @pytest.mark.parametrize("kind", LIBRARIES)
-def test_member_that_stays_away(broker: Broker, topic: str, kind: str) -> None:
+def test_absent_member(broker: Broker, topic: str, kind: str) -> None:
     """When the session of a static member is over, the others share its partitions."""
     create(broker, topic, PARTITIONS)
     with Group(broker.bootstrap, f"group-{topic}", [topic]) as group:

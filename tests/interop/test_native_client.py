@@ -53,7 +53,7 @@ def corpus(writer: Client) -> list[Message]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("writer", LIBRARIES, ids=by_name)
-def test_all_read_what_one_wrote(broker: Broker, topic: str, writer: Client, codec: str) -> None:
+def test_every_client_reads_its_records(broker: Broker, topic: str, writer: Client, codec: str) -> None:
     """Keys, headers, times and tombstones come back as they were, in their order, whatever compressed them."""
     sent = corpus(writer)
     writer.produce(broker.bootstrap, topic, sent, codec=codec)

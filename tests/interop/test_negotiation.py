@@ -15,7 +15,7 @@ from tests.interop.twistd_broker import running
 
 
 @pytest.mark.parametrize("kind", [KafkaProducer, KafkaConsumer])
-def test_kafka_python_takes_it_for_the_newest(broker: Broker, kind: type) -> None:
+def test_kafka_python_infers_the_release(broker: Broker, kind: type) -> None:
     """kafka-python infers a release from the table, and chooses by it what it does."""
     client = kind(bootstrap_servers=broker.bootstrap)
     try:
@@ -25,8 +25,8 @@ def test_kafka_python_takes_it_for_the_newest(broker: Broker, kind: type) -> Non
 
 
 @pytest.mark.parametrize("release", ["2.1", "2.8", "3.0", "3.5", "3.9", "4.0", "4.3"])
-def test_kafka_python_takes_it_for_what_it_is_told(release: str, tmp_path: Path) -> None:
-    """A broker that is to pass for an older release does."""
+def test_kafka_python_infers_an_older_release(release: str, tmp_path: Path) -> None:
+    """A broker that advertises an older release is taken for one."""
     with running(tmp_path, "--as-version", release, "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
         client = KafkaProducer(bootstrap_servers=bootstrap)
         try:
@@ -45,7 +45,7 @@ def test_older_releases(client: Client, release: str, tmp_path: Path) -> None:
         assert client.fetch(bootstrap, "topic", 3) == sent
 
 
-def test_librdkafka_finds_what_it_looks_for(broker: Broker) -> None:
+def test_librdkafka_features(broker: Broker) -> None:
     """librdkafka's features of a broker that do not hang on groups are all there."""
     from confluent_kafka import Producer
 

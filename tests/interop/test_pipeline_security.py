@@ -152,7 +152,7 @@ def test_tls(kafka: dict[str, int], certificates: Path) -> None:
     assert values(client(kafka["MUTUAL"], "SSL", **parts)) == WRITTEN
 
 
-def test_tls_that_is_not_trusted(kafka: dict[str, int], certificates: Path, tmp_path: Path) -> None:
+def test_untrusted_certificate(kafka: dict[str, int], certificates: Path, tmp_path: Path) -> None:
     """It is an error at once, and says why; a file that cannot be read is, too."""
     _, stranger = certificate(tmp_path, "stranger", "IP:127.0.0.1")
     with pytest.raises(AuthenticationFailed, match="certificate is not trusted"):

@@ -39,7 +39,7 @@ def corpus(client: Client) -> list[Message]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_client_reads_what_this_one_wrote(broker: Broker, topic: str, client: Client, codec: str) -> None:
+def test_every_client_reads_its_records(broker: Broker, topic: str, client: Client, codec: str) -> None:
     """Keys, headers, tombstones, empty and 1 MB records come back to every client as they were."""
     sent = corpus(client)
     client.produce(broker.bootstrap, topic, sent, codec=codec)

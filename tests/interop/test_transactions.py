@@ -180,7 +180,7 @@ def test_epochs(broker: Broker, java: Java, topic: str, kind: str) -> None:
     assert found == expected
 
 
-def test_goes_on_without_its_coordinator(
+def test_coordinator_dies(
     cluster: Cluster, java: Java, topic: str, make: Make, read: dict[str, Read], request: pytest.FixtureRequest
 ) -> None:
     """The broker that coordinates dies in the middle of a transaction: it is committed all the same, as a whole."""

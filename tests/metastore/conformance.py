@@ -63,7 +63,7 @@ class StoreConformance:
         """It provides IMetadataStore."""
         verifyObject(IMetadataStore, self.store)
 
-    def test_what_was_created_can_be_read(self) -> None:
+    def test_create_and_get(self) -> None:
         """A new node has its data, version 0 and no children."""
         self.assertEqual(self.done(self.store.create("/a", b"x")), "/a")
         data, stat = self.done(self.store.get("/a"))
@@ -132,8 +132,8 @@ class StoreConformance:
         self.assertEqual(self.done(self.store.exists("/e")).ephemeral_owner, self.store.session_id)
         self.assertNotEqual(self.store.session_id, 0)
 
-    def test_an_ephemeral_made_again_is_younger(self) -> None:
-        """The czxid tells one life of an ephemeral from the next: it is what brokers take their epochs from."""
+    def test_recreated_ephemeral(self) -> None:
+        """Its czxid is higher: brokers take their epochs from it."""
         self.make("/ids")
         self.done(self.store.create("/ids/0", b"", ephemeral=True))
         first = self.done(self.store.exists("/ids/0"))
@@ -156,7 +156,7 @@ class StoreConformance:
         self.done(self.store.sync())
         self.assertEqual(order, list(range(600)))
 
-    def test_multi_of_nothing(self) -> None:
+    def test_empty_multi(self) -> None:
         """An empty transaction succeeds."""
         self.assertEqual(self.done(self.store.multi([])), [])
 
@@ -174,8 +174,8 @@ class StoreConformance:
         self.assertEqual(self.done(self.store.exists("/b/c")).czxid, stat.czxid)
         self.assertIsNone(self.done(self.store.exists("/a")))
 
-    def test_multi_is_nothing(self) -> None:
-        """When one operation fails, none took place, and the failure says which."""
+    def test_failed_multi(self) -> None:
+        """When one operation fails, none takes effect, and the error says which failed."""
         self.make("/a", "/a/b")
         before = self.done(self.store.get("/a"))
         ops = [
@@ -233,7 +233,7 @@ class StoreConformance:
         self.make("/a/d")
         self.assertEqual(self.heard, [WatchedEvent(EventKind.CHILDREN, "/a")])
 
-    def test_failed_multi_wakes_nobody(self) -> None:
+    def test_failed_multi_fires_no_watch(self) -> None:
         """What did not take place is not seen."""
         self.make("/a")
         self.done(self.store.get("/a", self.heard.append))
@@ -258,7 +258,7 @@ class StoreConformance:
         self.assertLess(order.index("set 1"), order.index("set 2"))
         self.assertLess(order.index("set 2"), order.index("sync"))
 
-    def test_a_broken_watcher_harms_nobody(self) -> None:
+    def test_failing_watcher(self) -> None:
         """An exception in a watcher is logged; the change and other watchers are served."""
         self.make("/a")
 
@@ -313,7 +313,7 @@ class SharedStoreConformance(StoreConformance):
         self.done(other.sync())
         self.assertEqual(self.done(other.children("/")), ["theirs"])
 
-    def test_an_ephemeral_has_one_owner(self) -> None:
+    def test_ephemeral_of_another_session(self) -> None:
         """Another session finds that the node exists, and whose it is."""
         other = self.make_other()
         self.done(self.store.create("/e", b"", ephemeral=True))
@@ -321,8 +321,8 @@ class SharedStoreConformance(StoreConformance):
         self.done(other.sync())
         self.assertEqual(self.done(other.exists("/e")).ephemeral_owner, self.store.session_id)
 
-    def test_one_of_two_changes_fits(self) -> None:
-        """A version that another client has raised is not the expected one any more: compare and set."""
+    def test_compare_and_set(self) -> None:
+        """Of two changes of one version the second fails, as the first has raised it."""
         other = self.make_other()
         self.make("/a")
         self.done(other.set("/a", b"1", 0))

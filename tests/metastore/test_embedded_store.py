@@ -102,7 +102,7 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
         self.store._database.close()
         self.store = self.open_again()
 
-    def test_another_life(self) -> None:
+    def test_reopened_store(self) -> None:
         """Persistent nodes, versions and the zxid are there again; ephemerals are not, and the session is new."""
         self.done(self.store.create("/a", b"x"))
         self.done(self.store.set("/a", b"y"))
@@ -119,8 +119,8 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
         self.assertEqual(self.done(self.store.create("/a/n", sequence=True)), "/a/n0000000002")
         self.assertGreater(self.done(self.store.exists("/a/n0000000002")).czxid, zxid)
 
-    def test_ids_grow_over_lives_without_a_change(self) -> None:
-        """Two lives never give the same zxid, even when the first deleted all that it made."""
+    def test_zxids_are_never_repeated(self) -> None:
+        """No zxid is used in two runs, even if the first deleted all that it created."""
         self.done(self.store.create("/a"))
         first = self.done(self.store.exists("/a")).czxid
         self.done(self.store.delete("/a"))
@@ -134,7 +134,7 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
         self.done(self.store.close())
         self.assertEqual(os.listdir(self.path.parent), ["metadata.db"])
 
-    def test_nothing_is_answered_before_it_is_durable(self) -> None:
+    def test_responses_wait_for_the_disk(self) -> None:
         """A change, its watch, and reads behind it wait for the disk; what comes meanwhile shares the next commit."""
         self.done(self.store.create("/a"))
         self.done(self.store.get("/a", self.heard.append))
@@ -262,7 +262,7 @@ class RefusalTests(SynchronousTestCase):
         self.path.touch()
         self.made()
 
-    def test_a_cut_between_file_and_schema(self) -> None:
+    def test_interrupted_creation(self) -> None:
         """A file in which only the journal mode was set is a new store, too."""
         connection = sqlite3.connect(self.path)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -287,8 +287,8 @@ class RefusalTests(SynchronousTestCase):
 class ThreadTests(SynchronousTestCase):
     """With a real thread and a real reactor, which is this test's own."""
 
-    def test_a_life(self) -> None:
-        """It opens, writes in its thread, closes, and leaves no thread behind."""
+    def test_start_and_stop(self) -> None:
+        """The store opens, writes in its thread, closes, and leaves no thread behind."""
         reactor = private_reactor()
         store = EmbeddedStore(scratch(self) / "metadata.db", reactor, time.time)
         read: list[bytes] = []

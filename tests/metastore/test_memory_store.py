@@ -100,7 +100,7 @@ class SlowMemoryStoreTests(StoreConformance, SynchronousTestCase):
         self.assertIsNotNone(self.ensemble.tree.exists("/a"))
         self.assertIsNone(self.ensemble.tree.exists("/b"))
 
-    def test_expiry_fails_what_is_under_way(self) -> None:
+    def test_expiration_fails_pending_requests(self) -> None:
         """Requests of a session that expired fail, and are not applied in the next."""
         waiting = self.store.create("/a", b"", ephemeral=True)
         self.store.expire()

@@ -61,8 +61,8 @@ class FileTests(SynchronousTestCase):
         self.assertEqual((metadata.topics, metadata.cluster_id), (2, "c" * 22))
 
     @given(st.text(max_size=30) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-    def test_anything(self, text: str) -> None:
-        """No file breaks the reader."""
+    def test_arbitrary_files(self, text: str) -> None:
+        """Any file is read or refused with an error."""
         self.refused(text)
 
     def test_cut_short(self) -> None:
@@ -79,7 +79,7 @@ class FileTests(SynchronousTestCase):
         text = dump(Metadata(nodes_of())).replace('"cluster_id": "ccc', '"cluster_id": "ddd')
         self.assertIn("another", self.refused(text))
 
-    def test_what_cannot_be(self) -> None:
+    def test_invalid_nodes(self) -> None:
         """A node that is missing, foreign or unreadable is named."""
         wrong: list[tuple[dict[str, Any], str]] = [
             ({CLUSTER_ID: None}, "/cluster/id is missing"),
@@ -117,7 +117,7 @@ class CopyingTests(SynchronousTestCase):
         self.successResultOf(store.open())
         return store
 
-    def test_there_and_back(self) -> None:
+    def test_export_and_import(self) -> None:
         """Every node arrives, however many there are; ephemerals and ZooKeeper's own stay."""
         nodes = nodes_of(300)
         self.assertEqual(self.successResultOf(write_all(self.store, Metadata(nodes))), len(nodes))

@@ -30,7 +30,7 @@ class TreeTests(SynchronousTestCase):
     """Properties over random transactions."""
 
     @given(transactions)
-    def test_every_node_hangs_on_its_parent(self, history: list[list[Op]]) -> None:
+    def test_invariants(self, history: list[list[Op]]) -> None:
         """Parents exist, are persistent, and list their children; failed transactions change nothing."""
         tree = Tree()
         for transaction in history:

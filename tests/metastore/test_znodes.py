@@ -94,7 +94,7 @@ class RoundTripTests(SynchronousTestCase):
 class KafkaTests(SynchronousTestCase):
     """The spelling is Kafka's."""
 
-    def test_registration_as_kafka_reads_it(self) -> None:
+    def test_registration_format(self) -> None:
         """Version 5, the first plaintext endpoint repeated as host and port."""
         value = Registration(
             3,
@@ -117,7 +117,7 @@ class KafkaTests(SynchronousTestCase):
         )
         self.assertEqual(node["listener_security_protocol_map"], {"SECURE": "SSL", "PLAIN": "PLAINTEXT"})
 
-    def test_topic_as_kafka_writes_it(self) -> None:
+    def test_topic_format(self) -> None:
         """A topic of a Kafka broker is read."""
         data = (
             b'{"removing_replicas":{},"partitions":{"1":[1,0],"0":[0]},"topic_id":"RUhtAQ0-TWm4NXUZKzVNHQ",'

@@ -67,15 +67,15 @@ def vars_of(recorded: Any) -> dict[str, Any]:
 class HeartbeatTests(GroupCase):
     """Members that follow the protocol."""
 
-    def test_alone(self) -> None:
+    def test_single_member(self) -> None:
         """The first member gets all partitions at once, and the heartbeat interval."""
         result = self.log.heartbeat(0, Client("a", topics=("t",)).beat())
         self.assertEqual((result.member_id, result.epoch, result.heartbeat_interval_ms), ("a", 1, 5000))
         self.assertEqual(result.assignment, {self.t: frozenset(range(4))})
         self.assertEqual(self.log.group.state_name, "Stable")
 
-    def test_nothing_changes_nothing(self) -> None:
-        """A heartbeat in a group where all stands still changes nothing, and says nothing again."""
+    def test_unchanged_heartbeat(self) -> None:
+        """A heartbeat without changes changes nothing, and the response repeats nothing."""
         client = self.join("a")
         self.beat(client)
         result, changes = self.log.group.heartbeat(1.0, client.beat())
@@ -105,7 +105,7 @@ class HeartbeatTests(GroupCase):
         self.assertEqual(b.told, {self.t: frozenset({2, 3})})
         self.assertEqual(self.log.group.state_name, "Stable")
 
-    def test_full_request_is_told_all(self) -> None:
+    def test_full_heartbeat(self) -> None:
         """A full heartbeat gets a full response."""
         client = self.join("a")
         client.full = True
@@ -131,8 +131,8 @@ class HeartbeatTests(GroupCase):
         self.assertEqual(self.log.heartbeat(0, client.beat()), first)
         self.assertEqual(len(self.log.records), records)
 
-    def test_joining_anew_gives_everything_up(self) -> None:
-        """A member that was fenced joins under its own id, and what it held is free."""
+    def test_rejoining_releases_partitions(self) -> None:
+        """A fenced member that joins again under its id no longer owns its former partitions."""
         a, b = self.join("a"), self.join("b")
         self.settle(a, b)
         a.abandon()
@@ -304,7 +304,7 @@ class TimeTests(GroupCase):
         self.beat(b)
         self.assertEqual(b.told, {self.t: frozenset(range(4))})
 
-    def test_removal_that_cannot_be_written(self) -> None:
+    def test_failed_write_of_a_removal(self) -> None:
         """A removal that cannot be written is retried after a delay."""
         self.join("a")
         self.log.broken = True
@@ -334,7 +334,7 @@ class TopicTests(GroupCase):
         self.beat(a)
         self.assertEqual((a.epoch, a.told), (2, {self.t: frozenset(range(6))}))
 
-    def test_others_do_not_matter(self) -> None:
+    def test_topics_without_subscribers(self) -> None:
         """Topics without subscribers have no effect."""
         a = self.join("a")
         self.cluster.create("other")
@@ -350,7 +350,7 @@ class TopicTests(GroupCase):
         self.beat(a)
         self.assertEqual(a.told, {again: frozenset({0})})
 
-    def test_growth_while_nobody_looked(self) -> None:
+    def test_topic_changes_during_a_failover(self) -> None:
         """Topic changes during a failover are detected from the records."""
         a = self.join("a")
         self.cluster.grow("t")
@@ -358,8 +358,8 @@ class TopicTests(GroupCase):
         self.beat(a)
         self.assertEqual(a.told, {self.t: frozenset(range(5))})
 
-    def test_wanted_before_it_is_there(self) -> None:
-        """A topic may be subscribed to before it is made."""
+    def test_subscription_before_the_topic(self) -> None:
+        """A topic may be subscribed to before it is created."""
         a = self.join("a", topics=("later",))
         self.assertEqual((a.told, self.log.group.is_subscribed_to("later")), (NO_PARTITIONS, True))
         later = self.cluster.create("later")
@@ -370,7 +370,7 @@ class TopicTests(GroupCase):
 class ExpressionTests(GroupCase):
     """Members subscribed to regular expressions."""
 
-    def test_topics_that_match(self) -> None:
+    def test_regular_expressions(self) -> None:
         """A member gets all topics that match entirely, also later ones."""
         self.cluster.create("t2")
         a = self.join("a", topics=(), regex="t|x.*")
@@ -400,7 +400,7 @@ class ExpressionTests(GroupCase):
         self.assertEqual(self.log.group.recorded.expressions, {})
         self.assertEqual(self.log.replayed().recorded.expressions, {})
 
-    def test_what_does_not_compile(self) -> None:
+    def test_invalid_expressions(self) -> None:
         """Broken expressions, and those that cannot be matched in linear time, are refused with the reason."""
         for wrong in ("(", "*", r"(a)\1", "a(?=b)", "((a{100}){100}){100}", "a" * (MAX_EXPRESSION_LENGTH + 1)):
             beat = Client("a", topics=(), regex=wrong).beat()

@@ -90,8 +90,8 @@ class ParticipationTests(CoordinatorCase):
         self.cluster.settle(2)
         self.assertEqual(self.asked(other, [P[0]], True), {P[0]: OK})
 
-    def test_nobody_coordinates(self) -> None:
-        """As long as the partition has no leader."""
+    def test_no_coordinator(self) -> None:
+        """While the coordinator's partition has no leader."""
         others = [number for number in range(3) if number != self.coordinator]
         left = others[0]
         image = self.cluster.metadata(left)

@@ -176,8 +176,8 @@ class MarkerCase(SynchronousTestCase):
 class DeliveryTests(MarkerCase):
     """Routing and batching of markers."""
 
-    def test_here_and_there(self) -> None:
-        """Each leader gets its own; when all have it, it is written so, once."""
+    def test_local_and_remote_markers(self) -> None:
+        """Each leader gets the markers of its partitions; when all have them, the end is written, once."""
         self.ending(0, 1, 2)
         ending = EndTransactionMarker(7, 4, True, 3, 2)
         self.assertEqual(self.world.written, [(ending, [TopicPartition("t", 0)])])
@@ -196,8 +196,8 @@ class DeliveryTests(MarkerCase):
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
         self.assertEqual((self.sender.transactions, self.sender.partitions), (0, 0))
 
-    def test_nothing_to_tell(self) -> None:
-        """A transaction without partitions, or with partitions that are gone, is over at once."""
+    def test_no_partitions(self) -> None:
+        """A transaction without partitions, or with deleted ones only, completes at once."""
         self.ending(commit=False)
         self.ending(8, 9, name="y")
         self.assertEqual(self.done, [TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT])
@@ -261,7 +261,7 @@ class AgainTests(MarkerCase):
         asked.reply()
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
-    def test_only_what_failed(self) -> None:
+    def test_only_failed_partitions_are_retried(self) -> None:
         """Partitions with a marker get no further request."""
         self.lead("t", [OTHER, OTHER, OTHER, -1])
         self.ending(0, 1, 2)
@@ -273,7 +273,7 @@ class AgainTests(MarkerCase):
         self.assertEqual([some for _, some in self.world.written], [[TopicPartition("t", 1)]])
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
-    def test_nobody_leads(self) -> None:
+    def test_partition_without_a_leader(self) -> None:
         """A new leader of a partition without one gets the request at once, regardless of the pause."""
         self.ending(3)
         self.clock.advance(100)
@@ -283,7 +283,7 @@ class AgainTests(MarkerCase):
         asked.reply()
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
-    def test_a_broker_is_away(self) -> None:
+    def test_unreachable_broker(self) -> None:
         """A broker gets the request when it is back."""
         self.world.away = {OTHER}
         self.ending(1)
@@ -295,15 +295,15 @@ class AgainTests(MarkerCase):
         asked.reply()
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
-    def test_a_topic_that_goes(self) -> None:
-        """A partition that is deleted while it is waited for is waited for no more."""
+    def test_deleted_topic(self) -> None:
+        """The transaction does not wait for a partition that is deleted."""
         self.ending(3)
         with self.metadata.changing() as metadata:
             metadata.remove_topic("t")
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
-    def test_the_cluster_is_not_known_yet(self) -> None:
-        """A broker that was just made leader has not been shown all topics: what it misses is not deleted."""
+    def test_incomplete_metadata(self) -> None:
+        """A new leader may not have all topics yet: a topic missing there does not count as deleted."""
         with self.metadata.changing() as metadata:
             metadata.remove_topic("t")
         self.lead(TRANSACTIONS_TOPIC, [OTHER], 2)

@@ -57,8 +57,8 @@ class WriterTests(SynchronousTestCase):
         except KeyError:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
-    def test_each_has_its_outcome(self) -> None:
-        """What is refused at once, what fails later, and what lasts: the answer comes when all is known."""
+    def test_outcome_per_partition(self) -> None:
+        """The response has immediate errors, later errors and successes, when all are known."""
         missing = TopicPartition("t", 9)
         self.partitions[T0].problem = StorageError("the disk is gone")
         asked = self.writer.write(EndTransactionMarker(7, 3, True, 5, 2), [missing, T0, T1, OFFSETS])
@@ -77,16 +77,16 @@ class WriterTests(SynchronousTestCase):
             },
         )
 
-    def test_groups_hear_of_it(self) -> None:
-        """Once it lasts, and of their own partitions only."""
+    def test_groups_are_notified(self) -> None:
+        """When the marker is durable, groups are notified of their own partitions."""
         asked = self.writer.write(EndTransactionMarker(7, 3, False, 5), [T0, OFFSETS])
         for partition in (T0, OFFSETS):
             self.partitions[partition].waiting[0].callback(None)
         self.assertEqual(self.heard, [(2, 7, False, 41)])
         self.assertEqual(set(self.successResultOf(asked).values()), {ErrorCode.NONE})
 
-    def test_it_takes_too_long(self) -> None:
-        """Then it is not known whether it will last, and the coordinator tries again."""
+    def test_timeout(self) -> None:
+        """The outcome of the write is unknown then, and the coordinator retries."""
         asked = self.writer.write(EndTransactionMarker(7, 3, False, 5), [T0])
         self.clock.advance(2.9)
         self.assertNoResult(asked)

@@ -141,7 +141,7 @@ class EndTests(SynchronousTestCase):
         self.assertEqual(begins(done, (7, LAST_EPOCH - 1)), (NEW_ID, 0))
         self.assertEqual(ends(done, (7, LAST_EPOCH - 2), True, V2), E.INVALID_PRODUCER_ID_MAPPING)
 
-    def test_an_abort_of_nothing(self) -> None:
+    def test_empty_abort(self) -> None:
         """A transaction without partitions increases the epoch, too."""
         step = state_machine.end_transaction(transaction(S.EMPTY), ProducerIdAndEpoch(7, 5), False, V2, None, 2000)
         self.assertEqual((step.transaction.partitions, step.transaction.producer_epoch), (frozenset(), 6))
@@ -433,8 +433,8 @@ LivesTests = Lives.TestCase
 class FailedWrites(SynchronousTestCase):
     """A decision after a failed write has the same result."""
 
-    def test_the_same_again(self) -> None:
-        """From the same state comes the same: a fence that failed does not bump the epoch twice."""
+    def test_deterministic(self) -> None:
+        """The same state gives the same result: a repeated fence does not increase the epoch twice."""
         now = transaction(S.ONGOING)
         first = state_machine.init_producer_id(now, "x", 1, None, None, 2000)
         second = state_machine.init_producer_id(now, "x", 1, None, None, 2500)

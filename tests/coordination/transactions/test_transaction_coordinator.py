@@ -92,7 +92,7 @@ class TimeTests(OneShardCase):
         self.start_again()
         self.assertEqual(set(self.shard.entries), {"busy"})
 
-    def test_unused_and_no_space(self) -> None:
+    def test_expiration_without_disk_space(self) -> None:
         """If a tombstone cannot be written, the id stays until a later scan."""
         self.begin("idle")
         self.disk.faults = lambda op, path: no_space() if op in ("create", "make", "replace", "write") else None
@@ -143,8 +143,8 @@ class LimitTests(OneShardCase):
 class StartTests(OneShardCase):
     """Loads of the log by a starting broker."""
 
-    def test_everything_is_back(self) -> None:
-        """Ids, epochs, and a transaction that is under way, which goes on."""
+    def test_state_after_a_restart(self) -> None:
+        """Ids, epochs, and open transactions, which continue."""
         producer = self.begin()
         self.add(producer, {"t": [0]})
         self.write(producer)
@@ -180,8 +180,8 @@ class StartTests(OneShardCase):
         self.assertEqual(set(self.shard.entries), {"tx"})
         self.assertEqual(self.server.broker.transactions.metrics.damaged, 3)
 
-    def test_what_may_get_lost(self) -> None:
-        """Nothing of what was read is acted upon before it is known to last on all in-sync replicas."""
+    def test_uncommitted_state_has_no_effect(self) -> None:
+        """Loaded records have no effect before all in-sync replicas have them."""
         producer = self.begin()
         self.add(producer, {"t": [0]})
         with mock.patch.object(MarkerChannelManager, "send"):
@@ -196,8 +196,8 @@ class StartTests(OneShardCase):
         self.client.turn(1)
         self.assertEqual(self.markers(), [ControlType.COMMIT])
 
-    def test_while_it_loads(self) -> None:
-        """Requests are to be tried again."""
+    def test_requests_during_a_load(self) -> None:
+        """They must be retried."""
         producer = self.begin()
         self.shard.loading = True
         self.assertEqual(self.init().error_code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -265,7 +265,7 @@ class FailureTests(OneShardCase):
         self.assertIs(self.now().state, TransactionState.COMPLETE_COMMIT)
         self.assertEqual(len(refused), 3)
 
-    def test_deposed_meanwhile(self) -> None:
+    def test_former_coordinator(self) -> None:
         """After a failover the former coordinator sends and writes nothing."""
         producer = self.begin()
         self.add(producer, {"t": [0]})
@@ -278,7 +278,7 @@ class FailureTests(OneShardCase):
         self.assertEqual(self.successResultOf(ended), producer)
         self.assertEqual(self.init().error_code, ErrorCode.NOT_COORDINATOR)
 
-    def test_one_at_a_time(self) -> None:
+    def test_one_write_at_a_time(self) -> None:
         """While a write is pending, other requests for the id must be retried."""
         producer = self.begin()
         self.shard.entries["tx"].pending = self.now()

@@ -65,14 +65,14 @@ class TransactionMetricsTests(SynchronousTestCase):
         self.assertNotIn("Dead", states)
         self.assertEqual(values["logbus_transaction_oldest_seconds",], 2.5)
 
-    def test_nothing(self) -> None:
+    def test_no_transactions(self) -> None:
         """
         Without transactions all are 0.
         """
         self.partition(0)
         self.assertEqual(set(self.values().values()), {0})
 
-    def test_what_is_held_back(self) -> None:
+    def test_blocked_partitions(self) -> None:
         """
         Leaders report open transactions, the partitions where they block readers, and by how many offsets.
         """
@@ -88,10 +88,8 @@ class TransactionMetricsTests(SynchronousTestCase):
         self.assertEqual(values["logbus_stable_offset_max_lag",], 7)
         self.assertEqual(values["logbus_late_transaction_partitions",], 0)
 
-    def test_late_ones(self) -> None:
-        """
-        Some minutes after the longest time-out it is time to look for what hangs.
-        """
+    def test_late_transactions(self) -> None:
+        """A transaction is late some minutes after the longest timeout: it may hang."""
         late_ms = NOW_MS - LONGEST_MS - GRACE_MS
         self.partition(0, 4, wrote_ms=late_ms)
         self.partition(1, 4, wrote_ms=late_ms - 1)
@@ -126,10 +124,8 @@ class TransactionMetricsTests(SynchronousTestCase):
         pauses = [sample for family in self.series.families() for sample in family.samples if sample is None]
         self.assertEqual(len(pauses), 20)
 
-    def test_what_happened(self) -> None:
-        """
-        Counters of the coordinator, and the markers that are on their way.
-        """
+    def test_counters(self) -> None:
+        """Counters of the coordinator, and the markers under way."""
         registry = Registry()
         self.series.register_metrics(registry)
         self.coordinator.metrics.committed = 3

@@ -68,7 +68,7 @@ class ShardTests(SynchronousTestCase):
             waiting.errback(problem)
         self.log.clock.advance(0)
 
-    def test_it_holds_when_it_is_durable(self) -> None:
+    def test_state_takes_effect_when_durable(self) -> None:
         """A state takes effect when it is durable, and waiting requests go on."""
         put = self.shard.put(transaction())
         entry = self.shard.entries["x"]
@@ -81,7 +81,7 @@ class ShardTests(SynchronousTestCase):
         self.assertEqual((entry.current, entry.pending, entry.idle_state), (transaction(), None, transaction()))
         self.assertEqual(self.decided, [])
 
-    def test_a_decision_is_told(self) -> None:
+    def test_decision_callback(self) -> None:
         """The callback runs for durable decisions only, in a turn of its own."""
         for state in (S.ONGOING, S.PREPARE_COMMIT, S.COMPLETE_COMMIT, S.PREPARE_ABORT):
             put = self.shard.put(transaction(state))
@@ -91,7 +91,7 @@ class ShardTests(SynchronousTestCase):
             self.log.clock.advance(0)
             self.assertEqual(self.decided[len(before) :], [state] if state.name.startswith("PREPARE") else [])
 
-    def test_who_asked_is_gone(self) -> None:
+    def test_cancelled_request(self) -> None:
         """The state takes effect after a cancellation, too."""
         ending = transaction(S.PREPARE_ABORT)
         put = self.shard.put(ending)
@@ -101,8 +101,8 @@ class ShardTests(SynchronousTestCase):
         self.assertEqual(self.decided, [S.PREPARE_ABORT])
         self.assertEqual(self.shard.entries["x"].current, ending)
 
-    def test_it_cannot_be_written(self) -> None:
-        """Neither at once nor later does anything change; an id that was new is not there."""
+    def test_failed_write(self) -> None:
+        """An immediate or later error changes nothing; a new id is not kept."""
         problem = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.log.problem = problem
         self.assertRaises(ApiError, self.shard.put, transaction())
@@ -118,7 +118,7 @@ class ShardTests(SynchronousTestCase):
         entry = self.shard.entries["x"]
         self.assertEqual((entry.current, entry.pending, self.shard.partitions), (transaction(), None, 0))
 
-    def test_deposed_meanwhile(self) -> None:
+    def test_write_completes_after_a_failover(self) -> None:
         """A write that becomes durable after a failover has no effect here."""
         put = self.shard.put(transaction(S.PREPARE_COMMIT))
         self.shard.closed = True
@@ -134,7 +134,7 @@ class ShardTests(SynchronousTestCase):
         self.log.clock.advance(0)
         self.assertEqual(self.decided, [])
 
-    def test_what_is_open(self) -> None:
+    def test_open_transactions(self) -> None:
         """The shard counts ongoing transactions and their partitions."""
         for state, partitions, ongoing in (
             (S.ONGOING, 2, {"x"}),
@@ -159,7 +159,7 @@ class ShardTests(SynchronousTestCase):
         self.successResultOf(waiting)
         self.assertEqual(self.shard.entries["c"].idle_state, transaction(name="c"))
 
-    def test_names_that_are_too_long(self) -> None:
+    def test_ids_too_long(self) -> None:
         """They are refused; nothing is written."""
         error = self.assertRaises(ApiError, self.shard.put, transaction(name="x" * 40_000))
         self.assertEqual(error.code, ErrorCode.INVALID_REQUEST)

@@ -50,8 +50,8 @@ class TableTests(SynchronousTestCase):
         self.assertEqual(set(TRANSITIONS[TransactionState.PREPARE_COMMIT].values()), {TransactionState.COMPLETE_COMMIT})
         self.assertEqual(set(TRANSITIONS[TransactionState.PREPARE_ABORT].values()), {TransactionState.COMPLETE_ABORT})
 
-    def test_what_is_written(self) -> None:
-        """Records say all states but two, which nothing is ever left in."""
+    def test_stored_states(self) -> None:
+        """Records can have all states but two, in which no transaction stays."""
         transient = {TransactionState.PREPARE_EPOCH_FENCE, TransactionState.DEAD}
         self.assertEqual(set(STATUS), set(TransactionState) - transient)
         self.assertEqual(IDLE | ENDING | {TransactionState.ONGOING}, set(STATUS))
