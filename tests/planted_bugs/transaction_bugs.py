@@ -14,7 +14,8 @@ from logbus.coordination.group_offsets import GroupOffsets
 from logbus.coordination.state_log import StateLog
 from logbus.coordination.transactions import init_producer_id, state_machine
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
-from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager, PendingCompleteTxn
+from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
+from logbus.coordination.transactions.pending_complete_txn import PendingCompleteTxn
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_expiration import TransactionExpiration
 from logbus.coordination.transactions.transaction_metadata import V1, ProducerIdAndEpoch, TransactionMetadata

@@ -29,7 +29,9 @@ Markers:
 
 * ``end_transaction_marker``: the outcome of a transaction, as its markers carry it (pure)
 * ``marker_codec``: markers to WriteTxnMarkers requests, and its responses back (pure)
-* ``marker_channel_manager``: sends markers to the leaders of partitions
+* ``marker_channel_manager``: sends markers to the leaders of partitions, then completes the transaction
+* ``pending_complete_txn``: a transaction whose markers are being sent
+* ``txn_marker_queue``: the markers on their way to one broker
 * ``marker_writer``: writes markers to partitions led by this broker
 
 For other brokers and tools:

@@ -8,11 +8,9 @@ in memory is that of the transactions only.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from attrs import define, field
-from twisted.internet.defer import fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -20,49 +18,17 @@ from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.peers import Peers
 from logbus.coordination.generation_log import loggable_id
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
-from logbus.coordination.transactions.marker_codec import marker_errors, marker_request
 from logbus.coordination.transactions.marker_writer import MarkerWriter
+from logbus.coordination.transactions.pending_complete_txn import PendingCompleteTxn
 from logbus.coordination.transactions.state_machine import complete_transaction
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_shard import TransactionShard
-from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.coordination.transactions.txn_marker_queue import TxnMarkerQueue
+from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.timers import Timer, Timers
-from logbus.wire.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-
-MARKERS = "markers"
-CONNECTIONS_PER_BROKER = 4
-"""Connections to each broker: a partition whose marker must wait delays later markers on one connection only."""
-
-MAX_PARTITIONS_PER_REQUEST = 500
-"""Maximum number of partitions in one request."""
-
-FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
-"""Seconds before failed markers are sent again; the pause doubles up to the longest."""
+from logbus.timers import Timers
 
 NEWER = ErrorCode.TRANSACTION_COORDINATOR_FENCED
-
-
-@define(eq=False)
-class PendingCompleteTxn:
-    """
-    A transaction whose markers are being sent (Kafka: PendingCompleteTxn).
-
-    :ivar left: the partitions without a marker.
-    :ivar waiting: the partitions that are tried again when :attr:`timer` fires.
-    """
-
-    shard: TransactionShard
-    transaction: TransactionMetadata
-    end_marker: EndTransactionMarker
-    left: set[TopicPartition]
-    waiting: set[TopicPartition] = field(factory=set)
-    timer: Timer | None = None
-    pause: float = FIRST_RETRY_SECONDS
-    over: bool = False
-
-
-Batch = Sequence[tuple[PendingCompleteTxn, list[TopicPartition]]]
 
 
 @define(eq=False, repr=False)
@@ -80,8 +46,7 @@ class MarkerChannelManager:
     timers: Timers
     wall_ms: Callable[[], int]
     _pending: dict[str, PendingCompleteTxn] = field(factory=dict, init=False)
-    _queues: dict[int, deque[tuple[PendingCompleteTxn, TopicPartition]]] = field(factory=dict, init=False)
-    _busy: dict[int, set[int]] = field(factory=lambda: defaultdict(set), init=False)
+    _queues: dict[int, TxnMarkerQueue] = field(factory=dict, init=False)
     _log = Logger()
 
     def __attrs_post_init__(self) -> None:
@@ -123,9 +88,7 @@ class MarkerChannelManager:
             self._drop(pending)
 
     def _drop(self, pending: PendingCompleteTxn) -> None:
-        pending.over = True
-        if pending.timer is not None:
-            pending.timer.cancel()
+        pending.end()
         transactional_id = pending.transaction.transactional_id
         if self._pending.get(transactional_id) is pending:
             del self._pending[transactional_id]
@@ -138,7 +101,7 @@ class MarkerChannelManager:
             self._later(pending, partitions)
             return
         here: list[TopicPartition] = []
-        touched: dict[int, None] = {}
+        queues: dict[int, TxnMarkerQueue] = {}
         # Sorted, so that the order does not depend on hashes and runs can be reproduced.
         for partition in sorted(partitions):
             image = self.metadata.partition(partition)
@@ -150,15 +113,21 @@ class MarkerChannelManager:
             elif image.leader < 0:
                 self._later(pending, [partition])
             else:
-                self._queues.setdefault(image.leader, deque()).append((pending, partition))
-                touched[image.leader] = None
+                queue = queues[image.leader] = self._queue(image.leader)
+                queue.add(pending, partition)
         if here:
             written = self.writer.write(pending.end_marker, here)
             # The producer's next transaction waits for the completion, so do not defer it if it is known now.
             told = self._written if written.called else self._written_later
             written.addCallback(told, pending).addErrback(self._failed)
-        for broker_id in touched:
-            self._dispatch(broker_id)
+        for queue in queues.values():
+            queue.send()
+
+    def _queue(self, broker_id: int) -> TxnMarkerQueue:
+        queue = self._queues.get(broker_id)
+        if queue is None:
+            queue = self._queues[broker_id] = TxnMarkerQueue(broker_id, self.peers, self._written)
+        return queue
 
     def _is_up_to_date(self, shard: TransactionShard) -> bool:
         """
@@ -170,9 +139,8 @@ class MarkerChannelManager:
 
     def _later(self, pending: PendingCompleteTxn, partitions: Collection[TopicPartition]) -> None:
         pending.waiting.update(partitions)
-        if pending.timer is None and pending.waiting and not pending.over:
-            pending.timer = self.timers.call_later(pending.pause, lambda: self._try_again(pending))
-            pending.pause = min(2 * pending.pause, MAX_RETRY_SECONDS)
+        if pending.waiting and not pending.over:
+            pending.try_later(self.timers, lambda: self._try_again(pending))
 
     def _try_again(self, pending: PendingCompleteTxn) -> None:
         pending.timer = None
@@ -185,53 +153,6 @@ class MarkerChannelManager:
             if pending.timer is not None:
                 pending.timer.cancel()
                 self._try_again(pending)
-
-    # To other brokers.
-
-    def _dispatch(self, broker_id: int) -> None:
-        """Send queued markers to a broker while one of its connections is free."""
-        queue, busy = self._queues[broker_id], self._busy[broker_id]
-        while queue and len(busy) < CONNECTIONS_PER_BROKER:
-            batch: dict[str, tuple[PendingCompleteTxn, list[TopicPartition]]] = {}
-            for _ in range(min(len(queue), MAX_PARTITIONS_PER_REQUEST)):
-                pending, partition = queue.popleft()
-                if not pending.over:
-                    name = pending.transaction.transactional_id
-                    batch.setdefault(name, (pending, []))[1].append(partition)
-            if batch:
-                connection = next(number for number in range(CONNECTIONS_PER_BROKER) if number not in busy)
-                busy.add(connection)
-                self._send(broker_id, connection, list(batch.values()))
-
-    def _send(self, broker_id: int, connection: int, batch: Batch) -> None:
-        request = WriteTxnMarkersRequest(markers=[marker_request(pending.end_marker, some) for pending, some in batch])
-        try:
-            asked = self.peers.request(self.peers.broker(broker_id), request, f"{MARKERS}-{connection}")
-        except ApiError as e:
-            asked = fail(e)
-        asked.addBoth(self._answered, broker_id, connection, batch).addErrback(self._failed)
-
-    def _answered(
-        self, result: WriteTxnMarkersResponse | Failure, broker_id: int, connection: int, batch: Batch
-    ) -> None:
-        self._busy[broker_id].discard(connection)
-        # A partition that is missing in the response counts as unanswered.
-        problem = self._problem(result, broker_id) if isinstance(result, Failure) else ErrorCode.NETWORK_EXCEPTION
-        found = {} if isinstance(result, Failure) else marker_errors(result)
-        for pending, some in batch:
-            outcomes = {}
-            for partition in some:
-                code = found.get((pending.end_marker.producer_id, *partition))
-                outcomes[partition] = problem if code is None else error_of(code).code
-            self._written(outcomes, pending)
-        self._dispatch(broker_id)
-
-    def _problem(self, failure: Failure, broker_id: int) -> ErrorCode:
-        """The error of a failed request. Whatever it is, the markers are sent again."""
-        if isinstance(failure.value, ApiError):
-            return failure.value.code
-        self._log.error("markers for broker {broker} cannot be sent: {why!r}", broker=broker_id, why=failure.value)
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
     # Results.
 
@@ -280,9 +201,8 @@ class MarkerChannelManager:
         failure.trap(ApiError)
         if pending.over or pending.shard.closed:
             self._drop(pending)
-        elif pending.timer is None:
-            pending.timer = self.timers.call_later(pending.pause, lambda: self._try_again(pending))
-            pending.pause = min(2 * pending.pause, MAX_RETRY_SECONDS)
+        else:
+            pending.try_later(self.timers, lambda: self._try_again(pending))
 
     def _warn_refused(self, pending: PendingCompleteTxn, partition: TopicPartition, code: ErrorCode, why: str) -> None:
         self._log.warn(
