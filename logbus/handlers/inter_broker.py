@@ -14,8 +14,6 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from attrs import define
-from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller import broker_changes
@@ -31,6 +29,7 @@ from logbus.handlers.request_router import serves, task
 from logbus.metastore.imetastore import IMetadataStore, MetastoreError, NoNode
 from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
 from logbus.model import LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
+from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.inter_broker import (
@@ -247,22 +246,6 @@ class InterBrokerHandlers:
     ) -> T:
         broker_id = self._identity.require(context, context.broker, what)
         return await self._controller.submit(lambda active: run(active, broker_id))
-
-
-def shield_from_cancellation(work: Deferred[T]) -> Deferred[T]:
-    """The same result, but cancelling it does not cancel the work."""
-    waiting: Deferred[T] = Deferred()
-
-    def done(result: T | Failure) -> None:
-        # After a cancellation the result is dropped.
-        if isinstance(result, Failure):
-            if not waiting.called:
-                waiting.errback(result)
-        elif not waiting.called:
-            waiting.callback(result)
-
-    work.addBoth(done)
-    return waiting
 
 
 def _same(known: UUID | None, given: bytes) -> bool:

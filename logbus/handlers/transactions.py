@@ -16,10 +16,10 @@ from logbus.coordination.transactions.transaction_coordinator import Transaction
 from logbus.coordination.transactions.transaction_metadata import V1, V2, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
-from logbus.handlers.inter_broker import shield_from_cancellation
 from logbus.handlers.named_partitions import named_partitions
 from logbus.handlers.request_router import serves, task
 from logbus.model import INTERNAL_TOPICS, TopicPartition
+from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request

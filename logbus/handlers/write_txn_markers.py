@@ -19,9 +19,9 @@ from logbus.coordination.transactions.marker_writer import MarkerWriter, Outcome
 from logbus.coordination.transactions.transaction_lookup import TransactionLookup
 from logbus.errors import ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
-from logbus.handlers.inter_broker import shield_from_cancellation
 from logbus.handlers.request_router import serves, task
 from logbus.model import INTERNAL_TOPICS, TopicPartition
+from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.transactions import (

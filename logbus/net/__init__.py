@@ -23,6 +23,7 @@ Servers:
 * ``request_budget``: memory of requests, over all connections
 * ``connection_limits``: limits and counts of connections
 * ``time_slices``: slices of reactor time for large requests
+* ``cancellation``: shields work from the end of its request
 * ``garbage_collection``: delays garbage collection while large requests are served
 * ``metrics``: counters
 

@@ -16,8 +16,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.inter_broker import shield_from_cancellation
 from logbus.ilogbus import IBroker
+from logbus.net.cancellation import shield_from_cancellation
 from logbus.registry.errors import Code, RegistryRefusal
 from logbus.registry.limits import RegistryLimits
 from logbus.registry.requests import RegistryRequest, RegistryResponse

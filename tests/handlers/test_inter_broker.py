@@ -7,15 +7,13 @@ from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import fail, succeed
 from twisted.logger import capturedLogs
-from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.metadata_update import MetadataUpdate
 from logbus.cluster.metadata_update_codec import update_request
 from logbus.cluster.plugin_calls import MAX_BODY_BYTES
 from logbus.errors import ApiError, ErrorCode
-from logbus.handlers.inter_broker import shield_from_cancellation
 from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode, Registration
 from logbus.model import Endpoint
 from logbus.records.file_slice import joined
@@ -241,22 +239,3 @@ class PluginCallTests(PeerCase):
         """Two plugins with one name are an error."""
         self.server.broker.answer_plugin("one", succeed)
         self.assertRaises(ValueError, self.server.broker.answer_plugin, "one", succeed)
-
-
-class ShieldTests(SynchronousTestCase):
-    """Work that is shielded from cancellation."""
-
-    def test_shielded(self) -> None:
-        """Cancelling the waiting leaves the work alone; its result, or failure, goes nowhere then."""
-        for ends in ("callback", "errback"):
-            cancelled: list[object] = []
-            work: Deferred[Any] = Deferred(cancelled.append)
-            waiting = shield_from_cancellation(work)
-            waiting.addErrback(lambda _: None)
-            waiting.cancel()
-            self.assertEqual(cancelled, [])
-            getattr(work, ends)(ValueError("x"))
-        done: Deferred[int] = Deferred()
-        waiting = shield_from_cancellation(done)
-        done.callback(5)
-        self.assertEqual(self.successResultOf(waiting), 5)

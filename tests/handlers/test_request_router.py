@@ -6,6 +6,11 @@ from attrs import define
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.handlers.request_router import RequestRouter, serves
+from logbus.net.request_context import RequestContext
+from logbus.records.file_slice import joined
+from logbus.wire.connection import ClientConnection, ServerConnection
+from logbus.wire.messages.metadata import MetadataRequest
+from logbus.wire.messages.topics import CreateTopicsRequest
 
 
 class Routing(SynchronousTestCase):
@@ -23,3 +28,28 @@ class Routing(SynchronousTestCase):
         router.add(Family())
         self.assertEqual((router.served, router.counts), ({3: (0, 1)}, {3: 0}))
         self.assertRaises(ValueError, router.add, Family())
+
+    def test_wrapped(self) -> None:
+        """Handlers of some APIs can be wrapped, by what their declarations say."""
+
+        @define(eq=False)
+        class Family:
+            @serves(3, 0, 1, waits_for_metadata=True)
+            def three(self, context: object, request: object) -> int:
+                return 3
+
+            @serves(19, 0, 1, forwarded=True)
+            def nineteen(self, context: object, request: object) -> int:
+                return 19
+
+        family, router = Family(), RequestRouter()
+        router.add(family)
+        self.assertIs(router.find(Family), family)
+        router.wrap(lambda api: api.forwarded, lambda handler: lambda context, request: -handler(context, request))
+        connection = ServerConnection(router.served)
+        answers = []
+        for message in (MetadataRequest(topics=[]), CreateTopicsRequest(topics=[], timeout_ms=0)):
+            frame = joined(ClientConnection().request(message, 1)[1])
+            answers.append(router(RequestContext(1, "kafka", "", 0), connection.receive(frame[4:])))
+        self.assertEqual(answers, [3, -19])
+        self.assertEqual(router.counts, {3: 1, 19: 1})
