@@ -4,6 +4,7 @@ Producers: batches, requests, idempotence, transactions.
 The producer and its buffer:
 
 * ``producer``: Producer: the public class
+* ``producer_options``: ProducerOptions: its options, checked
 * ``producer_record``: ProducerRecord, RecordMetadata, and errors of sending
 * ``record_builder``: RecordBuilder: calls interceptors and serializers
 * ``buffer_pool``: BufferPool: bounds memory; records that wait for room or for metadata

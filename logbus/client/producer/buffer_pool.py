@@ -18,6 +18,7 @@ from twisted.internet.task import deferLater
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.client.producer.backpressure import Backpressure
 from logbus.client.producer.producer_metrics import ProducerMetrics
+from logbus.client.producer.producer_options import ProducerOptions
 from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, ProducerRecord
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -53,9 +54,7 @@ class BufferPool:
     """
     The producer's buffer: bytes in use, and records that wait.
 
-    :param buffer_bytes: the size of the buffer.
-    :param patience: seconds for which the lookup of a topic is retried.
-    :param create_topics: ask brokers to create missing topics.
+    :param options: its ``buffer_bytes``; and ``delivery_timeout``, for which the lookup of a topic is retried.
     :param place: appends a record to a batch.
     :param refuse: fails a record's Deferred.
     :ivar buffered: bytes in batches, of records whose topic is being looked up, and of the Deferreds of both.
@@ -65,18 +64,16 @@ class BufferPool:
     def __init__(
         self,
         cluster: Cluster,
-        buffer_bytes: int,
-        patience: float,
-        create_topics: bool,
+        options: ProducerOptions,
         metrics: ProducerMetrics,
         place: Place,
         refuse: Refuse,
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.reactor
-        self._buffer_bytes = buffer_bytes
-        self._patience = patience
-        self._create_topics = create_topics
+        self._buffer_bytes = options.buffer_bytes
+        self._patience = options.delivery_timeout
+        self._create_topics = options.create_topics
         self._metrics = metrics
         self._place_in_batch = place
         self._refuse = refuse

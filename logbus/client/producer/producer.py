@@ -30,20 +30,18 @@ from logbus.client.producer.delivery_reports import DeliveryReports
 from logbus.client.producer.partitioner import Partitioner
 from logbus.client.producer.producer_identity import ProducerIdentity
 from logbus.client.producer.producer_metrics import ProducerMetrics
+from logbus.client.producer.producer_options import ProducerOptions, codec_of
 from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
 from logbus.client.producer.record_accumulator import BatchOutcome, ProducerBatch, RecordAccumulator
 from logbus.client.producer.record_builder import RecordBuilder
 from logbus.client.producer.record_router import RecordRouter
-from logbus.client.producer.sender import Sender, SenderOptions
+from logbus.client.producer.sender import Sender
 from logbus.client.producer.transaction import Transaction
 from logbus.client.producer.transaction_manager import TransactionManager
 from logbus.client.serializers import Serializer
 from logbus.client.validators import InvalidOption, shown
-from logbus.errors import ConfigError
 from logbus.records.batch import Headers
-from logbus.records.compression import Codec, codec_named, compress
-
-_ACKS = {-1: -1, 0: 0, 1: 1, "all": -1, "-1": -1, "0": 0, "1": 1}
+from logbus.records.compression import Codec
 
 
 class Producer:
@@ -108,59 +106,45 @@ class Producer:
         value_serializer: Serializer | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
     ) -> None:
-        if isinstance(acks, bool) or not isinstance(acks, (int, str)) or acks not in _ACKS:
-            raise InvalidOption(f"acks is {shown(acks)}; it can be -1 (all), 0 or 1")
-        given_acks = _ACKS[acks]
         check.cluster(cluster)
         check.function("wall_clock", wall_clock, optional=False)
         if not callable(getattr(random, "random", None)):
             raise InvalidOption(f"random is {shown(random)}; give random.Random()")
-        codec = _codec(codec, level)
-        for name, number in (
-            ("batch_bytes", batch_bytes),
-            ("request_bytes", request_bytes),
-            ("buffer_bytes", buffer_bytes),
-        ):
-            check.integer(name, number, 1)
-        check.seconds("linger", linger)
-        check.seconds("delivery_timeout", delivery_timeout, positive=True)
-        check.seconds("request_timeout", request_timeout, positive=True, is_sent=True)
-        check.seconds("metadata_max_age", metadata_max_age, positive=True)
-        check.seconds("transaction_timeout", transaction_timeout, positive=True, is_sent=True)
-        check.flag("create_topics", create_topics)
         check.function("partitioner", partitioner)
-        if enable_idempotence is not None:
-            check.flag("enable_idempotence", enable_idempotence)
-        check.text("transactional_id", transactional_id, optional=True)
         check.function("key_serializer", key_serializer)
         check.function("value_serializer", value_serializer)
-        interceptors = check.objects("interceptors", interceptors, "on_send")
-        if given_acks != -1 and (enable_idempotence or transactional_id is not None):
-            raise InvalidOption(f"acks is {acks}; idempotence and transactions take -1 (all)")
-        if transactional_id is not None and enable_idempotence is False:
-            raise InvalidOption("a transactional id takes idempotence")
+        hooks = ProducerInterceptors(check.objects("interceptors", interceptors, "on_send"))
+        options = ProducerOptions(
+            acks=acks,
+            codec=codec_of(codec, level),
+            level=level,
+            batch_bytes=batch_bytes,
+            linger=linger,
+            delivery_timeout=delivery_timeout,
+            request_timeout=request_timeout,
+            request_bytes=request_bytes,
+            buffer_bytes=buffer_bytes,
+            create_topics=create_topics,
+            metadata_max_age=metadata_max_age,
+            enable_idempotence=enable_idempotence,
+            transactional_id=transactional_id,
+            transaction_timeout=transaction_timeout,
+        )
         self._clock = cluster.reactor
         self._wall_clock = wall_clock
         self._batch_bytes = batch_bytes
-        hooks = ProducerInterceptors(tuple(interceptors))
         self._hooks = hooks
         self._record_builder = RecordBuilder(hooks, key_serializer, value_serializer)
         self.metrics = ProducerMetrics()
-        self._accumulator = RecordAccumulator(batch_bytes, codec, level)
+        self._accumulator = RecordAccumulator(batch_bytes, options.codec, level)
         self._router = RecordRouter(self._accumulator, random, batch_bytes, partitioner)
-        self._buffer_pool = BufferPool(
-            cluster, buffer_bytes, delivery_timeout, create_topics, self.metrics, self._place, self._refuse
-        )
+        self._buffer_pool = BufferPool(cluster, options, self.metrics, self._place, self._refuse)
         self._transactions: TransactionManager | None = None
-        identity: ProducerIdentity
-        if transactional_id is not None:
-            identity = self._transactions = TransactionManager(cluster, transactional_id, transaction_timeout)
-            self._transactions.on_abort_only = self._drop_unsent
-            self._transactions.flush = self.flush
+        if options.transactional_id is None:
+            identity = ProducerIdentity(cluster, options.is_idempotent)
         else:
-            identity = ProducerIdentity(cluster, False if given_acks != -1 else enable_idempotence)
+            identity = self._transactions = TransactionManager(cluster, options, self.flush, self._drop_unsent)
         self._delivery_reports = DeliveryReports(hooks, identity.failed)
-        options = SenderOptions(given_acks, linger, delivery_timeout, request_timeout, request_bytes, metadata_max_age)
         self._sender = Sender(cluster, self._accumulator, identity, options, self.metrics)
         self._unfinished: dict[ProducerBatch, None] = {}
         self._closed = False
@@ -400,30 +384,6 @@ class Producer:
         if self._transactions is not None:
             await self._transactions.finish()
         await self.flush()
-
-
-def _codec(codec: object, level: object) -> Codec:
-    """
-    The codec for a name, or the given codec.
-
-    :raises InvalidOption: there is no such codec, or it has no such level.
-    """
-    found = codec
-    try:
-        if isinstance(codec, str):
-            found = codec_named(codec)
-        if not isinstance(found, Codec):
-            raise InvalidOption(f"codec is {shown(codec)}; it can be {', '.join(each.name.lower() for each in Codec)}")
-        if level is not None:
-            check.integer("level", level, -check.MAX_INT32)
-            compress(found, b"logbus", level)  # type: ignore[arg-type]
-    except InvalidOption:
-        raise
-    except ConfigError as e:
-        raise InvalidOption(f"codec: {e}") from e
-    except Exception as e:
-        raise InvalidOption(f"level is {shown(level)}, which codec {shown(codec)} does not have: {e}") from e
-    return found
 
 
 __all__ = ["BufferFull", "DeliveryFailed", "Producer", "ProducerRecord", "RecordMetadata"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from attrs import frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -22,6 +21,7 @@ from logbus.client.producer.idempotence import NotSent
 from logbus.client.producer.produce_requests import LAST_VERSION_BY_NAME, is_of_leader, outcomes_of, produce_request
 from logbus.client.producer.producer_identity import ProducerIdentity
 from logbus.client.producer.producer_metrics import ProducerMetrics
+from logbus.client.producer.producer_options import ProducerOptions
 from logbus.client.producer.producer_record import DeliveryFailed
 from logbus.client.producer.record_accumulator import (
     BatchOutcome,
@@ -49,18 +49,6 @@ gives up the connection.
 """
 
 
-@frozen
-class SenderOptions:
-    """Parameters of :class:`~logbus.client.producer.producer.Producer`, by the same names."""
-
-    acks: int
-    linger: float
-    delivery_timeout: float
-    request_timeout: float
-    request_bytes: int
-    metadata_max_age: float
-
-
 class Sender:
     """
     Sends batches, and handles their responses and timeouts.
@@ -76,7 +64,7 @@ class Sender:
         cluster: Cluster,
         accumulator: RecordAccumulator,
         identity: ProducerIdentity,
-        options: SenderOptions,
+        options: ProducerOptions,
         metrics: ProducerMetrics,
     ) -> None:
         self._cluster = cluster

@@ -23,6 +23,7 @@ from logbus.client.producer.coordinator_requests import CoordinatorRequests
 from logbus.client.producer.deferreds import shield
 from logbus.client.producer.idempotence import ProducerId
 from logbus.client.producer.producer_identity import ProducerIdentity
+from logbus.client.producer.producer_options import ProducerOptions
 from logbus.client.producer.transaction_errors import (
     Fenced,
     OutcomeUnknown,
@@ -76,19 +77,26 @@ class TransactionManager(ProducerIdentity):
     """
     The producer id and epoch of a transactional producer, and the state of its transaction.
 
-    :param timeout: the most seconds a transaction may take.
-    :ivar on_abort_only: called with the reason when the transaction can only be aborted.
-    :ivar flush: sends unsent records; fires when all outcomes are known.
+    :param options: has the ``transactional_id``; a transaction may take ``transaction_timeout``.
+    :param flush: sends unsent records; fires when all outcomes are known.
+    :param on_abort_only: called with the reason when the transaction can only be aborted.
     """
 
     _log = Logger()
 
-    def __init__(self, cluster: Cluster, transactional_id: str, timeout: float) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ProducerOptions,
+        flush: Callable[[], Deferred[None]],
+        on_abort_only: Callable[[Exception], object],
+    ) -> None:
         super().__init__(cluster, True)
-        self.transactional_id: str = transactional_id
-        self.on_abort_only: Callable[[Exception], object] = lambda _: None
-        self.flush: Callable[[], Deferred[None]]
-        self._timeout = timeout
+        assert options.transactional_id is not None
+        self.transactional_id: str = options.transactional_id
+        self._flush = flush
+        self._on_abort_only = on_abort_only
+        self._timeout = options.transaction_timeout
         self._is_deciding = False
         self._state = _State.NEW
         self._is_version_2 = False
@@ -139,7 +147,7 @@ class TransactionManager(ProducerIdentity):
                 reason.__cause__ = error
                 error = reason
             self._abort_reason = error
-            self.on_abort_only(error)
+            self._on_abort_only(error)
 
     def close(self) -> None:
         super().close()
@@ -313,7 +321,7 @@ class TransactionManager(ProducerIdentity):
             if not commit:
                 self._mark_aborted()
             # Wait for batches in flight, before an abort, too: they must not arrive after EndTxn.
-            await self.flush()
+            await self._flush()
             if self._abort_reason is None and await self._send_end_txn(commit=True):
                 return
             abort_reason = self._abort_reason
@@ -389,7 +397,7 @@ class TransactionManager(ProducerIdentity):
             self.failed(error)
             return self._abort_reason or error
         self.error.__cause__ = error
-        self.on_abort_only(self.error)
+        self._on_abort_only(self.error)
         return self.error
 
     def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> Deferred[None]:
