@@ -10,6 +10,7 @@ from twisted.internet.defer import CancelledError
 from logbus.cli.group_reader import Show, consume_for_group
 from logbus.cli.record_printer import RecordPrinter
 from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.consumer.partition_position import Isolation
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
@@ -124,7 +125,7 @@ async def _consume_partitions(
     open_ends = {each for each in ends if starts[each] < ends[each]} if exit_at_end else set(ends)
     if left == 0 or not open_ends:
         return
-    consumer = Fetcher(cluster, reset="earliest", isolation=isolation)
+    consumer = Fetcher(cluster, FetchOptions(reset="earliest", isolation=isolation))
     consumer.assign({each: starts[each] for each in open_ends})
     try:
         while open_ends and left != 0:

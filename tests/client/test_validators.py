@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.client import AtTime, Cluster, Consumer, GroupListener, GroupOptions, Producer, SimpleConsumer
 from logbus.client.admin.admin_client import AdminClient, NewTopic
 from logbus.client.cluster.addresses import parse_bootstrap
-from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.serializers import JsonDeserializer, JsonSerializer
 from logbus.errors import ConfigError
 from logbus.model import TopicPartition
@@ -167,8 +167,8 @@ class OptionTests(SynchronousTestCase):
         """The simple consumer, the fetcher below consumers, and the admin client."""
         self.refused("isolation is 'all'", SimpleConsumer, self.cluster, isolation="all")
         self.refused("max_wait is -1", SimpleConsumer, self.cluster, max_wait=-1)
-        self.refused("reset is 'begin'", Fetcher, self.cluster, reset="begin")
-        self.refused("queue_bytes is 0", Fetcher, self.cluster, queue_bytes=0)
+        self.refused("reset is 'begin'", FetchOptions, reset="begin")
+        self.refused("queue_bytes is 0", FetchOptions, queue_bytes=0)
         self.refused("timeout is 0", AdminClient, self.cluster, timeout=0)
         self.refused("cluster is None", AdminClient, None)
         self.refused("name is 3", NewTopic, 3)

@@ -11,6 +11,7 @@ from logbus.client.audit.audit_comparison import AuditTotals
 from logbus.client.audit.event_decoder import EventDecoder
 from logbus.client.audit.monitoring_event import AUDIT_TOPIC, MonitoringEvent
 from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
 from logbus.client.serializers import SerializationError
@@ -73,7 +74,7 @@ async def _read(
     left = {each: start for each, start in starts.items() if 0 <= start < ends[each]}
     if not left:
         return found
-    fetcher = Fetcher(cluster, reset="earliest")
+    fetcher = Fetcher(cluster, FetchOptions(reset="earliest"))
     try:
         fetcher.assign(left)
         while left:

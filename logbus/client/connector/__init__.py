@@ -4,7 +4,8 @@ coordinator.
 
 The user's part:
 
-* ``consumer_connector``: ConsumerConnector: options, streams, commits, shutdown
+* ``consumer_connector``: ConsumerConnector: streams, commits, shutdown
+* ``connector_options``: ConnectorOptions: its options, checked
 * ``message_stream``: MessageStream: an asynchronous iterator over records
 * ``topic_filter``: TopicFilter, WhiteList, BlackList: topics by regular expression
 * ``zookeeper``: the connection to ZooKeeper, made from a connect string
@@ -22,7 +23,7 @@ Partitions and offsets:
 
 * ``owned_partitions``: streams, positions and commits of the partitions that a member owns
 * ``positions``: pure: how far partitions were processed and committed
-* ``partition_reader``: reads partitions with a Fetcher
+* ``partition_reader``: PartitionReader: what streams need of a Fetcher, and where it starts
 * ``offset_storage``: offsets in ZooKeeper, or in Kafka
 
 A watch in ``group_registry`` starts a round of ``zookeeper_member``. It computes the ``assignment``, releases and

@@ -20,30 +20,31 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
+from logbus.client.connector.connector_options import ConnectorOptions, Storage
 from logbus.client.connector.group_registry import GroupRegistry
 from logbus.client.connector.message_stream import MessageStream
 from logbus.client.connector.offset_storage import KafkaOffsetStorage, OffsetStorage, ZookeeperOffsetStorage
 from logbus.client.connector.owned_partitions import OwnedPartitions
-from logbus.client.connector.partition_reader import Reset, reader_of
 from logbus.client.connector.positions import Positions
 from logbus.client.connector.rebalance import RebalanceRounds
 from logbus.client.connector.topic_filter import TopicFilter
 from logbus.client.connector.znodes import MOST_STREAMS, GroupPaths, TopicCount, is_legal_group
 from logbus.client.connector.zookeeper_member import ZookeeperMember
+from logbus.client.consumer.fetch_options import FetchOptions
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.partition_position import Reset
 from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from logbus.errors import ConfigError, LogbusError
 from logbus.metastore.imetastore import SessionState
 from logbus.model import LEGAL_TOPIC_NAME, TopicPartition
 from logbus.services import PeriodicTask
-
-Storage = Literal["zookeeper", "kafka"]
 
 
 class ConsumerConnector:
@@ -74,7 +75,7 @@ class ConsumerConnector:
     :param interceptors: see :class:`~logbus.client.interceptors.ConsumerInterceptor`; they get each record when its
         stream delivers it, and committed offsets.
     :param wall_clock: seconds since 1970.
-    :param reading: options of :class:`~logbus.client.consumer.fetcher.Fetcher`: ``max_wait``, ``max_bytes``,
+    :param reading: options of :class:`~logbus.client.consumer.fetch_options.FetchOptions`: ``max_wait``, ``max_bytes``,
         ``isolation`` and so on. ``queue_bytes`` is the buffer of each stream.
 
     :ivar consumer_id: the registered id.
@@ -109,38 +110,29 @@ class ConsumerConnector:
         own = _unique(wall_clock()) if consumer_id is None else consumer_id
         if not is_legal_group(own):
             raise ConfigError(f"consumer_id {own!r}: expected up to 255 letters, digits, '.', '_' and '-'")
-        if offsets_storage not in ("zookeeper", "kafka"):
-            raise ConfigError(f"offsets_storage {offsets_storage!r}: expected zookeeper or kafka")
         if auto_offset_reset not in ("earliest", "latest", "none"):
             raise ConfigError(f"auto_offset_reset {auto_offset_reset!r}: expected earliest, latest or none")
-        if rebalance_max_retries < 0:
-            raise ConfigError(f"rebalance_max_retries {rebalance_max_retries}: expected 0 or more")
-        for name, seconds in (
-            ("auto_commit_interval", auto_commit_interval),
-            ("rebalance_backoff", rebalance_backoff),
-            ("offsets_timeout", offsets_timeout),
-        ):
-            if not seconds > 0:
-                raise ConfigError(f"{name} {seconds}: expected more than 0 s")
-        # Check the options now, and not when the first record is asked for.
-        reader_of(cluster, auto_offset_reset, **reading).close()
+        self._options = ConnectorOptions(
+            offsets_storage=offsets_storage,
+            auto_commit=auto_commit,
+            auto_commit_interval=auto_commit_interval,
+            rebalance_max_retries=rebalance_max_retries,
+            rebalance_backoff=rebalance_backoff,
+            finish_timeout=finish_timeout,
+            offsets_timeout=offsets_timeout,
+            exclude_internal_topics=exclude_internal_topics,
+            fetching=FetchOptions(reset=auto_offset_reset, **reading),
+        )
         self.consumer_id = f"{group_id}_{own}"
         self._cluster = cluster
         self._store = store
-        self._reset: Reset = auto_offset_reset
-        self._reading = reading
         self._positions = Positions()
         self._interceptors = ConsumerInterceptors(tuple(interceptors))
-        self._auto_commit = auto_commit
         self._rounds = RebalanceRounds(rebalance_max_retries)
-        self._backoff = rebalance_backoff
-        self._finish_timeout = finish_timeout
-        self._offsets_timeout = offsets_timeout
-        self._internal = not exclude_internal_topics
-        self._paths = GroupPaths(group_id)
-        self._registry = GroupRegistry(store, self._paths, self.consumer_id, wall_clock)
+        paths = GroupPaths(group_id)
+        self._registry = GroupRegistry(store, paths, self.consumer_id, wall_clock)
         self._storage: OffsetStorage = (
-            ZookeeperOffsetStorage(store, self._paths)
+            ZookeeperOffsetStorage(store, paths)
             if offsets_storage == "zookeeper"
             else KafkaOffsetStorage(AdminClient(cluster, timeout=offsets_timeout), group_id)
         )
@@ -246,7 +238,7 @@ class ConsumerConnector:
     def _stream(self) -> MessageStream:
         return MessageStream(
             self._cluster,
-            lambda: reader_of(self._cluster, self._reset, **self._reading),
+            lambda: Fetcher(self._cluster, self._options.fetching),
             self._positions,
             self._interceptors,
         )
@@ -267,23 +259,18 @@ class ConsumerConnector:
             streams,
             stream_of,
             lambda: self._store.state is SessionState.CONNECTED,
-            self._reset,
-            self._reading.get("isolation") == "read_committed",
             self._interceptors,
-            self._auto_commit,
-            self._finish_timeout,
-            self._offsets_timeout,
+            self._options,
         )
         self._member = ZookeeperMember(
             self._registry,
             self._owned_partitions,
             subscription,
             self._rounds,
-            self._backoff,
-            self._internal,
+            self._options,
             self._cluster.reactor,
         )
-        if self._auto_commit:
+        if self._options.auto_commit:
             self._committing.startService()
         try:
             await self._member.join()

@@ -14,9 +14,10 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredList, Defer
 from twisted.logger import Logger
 
 from logbus.client.cluster.cluster import Cluster
+from logbus.client.connector.connector_options import ConnectorOptions
 from logbus.client.connector.message_stream import MessageStream
 from logbus.client.connector.offset_storage import OffsetStorage
-from logbus.client.connector.partition_reader import Reset, ends_of
+from logbus.client.connector.partition_reader import ends_of
 from logbus.client.connector.positions import Positions
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptors
@@ -32,9 +33,6 @@ class OwnedPartitions:
     :ivar stream_of: the stream for a topic, by topic and number.
     :ivar reachable: whether ZooKeeper is reachable; while it is not, another member may own the partitions.
     :ivar interceptors: get committed offsets.
-    :ivar auto_commit: commit processed records before partitions are released.
-    :ivar finish_timeout: seconds to wait for a record in processing before its partition is released.
-    :ivar offsets_timeout: the most seconds for reading or committing offsets.
     """
 
     cluster: Cluster
@@ -43,12 +41,8 @@ class OwnedPartitions:
     streams: Sequence[MessageStream]
     stream_of: Callable[[str, int], MessageStream]
     reachable: Callable[[], bool]
-    reset: Reset
-    committed_only: bool
     interceptors: ConsumerInterceptors
-    auto_commit: bool
-    finish_timeout: float
-    offsets_timeout: float
+    options: ConnectorOptions
     _lock: DeferredLock = field(factory=DeferredLock, init=False)
     _log = Logger()
 
@@ -68,7 +62,7 @@ class OwnedPartitions:
                 failed.update(dict.fromkeys(new, e))
             else:
                 lacking = [each for each, offset in committed.items() if offset is None]
-                ends = await ends_of(self.cluster, lacking, self.reset, committed=self.committed_only)
+                ends = await ends_of(self.cluster, lacking, self.options.fetching)
                 for each, offset in committed.items():
                     start = ends.get(each)
                     if isinstance(start, LogbusError):
@@ -89,10 +83,10 @@ class OwnedPartitions:
         outstanding = [each for each in waiting if each is not None]
         if outstanding:
             done = DeferredList(outstanding, consumeErrors=True)
-            await _wait_at_most(done, self.finish_timeout, self.cluster.reactor)
+            await _wait_at_most(done, self.options.finish_timeout, self.cluster.reactor)
         for stream, partitions in by_stream.items():
             stream.disown(partitions)
-        if self.auto_commit:
+        if self.options.auto_commit:
             try:
                 await self.commit(released)
             except LogbusError as e:
@@ -152,7 +146,7 @@ class OwnedPartitions:
             raise LogbusError(f"{what} took longer than {seconds:g} s")
 
         return await Deferred.fromCoroutine(work).addTimeout(
-            self.offsets_timeout, self.cluster.reactor, onTimeoutCancel=too_late
+            self.options.offsets_timeout, self.cluster.reactor, onTimeoutCancel=too_late
         )
 
 

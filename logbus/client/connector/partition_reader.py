@@ -1,22 +1,20 @@
-"""Reads a stream's partitions with a :class:`~logbus.client.consumer.fetcher.Fetcher`."""
+"""What streams need of a :class:`~logbus.client.consumer.fetcher.Fetcher`, and the offsets at which it starts."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.connector.gather import gather
 from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
-from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
-
-Reset = Literal["earliest", "latest", "none"]
 
 
 class PartitionReader(Protocol):
@@ -36,15 +34,6 @@ class PartitionReader(Protocol):
 
 
 OpenReader = Callable[[], PartitionReader]
-
-
-def reader_of(cluster: Cluster, reset: Reset, **options: Any) -> PartitionReader:
-    """
-    A new reader, without partitions.
-
-    :param options: of :class:`~logbus.client.consumer.fetcher.Fetcher`.
-    """
-    return Fetcher(cluster, reset=reset, **options)
 
 
 def records_of(fetched: Fetched) -> deque[ConsumerRecord]:
@@ -68,24 +57,22 @@ def start_position(partition: TopicPartition, offset: int | None) -> int:
 
 
 async def ends_of(
-    cluster: Cluster, partitions: Iterable[TopicPartition], reset: Reset, *, committed: bool
+    cluster: Cluster, partitions: Iterable[TopicPartition], options: FetchOptions
 ) -> dict[TopicPartition, int | LogbusError | None]:
     """
     Start offsets of partitions without a committed offset, by the reset policy; None: the policy is none.
-
-    :param committed: the end is the last stable offset.
     """
     by_topic: dict[str, list[TopicPartition]] = {}
     for each in partitions:
         by_topic.setdefault(each.topic, []).append(each)
-    if reset == "none":
+    if options.reset == "none":
         return {each: None for some in by_topic.values() for each in some}
-    end = EARLIEST if reset == "earliest" else LATEST
+    end = EARLIEST if options.reset == "earliest" else LATEST
 
     async def ask(some: list[TopicPartition]) -> dict[TopicPartition, int | LogbusError | None]:
         forget_missing_topics(cluster, some)
         try:
-            answers = await list_offsets(cluster, dict.fromkeys(some, end), committed=committed)
+            answers = await list_offsets(cluster, dict.fromkeys(some, end), committed=options.committed)
         except LogbusError as e:
             return dict.fromkeys(some, e)
         found: dict[TopicPartition, int | LogbusError | None] = {}

@@ -16,6 +16,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from logbus.client.connector.assignment import assign, share, wanted_topics
+from logbus.client.connector.connector_options import ConnectorOptions
 from logbus.client.connector.gather import gather
 from logbus.client.connector.group_registry import GroupRegistry
 from logbus.client.connector.owned_partitions import OwnedPartitions
@@ -36,16 +37,13 @@ class ZookeeperMember:
     One consumer's membership, and the partitions that it has claimed.
 
     :ivar claimed: the partitions that it owns, or may own if a response was lost; by stream.
-    :ivar backoff: seconds between rebalance attempts.
-    :ivar internal: whether filters include internal topics.
     """
 
     group_registry: GroupRegistry
     owned_partitions: OwnedPartitions
     subscription: TopicCount
     rounds: RebalanceRounds
-    backoff: float
-    internal: bool
+    options: ConnectorOptions
     clock: Any
     claimed: dict[TopicPartition, int] = field(factory=dict, init=False)
     _tasks: Tasks = field(factory=Tasks, init=False)
@@ -225,7 +223,7 @@ class ZookeeperMember:
     async def _topics(self) -> dict[str, tuple[int, ...]]:
         await self.group_registry.brokers(self._node_changed)
         there = [] if self.subscription.filter is None else await self.group_registry.topics(self._node_changed)
-        names = wanted_topics(self.subscription, there, internal=self.internal)
+        names = wanted_topics(self.subscription, there, internal=not self.options.exclude_internal_topics)
         found = await gather(self.group_registry.partitions(name, self._node_changed) for name in names)
         return dict(zip(names, found, strict=True))
 
@@ -242,7 +240,7 @@ class ZookeeperMember:
 
     async def _pause(self) -> None:
         pausing = self._pausing = Deferred()
-        timer = self.clock.callLater(self.backoff, self._wake)
+        timer = self.clock.callLater(self.options.rebalance_backoff, self._wake)
         try:
             await pausing
         finally:
@@ -271,7 +269,7 @@ class ZookeeperMember:
     def _failed(self, missing: Iterable[str]) -> None:
         error = RebalanceFailed(
             f"consumer {self.group_registry.consumer_id} does not get its share after {self.rounds.failures} attempts, "
-            f"{self.backoff:g} s apart: {_some(missing)}"
+            f"{self.options.rebalance_backoff:g} s apart: {_some(missing)}"
         )
         self._log.error("{error}", error=error)
         joining, self._joining = self._joining, None

@@ -4,6 +4,7 @@ Consumers: fetching, positions, delivery to the application, commits.
 Consumer and its group:
 
 * ``consumer``: Consumer: the public class
+* ``consumer_options``: ConsumerOptions: its options, checked
 * ``assignment_listener``: AssignmentListener: applies the group's assignment to the fetcher
 * ``committer``: Committer: commits offsets, on demand and periodically
 * ``delivered_offsets``: DeliveredOffsets: partitions with uncommitted records, by generation; pure
@@ -19,6 +20,7 @@ Delivery:
 Fetching:
 
 * ``fetcher``: Fetcher: fetches assigned partitions into a buffer
+* ``fetch_options``: FetchOptions: how to fetch
 * ``broker_fetches``: BrokerFetches: the fetches from one broker
 * ``fetch_session_handler``: FetchSessionHandler: an incremental fetch session (KIP-227); pure
 * ``partition_position``: PartitionPosition: the fetch state of a partition; pure

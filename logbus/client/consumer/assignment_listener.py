@@ -15,9 +15,10 @@ from twisted.python.failure import Failure
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.committer import Committer
+from logbus.client.consumer.consumer_options import ConsumerOptions
 from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetcher import Fetcher
-from logbus.client.consumer.partition_position import Position, Reset, reset_position
+from logbus.client.consumer.partition_position import Position, reset_position
 from logbus.client.consumer.record_poller import RecordPoller
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership import GroupListener
@@ -30,12 +31,11 @@ class AssignmentListener(GroupListener):
     """
     The consumer's own listener of its membership; it calls the application's listener in turn.
 
-    :param auto: commit processed records before partitions are given up.
     :param poller: delivers records to the application.
+    :param require_stable: wait for open transactions that commit offsets, instead of reading the offsets before them
+        (KIP-447).
 
     :ivar listener: the application's.
-    :ivar require_stable: wait for open transactions that commit offsets, instead of reading the offsets before them
-        (KIP-447).
     :ivar failure: the error that stopped the consumer; raised to callers that ask for records.
     """
 
@@ -46,19 +46,18 @@ class AssignmentListener(GroupListener):
         cluster: Cluster,
         fetcher: Fetcher,
         committer: Committer,
-        reset: Reset,
-        auto: bool,
         poller: RecordPoller[Any, Any],
+        options: ConsumerOptions[Any, Any],
+        require_stable: bool,
     ) -> None:
         self.listener = GroupListener()
-        self.require_stable = False
         self.failure: LogbusError | None = None
         self._cluster = cluster
         self._fetcher = fetcher
         self._committer = committer
-        self._reset: Reset = reset
-        self._auto = auto
         self._poller = poller
+        self._options = options
+        self._require_stable = require_stable
         # Partitions whose offsets are being looked up, with an object for each request: results of earlier requests are
         # ignored.
         self._wanted: dict[TopicPartition, object] = {}
@@ -97,7 +96,7 @@ class AssignmentListener(GroupListener):
                 await _await_result(self.listener.on_revoked(partitions))
             except Exception:
                 self._log.failure("on_revoked failed; the partitions are given up all the same")
-            if self._auto:
+            if self._options.enable_auto_commit:
                 try:
                     await self._committer.commit(done=True)
                 except LogbusError as e:
@@ -154,7 +153,7 @@ class AssignmentListener(GroupListener):
             raise LogbusError("nothing is committed without a group; give the consumer a group_id")
         if membership is not None:
             return await membership.committed(partitions)
-        return await group.fetch(partitions, require_stable=self.require_stable)
+        return await group.fetch(partitions, require_stable=self._require_stable)
 
     def polled(self) -> None:
         """Tell the membership that the application asks for records."""
@@ -272,13 +271,13 @@ class AssignmentListener(GroupListener):
             committed = found.get(each)
             if committed is not None and committed.offset >= 0:
                 positions[each], epochs[each] = committed.offset, committed.leader_epoch
-            elif self._reset == "none":
+            elif self._options.auto_offset_reset == "none":
                 error = ApiError(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{each}: no offset was committed; commit one, or set auto_offset_reset to earliest or latest",
                 )
             else:
-                positions[each] = reset_position(self._reset)
+                positions[each] = reset_position(self._options.auto_offset_reset)
         return positions, epochs, error
 
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:

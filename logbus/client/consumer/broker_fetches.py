@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.consumer.completed_fetch import CompletedFetch, completed_fetch
+from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetch_session_handler import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -45,19 +46,6 @@ FetchResult = CompletedFetch | ApiError | OffsetAndEpoch
 The result for one partition: batches; an error that retrying does not help, such as OFFSET_OUT_OF_RANGE; or the point
 where the leader's log diverges from what was read.
 """
-
-
-@frozen
-class FetchOptions:
-    """How to fetch: see :class:`~logbus.client.consumer.fetcher.Fetcher`."""
-
-    max_wait: float
-    min_bytes: int
-    max_bytes: int
-    partition_max_bytes: int
-    queue_bytes: int
-    committed: bool
-    rack: str
 
 
 @define(eq=False)
@@ -130,7 +118,7 @@ class BrokerFetches:
             session_epoch=session.epoch if has_sessions else FINAL_EPOCH,
             topics=topics,
             forgotten_topics_data=forgotten if has_sessions else [],
-            rack_id=options.rack,
+            rack_id=options.rack or "",
         )
         response: FetchResponse = await channel.request(request, version, options.max_wait + cluster.timeout)
         # No await from here on: the memory of the records is reused.

@@ -24,6 +24,7 @@ from logbus.client import validators as check
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.assignment_listener import AssignmentListener
 from logbus.client.consumer.committer import Committer
+from logbus.client.consumer.consumer_options import ConsumerOptions
 from logbus.client.consumer.consumer_record import ConsumerRecord, K, V
 from logbus.client.consumer.delivered_offsets import DeliveredOffsets
 from logbus.client.consumer.fetcher import Fetcher
@@ -31,7 +32,7 @@ from logbus.client.consumer.offsets_by_time import OffsetsByTime
 from logbus.client.consumer.partition_position import AtTime, Isolation, Position, Reset, reset_position
 from logbus.client.consumer.record_poller import BatchIterator, RecordPoller
 from logbus.client.group_metadata import CommittedOffset
-from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
+from logbus.client.interceptors import ConsumerInterceptor
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.client.membership import (
     GroupListener,
@@ -102,62 +103,38 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         **options: Any,
     ) -> None:
         check.cluster(cluster)
-        check.choice("auto_offset_reset", auto_offset_reset, ("earliest", "latest", "none"))
-        check.choice("isolation_level", isolation_level, ("read_uncommitted", "read_committed"))
-        check.flag("enable_auto_commit", enable_auto_commit)
-        check.seconds("auto_commit_interval", auto_commit_interval, positive=True)
-        check.function("key_deserializer", key_deserializer)
-        check.function("value_deserializer", value_deserializer)
-        interceptors = check.objects("interceptors", interceptors, "on_consume")
-        check.text("client_rack", client_rack, optional=True)
-        check.seconds("fetch_max_wait", fetch_max_wait, is_sent=True)
-        check.integer("fetch_min_bytes", fetch_min_bytes, 0)
-        check.integer("fetch_max_bytes", fetch_max_bytes, 1)
-        check.integer("max_partition_fetch_bytes", max_partition_fetch_bytes, 1)
-        check.integer("queue_max_bytes", queue_max_bytes, 1, 2**63)
         super().__init__(cluster, isolation_level)
-        self._reset: Reset = auto_offset_reset
-        self._options: GroupOptions | None = None
+        self._options: ConsumerOptions[K, V] = ConsumerOptions(
+            auto_offset_reset=auto_offset_reset,
+            enable_auto_commit=enable_auto_commit,
+            auto_commit_interval=auto_commit_interval,
+            isolation_level=isolation_level,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            interceptors=interceptors,
+            client_rack=client_rack,
+            fetch_max_wait=fetch_max_wait,
+            fetch_min_bytes=fetch_min_bytes,
+            fetch_max_bytes=fetch_max_bytes,
+            max_partition_fetch_bytes=max_partition_fetch_bytes,
+            queue_max_bytes=queue_max_bytes,
+        )
+        self._group_options = _group_options(group_id, client_rack, options)
         group = None
-        if group_id is not None:
-            unknown = sorted(options.keys() - {each.name for each in fields(GroupOptions)})
-            if unknown:
-                raise TypeError(f"a consumer has no option {', '.join(unknown)}")
-            options = {"client_rack": client_rack, **options}
-            self._options = GroupOptions(group_id, **options)
-            assignors_by_name(self._options.assignors)
-            group = GroupOffsets(cluster, group_id, self._options.request_timeout)
-        elif options:
-            raise TypeError(f"without a group_id there is no use for {', '.join(sorted(options))}")
-        self._fetcher = Fetcher(
-            cluster,
-            reset=auto_offset_reset,
-            max_wait=fetch_max_wait,
-            min_bytes=fetch_min_bytes,
-            max_bytes=fetch_max_bytes,
-            partition_max_bytes=max_partition_fetch_bytes,
-            queue_bytes=queue_max_bytes,
-            isolation=isolation_level,
-            rack=client_rack,
-            patience=5.0,
-        )
-        hooks = ConsumerInterceptors(tuple(interceptors))
+        require_stable = False
+        if self._group_options is not None:
+            group = GroupOffsets(cluster, self._group_options.group_id, self._group_options.request_timeout)
+            require_stable = self._group_options.require_stable
+        self._fetcher = Fetcher(cluster, self._options.fetching)
         self._delivered_offsets = DeliveredOffsets()
-        self._poller = RecordPoller(
-            cluster.reactor,
-            self._fetcher,
-            hooks,
-            key_deserializer,
-            value_deserializer,
-            self._delivered_offsets.delivered,
+        self._poller = RecordPoller(cluster.reactor, self._fetcher, self._options, self._delivered_offsets.delivered)
+        self._committer = Committer(
+            cluster.reactor, group, self._options.interceptors, self._poller.offsets, self._delivered_offsets
         )
-        self._committer = Committer(cluster.reactor, group, hooks, self._poller.offsets, self._delivered_offsets)
-        self._auto = enable_auto_commit and group is not None
-        self._interval = auto_commit_interval
         self._listener = AssignmentListener(
-            cluster, self._fetcher, self._committer, auto_offset_reset, self._auto, self._poller
+            cluster, self._fetcher, self._committer, self._poller, self._options, require_stable
         )
-        self._listener.require_stable = self._options is not None and self._options.require_stable
+        self._auto = enable_auto_commit and group is not None
         self._poller.monitor = self._listener
         self._subscribe_next: tuple[Subscription, GroupListener | None] | None = None
 
@@ -194,7 +171,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         elif isinstance(partitions, Mapping):
             self._fetcher.add(partitions)
         elif self._committer.group is None:
-            self._fetcher.add(dict.fromkeys(partitions, reset_position(self._reset)))
+            self._fetcher.add(dict.fromkeys(partitions, reset_position(self._options.auto_offset_reset)))
         else:
             self._listener.begin(frozenset(partitions))
         self._begin()
@@ -209,7 +186,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         :raises ConfigError: no topic is named, or the options do not fit.
         """
         self._check_open()
-        if self._options is None:
+        if self._group_options is None:
             raise LogbusError("a consumer without a group cannot subscribe: give it a group_id, or assign partitions")
         for name in ("on_assigned", "on_revoked", "on_lost", "on_failed"):
             if listener is not None and (isinstance(listener, type) or not callable(getattr(listener, name, None))):
@@ -223,7 +200,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         membership = self._committer.membership
         if membership is None:
             self.assign({})
-            membership = self._committer.membership = self._join(self._options)
+            membership = self._committer.membership = self._join(self._group_options)
         self._subscribe(membership, wanted, listener)
 
     def unsubscribe(self) -> Deferred[None]:
@@ -239,8 +216,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             self._listener.end()
             await self._fetcher.rest()
             following, self._subscribe_next = self._subscribe_next, None
-            if following is not None and self._options is not None and not self._poller.closed:
-                membership = self._committer.membership = self._join(self._options)
+            if following is not None and self._group_options is not None and not self._poller.closed:
+                membership = self._committer.membership = self._join(self._group_options)
                 self._subscribe(membership, *following)
 
         self._subscribe_next = None
@@ -256,11 +233,11 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
         :raises LogbusError: there is no group.
         """
-        if self._options is None:
+        if self._group_options is None:
             raise LogbusError("a consumer without a group has no group metadata; give it a group_id")
         membership = self._committer.membership
         if membership is None:
-            now = GroupMetadata(self._options.group_id)
+            now = GroupMetadata(self._group_options.group_id)
         else:
             now = evolve(membership.last_metadata, assignment=self.assignment)
         # Otherwise a loop over records would continue in the same batch unnoticed.
@@ -462,7 +439,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
     def _begin(self) -> None:
         if self._auto:
-            self._committer.start(self._interval)
+            self._committer.start(self._options.auto_commit_interval)
 
     async def _close(self, done: bool) -> None:
         if self._poller.closed:
@@ -484,6 +461,24 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         self._committer.close()
         self._listener.end()
         await self._fetcher.close()
+
+
+def _group_options(group_id: str | None, client_rack: str | None, options: dict[str, Any]) -> GroupOptions | None:
+    """
+    The options of the group's member, if there is a group.
+
+    :raises TypeError: there is no such option, or no group.
+    """
+    if group_id is None:
+        if options:
+            raise TypeError(f"without a group_id there is no use for {', '.join(sorted(options))}")
+        return None
+    unknown = sorted(options.keys() - {each.name for each in fields(GroupOptions)})
+    if unknown:
+        raise TypeError(f"a consumer has no option {', '.join(unknown)}")
+    found = GroupOptions(group_id, **{"client_rack": client_rack, **options})
+    assignors_by_name(found.assignors)
+    return found
 
 
 def _as_committed(

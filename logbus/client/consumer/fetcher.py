@@ -14,27 +14,18 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.client import validators as check
 from logbus.client.background_tasks import BackgroundTasks
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.consumer.broker_fetches import BrokerFetches, FetchOptions, FetchResult, end_sessions
+from logbus.client.consumer.broker_fetches import BrokerFetches, FetchResult, end_sessions
 from logbus.client.consumer.completed_fetch import CompletedFetch
 from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetch_buffer import FetchBuffer, PartitionProblem
-from logbus.client.consumer.partition_position import (
-    AtTime,
-    Isolation,
-    PartitionPosition,
-    Position,
-    Reset,
-    reset_position,
-)
+from logbus.client.consumer.fetch_options import FetchOptions
+from logbus.client.consumer.partition_position import PartitionPosition, Position, reset_position
 from logbus.client.consumer.position_lookup import PartitionErrors, find_leaders, find_offsets
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
-
-__all__ = ["AtTime", "Fetcher", "Isolation", "Position", "Reset"]
 
 
 class Fetcher:
@@ -42,49 +33,16 @@ class Fetcher:
     Keeps the positions of assigned partitions, and the fetched data.
 
     :param cluster: the cluster to read from; its owner closes it, not the fetcher.
-    :param reset: where to continue if an offset is out of range; ``none`` raises an error.
-    :param max_wait: seconds a broker delays a fetch that has fewer than ``min_bytes``.
-    :param max_bytes: of one response.
-    :param partition_max_bytes: of one partition in it.
-    :param queue_bytes: the size of the buffer, over all partitions, in bytes on the wire and including responses to
-        come. A larger batch is fetched all the same (KIP-74).
-    :param isolation: ``read_committed`` delivers records of transactions only once they are committed.
-    :param rack: the client's rack: brokers may name a nearby replica to fetch from (KIP-392).
-    :param patience: seconds for which a topic or partition may be missing before that is an error.
+    :param options: None: the defaults.
     """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        reset: Reset = "latest",
-        max_wait: float = 0.5,
-        min_bytes: int = 1,
-        max_bytes: int = 16 * 1024 * 1024,
-        partition_max_bytes: int = 4 * 1024 * 1024,
-        queue_bytes: int = 32 * 1024 * 1024,
-        isolation: Isolation = "read_uncommitted",
-        rack: str | None = None,
-        patience: float = 0.5,
-    ) -> None:
-        check.choice("reset", reset, ("earliest", "latest", "none"))
-        check.choice("isolation", isolation, ("read_uncommitted", "read_committed"))
-        check.seconds("max_wait", max_wait, is_sent=True)
-        check.seconds("patience", patience)
-        for name, number in (("max_bytes", max_bytes), ("partition_max_bytes", partition_max_bytes)):
-            check.integer(name, number, 1)
-        check.integer("min_bytes", min_bytes, 0)
-        check.integer("queue_bytes", queue_bytes, 1, 2**63)
-        check.text("rack", rack, optional=True)
+    def __init__(self, cluster: Cluster, options: FetchOptions | None = None) -> None:
         self._cluster = cluster
         self._clock = cluster.reactor
         self._lane = cluster.lane("fetch")
-        self._reset: Reset = reset
-        self._patience = patience
-        read = max_wait, min_bytes, max_bytes, partition_max_bytes, queue_bytes
-        self._options = FetchOptions(*read, isolation == "read_committed", rack or "")
+        self._options = options or FetchOptions()
         self._sources: dict[TopicPartition, PartitionPosition] = {}
         self._buffer = FetchBuffer()
         self._brokers: dict[int, BrokerFetches] = {}
@@ -331,7 +289,7 @@ class Fetcher:
 
     async def _find_leaders(self, sources: list[PartitionPosition]) -> None:
         try:
-            self._buffer_errors(await find_leaders(self._cluster, sources, self._patience))
+            self._buffer_errors(await find_leaders(self._cluster, sources, self._options.patience))
         finally:
             self._finding_leaders = False
         self._after()
@@ -387,11 +345,11 @@ class Fetcher:
             self._handle_truncation(source, result)
         elif result.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             message = f"{partition} has no offset {source.offset}: its records begin and end elsewhere"
-            if self._reset == "none":
+            if self._options.reset == "none":
                 self._buffer_errors([(source, ApiError(result.code, message))])
             else:
-                self._log.info("{message}; going on from the {reset}", message=message, reset=self._reset)
-                source.wanted = reset_position(self._reset)
+                self._log.info("{message}; going on from the {reset}", message=message, reset=self._options.reset)
+                source.wanted = reset_position(self._options.reset)
                 # Do not loop at full speed if a broker returns this error each time.
                 source.failed(self._clock.seconds(), self._cluster.backoff)
         else:
@@ -405,7 +363,7 @@ class Fetcher:
         )
         self._log.warn("{message}", message=message)
         self._buffer.drop(partition)
-        if position > end.offset and self._reset == "none":
+        if position > end.offset and self._options.reset == "none":
             source.refetch()
             self._buffer_errors([(source, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
         else:

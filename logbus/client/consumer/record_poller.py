@@ -8,11 +8,10 @@ from typing import Any, Generic, Protocol
 from twisted.internet.defer import CancelledError, Deferred, succeed
 
 from logbus.client.consumer.batch_delivery import BatchDelivery, deserialize_batch
+from logbus.client.consumer.consumer_options import ConsumerOptions
 from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched, K, V
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.group_metadata import CommittedOffset
-from logbus.client.interceptors import ConsumerInterceptors
-from logbus.client.serializers import Deserializer
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
@@ -51,16 +50,14 @@ class RecordPoller(Generic[K, V]):
         self,
         clock: Any,
         fetcher: Fetcher,
-        interceptors: ConsumerInterceptors,
-        key_deserializer: Deserializer[K] | None,
-        value_deserializer: Deserializer[V] | None,
+        options: ConsumerOptions[K, V],
         delivered: Callable[[TopicPartition], object],
     ) -> None:
         self.closed = self.leaving = False
         self._clock = clock
         self._fetcher = fetcher
-        self._interceptors = interceptors
-        self._key, self._value = key_deserializer, value_deserializer
+        self._interceptors = options.interceptors
+        self._key, self._value = options.key_deserializer, options.value_deserializer
         self._open_batches: dict[TopicPartition, BatchDelivery] = {}
         self._rest: Iterator[ConsumerRecord[K, V]] = iter(())
         self._delivered = delivered

@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.list_offsets import EARLIEST
 from logbus.errors import ApiError, ErrorCode
@@ -56,7 +57,7 @@ class BrokerFetchesTests(SynchronousTestCase):
             self.log.put(value)
 
     def fetcher(self, position: Any = EARLIEST, **options: Any) -> Fetcher:
-        fetcher = Fetcher(self.cluster, **options)
+        fetcher = Fetcher(self.cluster, FetchOptions(**options))
         self.addCleanup(fetcher.close)
         fetcher.assign({P0: position})
         return fetcher

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.consumer.consumer import Consumer
 from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetch_session_handler import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -110,7 +111,9 @@ class BoundedTests(MembershipCase):
                 wire.produce(a_batch(b"%d" % number + bytes(self.SIZE)), "t", partition)
 
     def fetcher(self, **options: Any) -> Fetcher:
-        fetcher = Fetcher(self.a_client(), queue_bytes=1024 * 1024, partition_max_bytes=200_000, **options)
+        fetcher = Fetcher(
+            self.a_client(), FetchOptions(queue_bytes=1024 * 1024, partition_max_bytes=200_000, **options)
+        )
         self.addCleanup(fetcher.close)
         fetcher.assign({TopicPartition("t", number): EARLIEST for number in range(6)})
         return fetcher

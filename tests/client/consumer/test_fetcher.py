@@ -11,7 +11,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import ConsumerRecord
-from logbus.client.consumer.fetcher import AtTime, Fetcher
+from logbus.client.consumer.fetch_options import FetchOptions
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.partition_position import AtTime
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
@@ -28,7 +30,7 @@ class ConsumerTests(SynchronousTestCase):
         self.cluster = Cluster(self.brokers.clock, "b1:9092", endpoint=self.brokers.endpoint)
 
     def consumer(self, position: Any, **options: Any) -> Fetcher:
-        consumer = Fetcher(self.cluster, **options)
+        consumer = Fetcher(self.cluster, FetchOptions(**options))
         self.ahead = []
         consumer.assign({P0: position})
         return consumer
