@@ -16,7 +16,7 @@ on is ignored; :attr:`ClassicStateMachine.turn` tells.
 
 from __future__ import annotations
 
-from attrs import define
+from attrs import define, field
 
 from logbus.client.membership.actions import Action, ListenerEvent, NotifyListener, ReportFailure, ReportLeft
 from logbus.client.membership.classic_states import (
@@ -42,6 +42,7 @@ class ClassicStateMachine:
     :ivar cooperative: keep partitions during a rebalance (KIP-429).
     :ivar topics: the topics to read; set before joining.
     :ivar owned: the partitions that the listener has.
+    :ivar paused: the member has left because the application did not poll; it joins again when it does.
     :ivar turn: incremented when responses to earlier requests become void.
     """
 
@@ -49,20 +50,24 @@ class ClassicStateMachine:
     cooperative: bool = False
     group_instance_id: str | None = None
     topics: frozenset[str] = frozenset()
-    phase: ClassicMemberState = ClassicMemberState.UNJOINED
-    member_id: str = ""
-    generation: int = NO_GENERATION
-    owned: frozenset[TopicPartition] = frozenset()
-    turn: int = 0
-    paused: bool = False
-    _then: AfterRevocation = AfterRevocation.JOIN
-    _wait: bool = False
-    _reason: str = ""
-    _failure: ErrorCode | None = None
-    _giving: frozenset[TopicPartition] = frozenset()
-    _lost: bool = False
-    _fresh: frozenset[TopicPartition] | None = None
-    _again: bool = False
+    phase: ClassicMemberState = field(default=ClassicMemberState.UNJOINED, init=False)
+    member_id: str = field(default="", init=False)
+    generation: int = field(default=NO_GENERATION, init=False)
+    owned: frozenset[TopicPartition] = field(default=frozenset(), init=False)
+    turn: int = field(default=0, init=False)
+    paused: bool = field(default=False, init=False)
+    # The partitions that the listener is giving up, whether others may have them already, and the step after that.
+    _releasing: frozenset[TopicPartition] = field(default=frozenset(), init=False)
+    _is_lost: bool = field(default=False, init=False)
+    _next_step: AfterRevocation = field(default=AfterRevocation.JOIN, init=False)
+    # Of these steps: JoinGroup comes after the backoff; LeaveGroup has a reason; the failure to report.
+    _is_join_delayed: bool = field(default=False, init=False)
+    _leave_reason: str = field(default="", init=False)
+    _failure: ErrorCode | None = field(default=None, init=False)
+    # Partitions of the new assignment that the listener is told of after it has given up others.
+    _newly_assigned: frozenset[TopicPartition] | None = field(default=None, init=False)
+    # Join again as soon as the present step is over.
+    _joins_again: bool = field(default=False, init=False)
 
     @property
     def sends_heartbeats(self) -> bool:
@@ -82,8 +87,8 @@ class ClassicStateMachine:
 
     def begin(self) -> list[Action]:
         """Join, unless this has happened or is about to."""
-        if self.phase is ClassicMemberState.LEAVING or (self.busy and self._then is not AfterRevocation.JOIN):
-            self._again = True
+        if self.phase is ClassicMemberState.LEAVING or (self.busy and self._next_step is not AfterRevocation.JOIN):
+            self._joins_again = True
             return []
         if self.phase is not ClassicMemberState.UNJOINED:
             return []
@@ -95,7 +100,7 @@ class ClassicStateMachine:
         if self.phase is ClassicMemberState.STABLE:
             return self._give_up(AfterRevocation.JOIN)
         if self.phase in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING, ClassicMemberState.ASSIGNING):
-            self._again = True
+            self._joins_again = True
         return []
 
     def late(self) -> list[Action]:
@@ -110,51 +115,51 @@ class ClassicStateMachine:
     def stop(self, *, leave: bool) -> list[Action]:
         """Give up all partitions; then send LeaveGroup, or not."""
         if self.phase is ClassicMemberState.LEAVING:
-            self._again = False
+            self._joins_again = False
             return []
         if self.phase is ClassicMemberState.UNJOINED:
             self.paused = False
             return [ReportLeft()]
-        self._reason = "the consumer is being closed"
+        self._leave_reason = "the consumer is being closed"
         return self._end(AfterRevocation.LEAVE if leave else AfterRevocation.STAY)
 
     # Results of the listener.
 
     def listener_done(self) -> list[Action]:
         """The listener has handled its last call."""
-        if self._giving:
-            self.owned -= self._giving
-            self._giving = frozenset()
+        if self._releasing:
+            self.owned -= self._releasing
+            self._releasing = frozenset()
         if self.phase is ClassicMemberState.ASSIGNING:
             return self._assignment_delivered()
         assert self.phase is ClassicMemberState.PREPARING, self.phase
-        if self._lost and self.owned:
-            return self._give_up(self._then, lost=True, wait=self._wait)
-        self._lost = False
+        if self._is_lost and self.owned:
+            return self._give_up(self._next_step, lost=True, wait=self._is_join_delayed)
+        self._is_lost = False
         return self._go_on()
 
     def _assignment_delivered(self) -> list[Action]:
-        if self._then is not AfterRevocation.JOIN or self._lost:
-            self._fresh = None
-            return self._give_up(self._then, lost=self._lost, wait=self._wait)
-        if self._fresh is not None:
-            fresh, self._fresh = self._fresh, None
-            self.owned |= fresh
-            return [NotifyListener(ListenerEvent.ASSIGNED, fresh)]
-        if self._again:
+        if self._next_step is not AfterRevocation.JOIN or self._is_lost:
+            self._newly_assigned = None
+            return self._give_up(self._next_step, lost=self._is_lost, wait=self._is_join_delayed)
+        if self._newly_assigned is not None:
+            new, self._newly_assigned = self._newly_assigned, None
+            self.owned |= new
+            return [NotifyListener(ListenerEvent.ASSIGNED, new)]
+        if self._joins_again:
             return self._give_up(AfterRevocation.JOIN)
         self.phase = ClassicMemberState.STABLE
         return []
 
     def _go_on(self) -> list[Action]:
-        then, self._then = self._then, AfterRevocation.JOIN
+        then, self._next_step = self._next_step, AfterRevocation.JOIN
         self.turn += 1
         if then is AfterRevocation.JOIN:
             self.phase = ClassicMemberState.JOINING
-            self._again = False
-            return [SendJoinGroup(self._wait)]
+            self._joins_again = False
+            return [SendJoinGroup(self._is_join_delayed)]
         if then is AfterRevocation.LEAVE:
-            actions = self._leave(self._reason)
+            actions = self._leave(self._leave_reason)
             if actions:
                 self.phase = ClassicMemberState.LEAVING
                 return actions
@@ -164,7 +169,7 @@ class ClassicStateMachine:
         self.phase = ClassicMemberState.UNJOINED
         self.generation, self.member_id = NO_GENERATION, ""
         self.paused = then is AfterRevocation.PAUSE
-        again, self._again = self._again, False
+        again, self._joins_again = self._joins_again, False
         if then is AfterRevocation.FAIL:
             assert self._failure is not None
             actions: list[Action] = [
@@ -191,39 +196,39 @@ class ClassicStateMachine:
         """SyncGroup succeeded, with this assignment."""
         self.phase = ClassicMemberState.ASSIGNING
         # In the eager protocol all partitions were revoked before.
-        self._giving = self.owned - assigned
-        self._fresh = assigned - self.owned
-        if self._giving:
+        self._releasing = self.owned - assigned
+        self._newly_assigned = assigned - self.owned
+        if self._releasing:
             # Other members get them in another rebalance (KIP-429).
-            self._again = True
-            return [NotifyListener(ListenerEvent.REVOKED, self._giving)]
+            self._joins_again = True
+            return [NotifyListener(ListenerEvent.REVOKED, self._releasing)]
         return self.listener_done()
 
     def refused(self, code: ErrorCode) -> list[Action]:
         """JoinGroup or SyncGroup failed."""
-        consequence = reaction_to(code)
-        if consequence is ErrorReaction.FATAL:
+        reaction = reaction_to(code)
+        if reaction is ErrorReaction.FATAL:
             return self._fail(code)
-        if consequence in (ErrorReaction.OUTDATED, ErrorReaction.UNKNOWN):
-            self._forget(consequence)
+        if reaction in (ErrorReaction.OUTDATED, ErrorReaction.UNKNOWN):
+            self._forget(reaction)
             # Some coordinators return this error each time, so use the backoff.
             return self._give_up(AfterRevocation.JOIN, lost=True, wait=True)
         self.turn += 1
-        self.phase, self._again = ClassicMemberState.JOINING, False
+        self.phase, self._joins_again = ClassicMemberState.JOINING, False
         return [SendJoinGroup(wait=True)]
 
     def heartbeat_answered(self, code: ErrorCode) -> list[Action]:
         """Heartbeat failed. Errors of an unavailable coordinator are ignored."""
-        consequence = reaction_to(code)
-        if consequence is ErrorReaction.WAIT:
+        reaction = reaction_to(code)
+        if reaction is ErrorReaction.WAIT:
             return []
-        if consequence is ErrorReaction.FATAL:
+        if reaction is ErrorReaction.FATAL:
             return self._fail(code)
-        if consequence is ErrorReaction.REJOIN:
+        if reaction is ErrorReaction.REJOIN:
             return self.rejoin()
-        self._forget(consequence)
+        self._forget(reaction)
         if self.busy:
-            self._lost = True
+            self._is_lost = True
             return []
         return self._give_up(AfterRevocation.JOIN, lost=True)
 
@@ -233,9 +238,9 @@ class ClassicStateMachine:
 
     # Internals.
 
-    def _forget(self, consequence: ErrorReaction) -> None:
+    def _forget(self, reaction: ErrorReaction) -> None:
         self.generation = NO_GENERATION
-        if consequence is ErrorReaction.UNKNOWN:
+        if reaction is ErrorReaction.UNKNOWN:
             self.member_id = ""
 
     def _leave(self, reason: str) -> list[Action]:
@@ -248,22 +253,23 @@ class ClassicStateMachine:
 
     def _end(self, then: AfterRevocation, *, lost: bool = False) -> list[Action]:
         """Give up all partitions, once the listener is free."""
-        self._again = False
+        self._joins_again = False
         self.turn += 1
         if self.busy:
-            self._then = max(then, self._then, key=lambda each: each.value)
-            self._lost = self._lost or lost
+            self._next_step = max(then, self._next_step, key=lambda each: each.value)
+            self._is_lost = self._is_lost or lost
             return []
         return self._give_up(then, lost=lost)
 
     def _give_up(self, then: AfterRevocation, *, lost: bool = False, wait: bool = False) -> list[Action]:
         """Have the listener give up the partitions that must not be kept; earlier responses become void."""
         self.turn += 1
-        self.phase, self._then, self._wait, self._lost = ClassicMemberState.PREPARING, then, wait, False
+        self.phase, self._is_lost = ClassicMemberState.PREPARING, False
+        self._next_step, self._is_join_delayed = then, wait
         if then is AfterRevocation.JOIN and self.cooperative and not lost:
-            self._giving = frozenset(each for each in self.owned if each.topic not in self.topics)
+            self._releasing = frozenset(each for each in self.owned if each.topic not in self.topics)
         else:
-            self._giving = self.owned
-        if self._giving:
-            return [NotifyListener(ListenerEvent.LOST if lost else ListenerEvent.REVOKED, self._giving)]
+            self._releasing = self.owned
+        if self._releasing:
+            return [NotifyListener(ListenerEvent.LOST if lost else ListenerEvent.REVOKED, self._releasing)]
         return self.listener_done()

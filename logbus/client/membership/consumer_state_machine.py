@@ -96,6 +96,7 @@ class ConsumerStateMachine:
     :ivar epoch: the member epoch; 0: joining.
     :ivar owned: the partitions that the listener has.
     :ivar wanted: the target assignment.
+    :ivar paused: the member has left because the application did not poll; it joins again when it does.
     :ivar turn: incremented when responses to earlier requests become void.
     """
 
@@ -103,34 +104,41 @@ class ConsumerStateMachine:
     member_id: str
     group_instance_id: str | None = None
     subscription: Subscription = field(factory=Subscription)
-    phase: ConsumerMemberState = ConsumerMemberState.UNJOINED
-    epoch: int = NOT_A_MEMBER
-    owned: frozenset[TopicPartition] = frozenset()
-    wanted: frozenset[TopicPartition] = frozenset()
-    turn: int = 0
-    paused: bool = False
-    _confirmed: HeartbeatFields | None = None
-    _then: AfterRelease = AfterRelease.GO_ON
-    _lost: bool = False
-    _giving: frozenset[TopicPartition] = frozenset()
-    _telling: bool = False
-    _failure: tuple[ErrorCode, str | None] | None = None
-    _again: bool = False
+    phase: ConsumerMemberState = field(default=ConsumerMemberState.UNJOINED, init=False)
+    epoch: int = field(default=NOT_A_MEMBER, init=False)
+    owned: frozenset[TopicPartition] = field(default=frozenset(), init=False)
+    wanted: frozenset[TopicPartition] = field(default=frozenset(), init=False)
+    turn: int = field(default=0, init=False)
+    paused: bool = field(default=False, init=False)
+    # What the coordinator has of this member, by the last heartbeat that it answered.
+    _confirmed: HeartbeatFields | None = field(default=None, init=False)
+    # The listener is handling a call; the partitions that it is giving up, if any.
+    _is_notifying: bool = field(default=False, init=False)
+    _releasing: frozenset[TopicPartition] = field(default=frozenset(), init=False)
+    # All partitions are given up: whether others may have them already, the step after that, the failure to report.
+    _is_lost: bool = field(default=False, init=False)
+    _next_step: AfterRelease = field(default=AfterRelease.GO_ON, init=False)
+    _failure: tuple[ErrorCode, str | None] | None = field(default=None, init=False)
+    # Join again after that step.
+    _joins_again: bool = field(default=False, init=False)
 
     @property
     def sends_heartbeats(self) -> bool:
         """
         Whether heartbeats are due. Not while a fenced member's listener gives up its partitions: it cannot join yet.
         """
-        ending = self._then in (AfterRelease.JOIN, AfterRelease.PAUSE, AfterRelease.FAIL)
+        ending = self._next_step in (AfterRelease.JOIN, AfterRelease.PAUSE, AfterRelease.FAIL)
         return self.phase not in (ConsumerMemberState.UNJOINED, ConsumerMemberState.LEAVING) and not ending
 
     # Requests of the consumer.
 
     def begin(self) -> list[Action]:
         """Join, unless this has happened or is about to."""
-        if self.phase is ConsumerMemberState.LEAVING or self._then not in (AfterRelease.GO_ON, AfterRelease.JOIN):
-            self._again = True
+        if self.phase is ConsumerMemberState.LEAVING or self._next_step not in (
+            AfterRelease.GO_ON,
+            AfterRelease.JOIN,
+        ):
+            self._joins_again = True
             return []
         if self.phase is not ConsumerMemberState.UNJOINED:
             return []
@@ -156,7 +164,7 @@ class ConsumerStateMachine:
         :param leave: for good; otherwise a static member sends :data:`AWAY_EPOCH`, and other members send nothing.
         """
         if self.phase is ConsumerMemberState.LEAVING:
-            self._again = False
+            self._joins_again = False
             return []
         if self.phase is ConsumerMemberState.UNJOINED:
             self.paused = False
@@ -220,10 +228,10 @@ class ConsumerStateMachine:
 
     def listener_done(self) -> list[Action]:
         """The listener has handled its last call."""
-        self._telling = False
-        self.owned -= self._giving
-        self._giving = frozenset()
-        if self._then is not AfterRelease.GO_ON:
+        self._is_notifying = False
+        self.owned -= self._releasing
+        self._releasing = frozenset()
+        if self._next_step is not AfterRelease.GO_ON:
             return self._go_on()
         self.phase = ConsumerMemberState.STABLE
         return [SendHeartbeat(), *self._reconcile()]
@@ -231,35 +239,35 @@ class ConsumerStateMachine:
     # Internals.
 
     def _reconcile(self) -> list[Action]:
-        if self._telling or self.phase is not ConsumerMemberState.STABLE:
+        if self._is_notifying or self.phase is not ConsumerMemberState.STABLE:
             return []
         surplus, lacking = self.owned - self.wanted, self.wanted - self.owned
         if surplus:
-            self._giving = surplus
-            return self._tell(ListenerEvent.REVOKED, surplus)
+            self._releasing = surplus
+            return self._notify(ListenerEvent.REVOKED, surplus)
         if lacking:
             self.owned |= lacking
-            return self._tell(ListenerEvent.ASSIGNED, lacking)
+            return self._notify(ListenerEvent.ASSIGNED, lacking)
         return []
 
-    def _tell(self, what: ListenerEvent, partitions: frozenset[TopicPartition]) -> list[Action]:
-        self.phase, self._telling = ConsumerMemberState.RECONCILING, True
+    def _notify(self, what: ListenerEvent, partitions: frozenset[TopicPartition]) -> list[Action]:
+        self.phase, self._is_notifying = ConsumerMemberState.RECONCILING, True
         return [NotifyListener(what, partitions)]
 
     def _give_up_all(self, then: AfterRelease, *, lost: bool = False) -> list[Action]:
         """Have the listener give up all partitions once it is free, then continue with the next step."""
-        self._then = max(self._then, then, key=lambda each: each.value)
-        self._lost = self._lost or lost
+        self._next_step = max(self._next_step, then, key=lambda each: each.value)
+        self._is_lost = self._is_lost or lost
         if lost:
             self.turn += 1
             self.epoch = NOT_A_MEMBER
-        return [] if self._telling else self._go_on()
+        return [] if self._is_notifying else self._go_on()
 
     def _go_on(self) -> list[Action]:
         if self.owned:
-            self._giving = self.owned
-            return self._tell(ListenerEvent.LOST if self._lost else ListenerEvent.REVOKED, self.owned)
-        then, self._then, self._lost = self._then, AfterRelease.GO_ON, False
+            self._releasing = self.owned
+            return self._notify(ListenerEvent.LOST if self._is_lost else ListenerEvent.REVOKED, self.owned)
+        then, self._next_step, self._is_lost = self._next_step, AfterRelease.GO_ON, False
         self.turn += 1
         if then is AfterRelease.JOIN:
             return self._join()
@@ -289,7 +297,7 @@ class ConsumerStateMachine:
     def _ended(self, then: AfterRelease) -> list[Action]:
         self.phase, self.epoch = ConsumerMemberState.UNJOINED, NOT_A_MEMBER
         self.paused = then is AfterRelease.PAUSE
-        again, self._again = self._again, False
+        again, self._joins_again = self._joins_again, False
         if then is AfterRelease.FAIL:
             assert self._failure is not None
             code, said = self._failure
