@@ -47,6 +47,8 @@ The result for one partition: batches; an error that retrying does not help, suc
 where the leader's log diverges from what was read.
 """
 
+_Asked = dict[TopicPartition, tuple[PartitionPosition, FetchPartitionData]]
+
 
 @define(eq=False)
 class BrokerFetches:
@@ -71,12 +73,12 @@ class BrokerFetches:
         self._session.reset()
 
     async def fetch(
-        self, sources: Sequence[PartitionPosition], max_bytes: int
+        self, positions: Sequence[PartitionPosition], max_bytes: int
     ) -> list[tuple[PartitionPosition, FetchResult]]:
         """
         Send one fetch.
 
-        :param sources: the partitions to fetch; those whose position changes meanwhile are left alone.
+        :param positions: the partitions to fetch; those whose position changes meanwhile are left alone.
         :param max_bytes: of the response, beyond the first batch.
         :returns: results for some of the partitions, whose fetch offsets are advanced.
         :raises LogbusError: there was no response.
@@ -85,64 +87,80 @@ class BrokerFetches:
         version = channel.version(_FETCH)
         found: list[tuple[PartitionPosition, FetchResult]] = []
         if version < _EPOCH_VERSION:
-            found += await self._check(channel, sources)
-        cluster, options = self._cluster, self._options
-        asked: dict[TopicPartition, tuple[PartitionPosition, FetchPartitionData]] = {}
-        ids: dict[str, bytes] = {}
-        cut = {source.partition for source, _ in found}
-        for source in sources:
-            if source.wanted is None and not source.lost and source.partition not in cut:
-                epoch = source.epoch if version >= _EPOCH_VERSION else NO_EPOCH
-                data_to_fetch = FetchPartitionData(
-                    source.offset, options.partition_max_bytes, self._leader_epoch(source), epoch
-                )
-                asked[source.partition] = source, data_to_fetch
-                topic = cluster.known(source.partition.topic)
-                ids[source.partition.topic] = ZERO_UUID if topic is None else topic.topic_id.bytes
+            found += await self._check(channel, positions)
+        cut = {position.partition for position, _ in found}
+        asked = self._to_ask((each for each in positions if each.partition not in cut), version)
         if not asked:
             return found
+        request, version = self._request(asked, version, max_bytes)
+        response: FetchResponse = await channel.request(
+            request, version, self._options.max_wait + self._cluster.timeout
+        )
+        # No await from here on: the memory of the records is reused.
+        if response.error_code:
+            self._session.reset()
+            raise api_error(response.error_code, f"fetch from broker {self.node_id}")
+        self._session.note_session(response.session_id if version >= _SESSION_VERSION else 0)
+        return found + self._read(response, asked)
+
+    def _to_ask(self, positions: Iterable[PartitionPosition], version: int) -> _Asked:
+        """What to fetch of each partition whose position and leader are known."""
+        asked: _Asked = {}
+        for each in positions:
+            if each.wanted is None and not each.lost:
+                epoch = each.epoch if version >= _EPOCH_VERSION else NO_EPOCH
+                data_to_fetch = FetchPartitionData(
+                    each.offset, self._options.partition_max_bytes, self._leader_epoch(each), epoch
+                )
+                asked[each.partition] = each, data_to_fetch
+        return asked
+
+    def _request(self, asked: _Asked, version: int, max_bytes: int) -> tuple[FetchRequest, int]:
+        """The next request of the session, and its version."""
+        ids: dict[str, bytes] = {}
+        for name, _ in asked:
+            topic = self._cluster.known(name)
+            ids[name] = ZERO_UUID if topic is None else topic.topic_id.bytes
         if ZERO_UUID in ids.values():
             version = min(version, _LAST_VERSION_BY_NAME)
-        session = self._session
-        topics, forgotten = session.next_fetch(
+        topics, forgotten = self._session.next_fetch(
             {partition: data_to_fetch for partition, (_, data_to_fetch) in asked.items()},
             ids if version > _LAST_VERSION_BY_NAME else {},
         )
         has_sessions = version >= _SESSION_VERSION
         request = FetchRequest(
-            max_wait_ms=int(options.max_wait * 1000),
-            min_bytes=options.min_bytes,
+            max_wait_ms=int(self._options.max_wait * 1000),
+            min_bytes=self._options.min_bytes,
             max_bytes=max_bytes,
-            isolation_level=int(options.committed),
-            session_id=session.session_id,
-            session_epoch=session.epoch if has_sessions else FINAL_EPOCH,
+            isolation_level=int(self._options.committed),
+            session_id=self._session.session_id,
+            session_epoch=self._session.epoch if has_sessions else FINAL_EPOCH,
             topics=topics,
             forgotten_topics_data=forgotten if has_sessions else [],
-            rack_id=options.rack or "",
+            rack_id=self._options.rack or "",
         )
-        response: FetchResponse = await channel.request(request, version, options.max_wait + cluster.timeout)
-        # No await from here on: the memory of the records is reused.
-        if response.error_code:
-            session.reset()
-            raise api_error(response.error_code, f"fetch from broker {self.node_id}")
-        session.note_session(response.session_id if has_sessions else 0)
+        return request, version
+
+    def _read(self, response: FetchResponse, asked: _Asked) -> list[tuple[PartitionPosition, FetchResult]]:
+        """The results of partitions that have not moved since they were asked for."""
+        found: list[tuple[PartitionPosition, FetchResult]] = []
         nodes = [Node(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
         for answer in response.responses:
-            name = answer.topic or session.name_of(answer.topic_id)
+            name = answer.topic or self._session.name_of(answer.topic_id)
             for each in answer.partitions:
                 partition = TopicPartition(name, each.partition_index)
-                session.note_response(partition)
+                self._session.note_response(partition)
                 if partition not in asked:
                     continue
-                source, data_to_fetch = asked[partition]
-                if source.wanted is None and source.offset == data_to_fetch.offset:
+                position, data_to_fetch = asked[partition]
+                if position.wanted is None and position.offset == data_to_fetch.offset:
                     if each.error_code:
                         del asked[partition]
-                    result = self._read_response(source, data_to_fetch, each, nodes)
+                    result = self._read_partition(position, data_to_fetch, each, nodes)
                     if result is not None:
-                        found.append((source, result))
-        for source, _ in asked.values():
-            source.succeeded()
+                        found.append((position, result))
+        for position, _ in asked.values():
+            position.succeeded()
         return found
 
     async def end(self) -> None:
@@ -171,87 +189,87 @@ class BrokerFetches:
                 "the fetch session with broker {node} could not be closed: {error}", node=self.node_id, error=e
             )
 
-    def _leader_epoch(self, source: PartitionPosition) -> int:
-        topic = self._cluster.known(source.partition.topic)
-        known = None if topic is None else topic.partitions.get(source.partition.partition)
+    def _leader_epoch(self, position: PartitionPosition) -> int:
+        topic = self._cluster.known(position.partition.topic)
+        known = None if topic is None else topic.partitions.get(position.partition.partition)
         return NO_EPOCH if known is None else known.leader_epoch
 
     async def _check(
-        self, channel: Channel, sources: Sequence[PartitionPosition]
+        self, channel: Channel, positions: Sequence[PartitionPosition]
     ) -> list[tuple[PartitionPosition, FetchResult]]:
         """Check with OffsetForLeaderEpoch that the leader's log still has what was read, if its epoch has changed."""
         due = {}
-        for source in sources:
-            current = self._leader_epoch(source)
-            if source.epoch != NO_EPOCH and current > source.checked and source.wanted is None:
-                due[source.partition] = source, current
+        for position in positions:
+            current = self._leader_epoch(position)
+            if position.epoch != NO_EPOCH and current > position.checked and position.wanted is None:
+                due[position.partition] = position, current
         ends = await epoch_ends(channel, {each: (current, s.epoch) for each, (s, current) in due.items()})
         found: list[tuple[PartitionPosition, FetchResult]] = []
-        for partition, (source, current) in due.items():
+        for partition, (position, current) in due.items():
             end = ends.get(partition)
             if isinstance(end, ApiError):
                 if is_retriable(end):
-                    self._back_off(source, end, lost=end.code not in _NOT_YET)
+                    self._back_off(position, end, lost=end.code not in _NOT_YET)
                 continue
-            source.checked = current
-            if end is not None and 0 <= end.offset < source.offset:
-                found.append((source, end))
+            position.checked = current
+            if end is not None and 0 <= end.offset < position.offset:
+                found.append((position, end))
         return found
 
-    def _read_response(
-        self, source: PartitionPosition, data_to_fetch: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
+    def _read_partition(
+        self, position: PartitionPosition, data_to_fetch: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
     ) -> FetchResult | None:
         if data.error_code:
-            return self._handle_error(source, data_to_fetch, data, nodes)
-        is_leader = source.replica != self.node_id
+            return self._handle_error(position, data_to_fetch, data, nodes)
+        is_leader = position.replica != self.node_id
         if data.preferred_read_replica >= 0 and is_leader:
-            source.replica = data.preferred_read_replica
-            source.replica_until = self._cluster.reactor.seconds() + _REPLICA_FOR
+            position.replica = data.preferred_read_replica
+            position.replica_until = self._cluster.reactor.seconds() + _REPLICA_FOR
             return None
         diverging = data.diverging_epoch
         if diverging is not None and diverging.end_offset >= 0:
             return OffsetAndEpoch(diverging.end_offset, diverging.epoch)
         committed = self._options.committed
-        source.high_watermark = data.last_stable_offset if committed else data.high_watermark
+        position.high_watermark = data.last_stable_offset if committed else data.high_watermark
         try:
-            kept = completed_fetch(source.partition, data_to_fetch.offset, data, committed)
+            kept = completed_fetch(position.partition, data_to_fetch.offset, data, committed)
         except ApiError as e:
             return e
         if kept is None:
             return None
         chunk, last = kept
-        source.offset, source.epoch = last.next_offset, last.leader_epoch
+        position.offset, position.epoch = last.next_offset, last.leader_epoch
         return chunk
 
     def _handle_error(
-        self, source: PartitionPosition, data_to_fetch: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
+        self, position: PartitionPosition, data_to_fetch: FetchPartitionData, data: PartitionData, nodes: Iterable[Node]
     ) -> ApiError | None:
-        error = api_error(data.error_code, str(source.partition))
-        if source.replica == self.node_id:
+        error = api_error(data.error_code, str(position.partition))
+        if position.replica == self.node_id:
             # Ask the leader instead, also about an offset that is out of range.
-            source.replica = -1
-            self._back_off(source, error, lost=error.code is not ErrorCode.OFFSET_OUT_OF_RANGE)
+            position.replica = -1
+            self._back_off(position, error, lost=error.code is not ErrorCode.OFFSET_OUT_OF_RANGE)
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if data_to_fetch.last_epoch == NO_EPOCH:
                 return error
             # Perhaps the leader only does not know this epoch any more.
-            source.epoch = NO_EPOCH
+            position.epoch = NO_EPOCH
         elif error.code is ErrorCode.CORRUPT_MESSAGE or not is_retriable(error):
             return error
         else:
             hint = data.current_leader
             if hint is not None and self._cluster.update_leader(
-                source.partition, hint.leader_id, hint.leader_epoch, nodes
+                position.partition, hint.leader_id, hint.leader_epoch, nodes
             ):
-                source.attempts += 1
-                if source.attempts <= _HINTS:
+                position.attempts += 1
+                if position.attempts <= _HINTS:
                     return None
-            self._back_off(source, error, lost=error.code not in _NOT_YET)
+            self._back_off(position, error, lost=error.code not in _NOT_YET)
         return None
 
-    def _back_off(self, source: PartitionPosition, error: ApiError, *, lost: bool) -> None:
-        source.lost = source.lost or lost
-        source.failed(self._cluster.reactor.seconds(), self._cluster.backoff)
+    def _back_off(self, position: PartitionPosition, error: ApiError, *, lost: bool) -> None:
+        position.lost = position.lost or lost
+        position.failed(self._cluster.reactor.seconds(), self._cluster.backoff)
 
 
 def end_sessions(brokers: Iterable[BrokerFetches], clock: Any) -> Deferred[None]:

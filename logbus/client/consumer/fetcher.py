@@ -43,7 +43,7 @@ class Fetcher:
         self._clock = cluster.reactor
         self._lane = cluster.lane("fetch")
         self._options = options or FetchOptions()
-        self._sources: dict[TopicPartition, PartitionPosition] = {}
+        self._positions: dict[TopicPartition, PartitionPosition] = {}
         self._buffer = FetchBuffer()
         self._brokers: dict[int, BrokerFetches] = {}
         self._finding_leaders = False
@@ -59,11 +59,11 @@ class Fetcher:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The assigned partitions."""
-        return frozenset(self._sources)
+        return frozenset(self._positions)
 
     def assign(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Fetch exactly these partitions, from these positions."""
-        self.remove(list(self._sources))
+        self.remove(list(self._positions))
         self.add(positions)
 
     def add(self, positions: Mapping[TopicPartition, Position], epochs: Mapping[TopicPartition, int] = {}) -> None:
@@ -75,14 +75,14 @@ class Fetcher:
         """
         for partition, position in positions.items():
             self._buffer.drop(partition)
-            source = self._sources.setdefault(partition, PartitionPosition(partition))
-            source.move_to(position, epochs.get(partition, NO_EPOCH))
+            held = self._positions.setdefault(partition, PartitionPosition(partition))
+            held.move_to(position, epochs.get(partition, NO_EPOCH))
         self._schedule()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching these partitions, and drop their buffered data."""
         for partition in partitions:
-            if self._sources.pop(partition, None) is not None:
+            if self._positions.pop(partition, None) is not None:
                 self._buffer.resume(partition)
                 self._buffer.drop(partition)
 
@@ -92,7 +92,7 @@ class Fetcher:
 
         :raises KeyError: the partition is not assigned.
         """
-        self._sources[partition].move_to(position, epoch)
+        self._positions[partition].move_to(position, epoch)
         self._buffer.drop(partition)
         self._schedule()
 
@@ -103,7 +103,7 @@ class Fetcher:
         :raises KeyError: one is not assigned.
         """
         for partition in partitions:
-            self._sources[partition].paused = True
+            self._positions[partition].paused = True
             self._buffer.pause(partition)
         self._make_room()
 
@@ -114,14 +114,14 @@ class Fetcher:
         :raises KeyError: one is not assigned.
         """
         for partition in partitions:
-            self._sources[partition].paused = False
+            self._positions[partition].paused = False
             self._buffer.resume(partition)
         self._serve_waiters()
         self._schedule()
 
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""
-        return frozenset(each.partition for each in self._sources.values() if each.paused)
+        return frozenset(each.partition for each in self._positions.values() if each.paused)
 
     def position(self, partition: TopicPartition) -> int | None:
         """
@@ -129,8 +129,8 @@ class Fetcher:
 
         :raises KeyError: the partition is not assigned.
         """
-        source = self._sources[partition]
-        return None if source.wanted is not None and not self._buffer.holds(partition) else source.position
+        position = self._positions[partition]
+        return None if position.wanted is not None and not self._buffer.holds(partition) else position.delivered
 
     def reading(self, partition: TopicPartition) -> PartitionPosition:
         """
@@ -138,19 +138,19 @@ class Fetcher:
 
         :raises KeyError: the partition is not assigned.
         """
-        return self._sources[partition]
+        return self._positions[partition]
 
-    def is_reading(self, source: PartitionPosition) -> bool:
+    def is_reading(self, position: PartitionPosition) -> bool:
         """Whether a partition has been assigned without interruption since the token was taken."""
-        return self._sources.get(source.partition) is source
+        return self._positions.get(position.partition) is position
 
     def epoch(self, partition: TopicPartition) -> int:
         """The leader epoch of the last record taken, −1 if it is not known."""
-        return self._sources[partition].position_epoch
+        return self._positions[partition].delivered_epoch
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """The end of the partition for consumers, as of the last fetch; None before the first one."""
-        return self._sources[partition].high_watermark
+        return self._positions[partition].high_watermark
 
     # Records.
 
@@ -162,18 +162,18 @@ class Fetcher:
         """
         if not self._buffer:
             return None
-        source = self._sources[self._buffer.next]
+        position = self._positions[self._buffer.next]
         try:
             fetched = self._buffer.take()
         except ApiError:
-            source.refetch()
-            source.has_error = False
-            source.failed(self._clock.seconds(), self._cluster.backoff)
+            position.refetch()
+            position.has_error = False
+            position.failed(self._clock.seconds(), self._cluster.backoff)
             self._schedule()
             raise
-        source.position = fetched.next_offset
+        position.delivered = fetched.next_offset
         if fetched.epoch != NO_EPOCH:
-            source.position_epoch = fetched.epoch
+            position.delivered_epoch = fetched.epoch
         if self._is_full and self._has_room():
             self._schedule()
         return fetched
@@ -214,7 +214,7 @@ class Fetcher:
         if self._wake is not None and self._wake.active():
             self._wake.cancel()
         self._cluster.close_lane(self._lane)
-        self.remove(list(self._sources))
+        self.remove(list(self._positions))
         resting = self.rest()
         waiting, self._waiting = self._waiting, []
         for each in waiting:
@@ -234,9 +234,9 @@ class Fetcher:
             if self._buffer.paused_size <= self._options.queue_bytes // 4:
                 return
             self._buffer.drop(partition)
-            source = self._sources[partition]
-            source.refetch()
-            source.has_error = False
+            position = self._positions[partition]
+            position.refetch()
+            position.has_error = False
 
     def _schedule(self) -> None:
         """Start all lookups and fetches that are possible now."""
@@ -249,37 +249,37 @@ class Fetcher:
             dict[int, list[PartitionPosition]](),
             dict[int, list[PartitionPosition]](),
         )
-        for source in self._sources.values():
-            if source.has_error:
+        for position in self._positions.values():
+            if position.has_error:
                 continue
-            if source.retry_at > now:
-                wake = min(wake or source.retry_at, source.retry_at)
+            if position.retry_at > now:
+                wake = min(wake or position.retry_at, position.retry_at)
                 continue
-            leader = self._cluster.leader(source.partition)
-            if leader is None or source.lost:
-                source.lost = True
-                lost.append(source)
-            elif source.wanted is not None:
-                to_locate.setdefault(leader, []).append(source)
-            elif not source.paused and not self._is_full and self._buffer.size_of(source.partition) < most:
-                if source.replica_until <= now or source.replica not in self._cluster.nodes:
-                    source.replica = -1
-                fetch.setdefault(leader if source.replica < 0 else source.replica, []).append(source)
+            leader = self._cluster.leader(position.partition)
+            if leader is None or position.lost:
+                position.lost = True
+                lost.append(position)
+            elif position.wanted is not None:
+                to_locate.setdefault(leader, []).append(position)
+            elif not position.paused and not self._is_full and self._buffer.size_of(position.partition) < most:
+                if position.replica_until <= now or position.replica not in self._cluster.nodes:
+                    position.replica = -1
+                fetch.setdefault(leader if position.replica < 0 else position.replica, []).append(position)
         self._wake_at(wake)
         if lost and not self._finding_leaders:
             self._finding_leaders = True
             self._tasks.start(self._find_leaders(lost))
-        for node_id, sources in to_locate.items():
+        for node_id, positions in to_locate.items():
             if node_id not in self._finding_offsets:
                 self._finding_offsets.add(node_id)
-                self._tasks.start(self._find_offsets(node_id, sources))
-        for node_id, sources in fetch.items():
+                self._tasks.start(self._find_offsets(node_id, positions))
+        for node_id, positions in fetch.items():
             if node_id not in self._brokers:
                 self._brokers[node_id] = BrokerFetches(node_id, self._cluster, self._lane, self._options)
             broker = self._brokers[node_id]
             if not broker.busy:
                 broker.busy = True
-                self._tasks.start(self._fetch(broker, sources))
+                self._tasks.start(self._fetch(broker, positions))
 
     def _wake_at(self, when: float) -> None:
         if self._wake is not None and self._wake.active():
@@ -287,43 +287,43 @@ class Fetcher:
         if when:
             self._wake = self._clock.callLater(when - self._clock.seconds(), self._schedule)
 
-    async def _find_leaders(self, sources: list[PartitionPosition]) -> None:
+    async def _find_leaders(self, positions: list[PartitionPosition]) -> None:
         try:
-            self._buffer_errors(await find_leaders(self._cluster, sources, self._options.patience))
+            self._buffer_errors(await find_leaders(self._cluster, positions, self._options.patience))
         finally:
             self._finding_leaders = False
         self._after()
 
-    async def _find_offsets(self, node_id: int, sources: list[PartitionPosition]) -> None:
+    async def _find_offsets(self, node_id: int, positions: list[PartitionPosition]) -> None:
         try:
-            found, errors = await find_offsets(self._cluster, sources, self._options.committed)
+            found, errors = await find_offsets(self._cluster, positions, self._options.committed)
         finally:
             self._finding_offsets.discard(node_id)
-        for source in found:
-            if not self._buffer.holds(source.partition):
-                source.position, source.position_epoch = source.offset, NO_EPOCH
+        for position in found:
+            if not self._buffer.holds(position.partition):
+                position.delivered, position.delivered_epoch = position.offset, NO_EPOCH
         self._buffer_errors(errors)
         self._after()
 
-    async def _fetch(self, broker: BrokerFetches, sources: list[PartitionPosition]) -> None:
+    async def _fetch(self, broker: BrokerFetches, positions: list[PartitionPosition]) -> None:
         # Fetches start while half of the buffer is free: together the responses of all brokers fit into that half.
         share = max(1, self._options.queue_bytes // 2 // max(1, len(self._brokers)))
         try:
-            found = await broker.fetch(sources, min(self._options.max_bytes, share))
+            found = await broker.fetch(positions, min(self._options.max_bytes, share))
         except LogbusError as e:
             broker.lost()
             now = self._clock.seconds()
             self._log.debug("{error}; retrying", error=e)
-            for source in sources:
-                source.lost = source.lost or source.replica != broker.node_id
-                source.replica = -1
-                source.failed(now, self._cluster.backoff)
+            for position in positions:
+                position.lost = position.lost or position.replica != broker.node_id
+                position.replica = -1
+                position.failed(now, self._cluster.backoff)
             if not is_retriable(e):
                 error = e if isinstance(e, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
-                self._buffer_errors([(sources[0], error)])
+                self._buffer_errors([(positions[0], error)])
         else:
-            for source, result in found:
-                self._handle_result(source, result)
+            for position, result in found:
+                self._handle_result(position, result)
         finally:
             broker.busy = False
         self._after()
@@ -333,49 +333,49 @@ class Fetcher:
         self._serve_waiters()
         self._schedule()
 
-    def _handle_result(self, source: PartitionPosition, result: FetchResult) -> None:
-        partition = source.partition
-        if self._sources.get(partition) is not source:
+    def _handle_result(self, position: PartitionPosition, result: FetchResult) -> None:
+        partition = position.partition
+        if self._positions.get(partition) is not position:
             return
         if isinstance(result, CompletedFetch):
             self._buffer.put(partition, result)
             # Brokers fill a response in the order of partitions, so rotate them.
-            self._sources[partition] = self._sources.pop(partition)
+            self._positions[partition] = self._positions.pop(partition)
         elif isinstance(result, OffsetAndEpoch):
-            self._handle_truncation(source, result)
+            self._handle_truncation(position, result)
         elif result.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            message = f"{partition} has no offset {source.offset}: its records begin and end elsewhere"
+            message = f"{partition} has no offset {position.offset}: its records begin and end elsewhere"
             if self._options.reset == "none":
-                self._buffer_errors([(source, ApiError(result.code, message))])
+                self._buffer_errors([(position, ApiError(result.code, message))])
             else:
                 self._log.info("{message}; going on from the {reset}", message=message, reset=self._options.reset)
-                source.wanted = reset_position(self._options.reset)
+                position.wanted = reset_position(self._options.reset)
                 # Do not loop at full speed if a broker returns this error each time.
-                source.failed(self._clock.seconds(), self._cluster.backoff)
+                position.failed(self._clock.seconds(), self._cluster.backoff)
         else:
-            self._buffer_errors([(source, result)])
+            self._buffer_errors([(position, result)])
 
-    def _handle_truncation(self, source: PartitionPosition, end: OffsetAndEpoch) -> None:
+    def _handle_truncation(self, position: PartitionPosition, end: OffsetAndEpoch) -> None:
         """Handle a truncated log: records were read that the leader's log does not have."""
-        partition, position = source.partition, source.position
+        partition, delivered = position.partition, position.delivered
         message = (
-            f"{partition} was cut off at offset {end.offset}, and the position is {position}: what was read is gone"
+            f"{partition} was cut off at offset {end.offset}, and the position is {delivered}: what was read is gone"
         )
         self._log.warn("{message}", message=message)
         self._buffer.drop(partition)
-        if position > end.offset and self._options.reset == "none":
-            source.refetch()
-            self._buffer_errors([(source, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
+        if delivered > end.offset and self._options.reset == "none":
+            position.refetch()
+            self._buffer_errors([(position, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
         else:
-            epoch = end.epoch if position >= end.offset else NO_EPOCH
-            source.move_to(min(position, end.offset), epoch, checked=source.checked)
-            source.failed(self._clock.seconds(), self._cluster.backoff)
+            epoch = end.epoch if delivered >= end.offset else NO_EPOCH
+            position.move_to(min(delivered, end.offset), epoch, checked=position.checked)
+            position.failed(self._clock.seconds(), self._cluster.backoff)
 
     def _buffer_errors(self, errors: PartitionErrors) -> None:
-        for source, error in errors:
-            if self._sources.get(source.partition) is source and not source.has_error:
-                source.has_error = True
-                self._buffer.put(source.partition, PartitionProblem(error))
+        for position, error in errors:
+            if self._positions.get(position.partition) is position and not position.has_error:
+                position.has_error = True
+                self._buffer.put(position.partition, PartitionProblem(error))
 
     def _serve_waiters(self) -> None:
         """Give buffered records to callers that wait."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.client.retry import Backoff
@@ -39,8 +39,10 @@ class PartitionPosition:
     :ivar wanted: the position to look up; None: it is known.
     :ivar offset: the next offset to fetch.
     :ivar epoch: the leader epoch of the record before ``offset``, −1: not known.
-    :ivar position: the next offset to deliver.
+    :ivar delivered: the next offset to deliver, with the leader epoch before it in ``delivered_epoch``.
+    :ivar high_watermark: the partition's end for consumers, as of the last fetch.
     :ivar checked: the leader epoch in which ``offset`` was last compared with the leader's log.
+    :ivar paused: nothing of it is fetched or delivered.
     :ivar lost: its leader has to be looked up.
     :ivar replica: a follower to fetch from (KIP-392), until ``replica_until``; −1: the leader.
     :ivar retry_at: no request for it before that time.
@@ -50,28 +52,28 @@ class PartitionPosition:
     """
 
     partition: TopicPartition
-    wanted: Position | None = None
-    offset: int = -1
-    epoch: int = NO_EPOCH
-    position: int = -1
-    position_epoch: int = NO_EPOCH
-    high_watermark: int | None = None
-    checked: int = NO_EPOCH
-    paused: bool = False
-    lost: bool = False
-    replica: int = -1
-    replica_until: float = 0.0
-    retry_at: float = 0.0
-    attempts: int = 0
-    has_error: bool = False
-    missing_since: float | None = None
+    wanted: Position | None = field(default=None, init=False)
+    offset: int = field(default=-1, init=False)
+    epoch: int = field(default=NO_EPOCH, init=False)
+    delivered: int = field(default=-1, init=False)
+    delivered_epoch: int = field(default=NO_EPOCH, init=False)
+    high_watermark: int | None = field(default=None, init=False)
+    checked: int = field(default=NO_EPOCH, init=False)
+    paused: bool = field(default=False, init=False)
+    lost: bool = field(default=False, init=False)
+    replica: int = field(default=-1, init=False)
+    replica_until: float = field(default=0.0, init=False)
+    retry_at: float = field(default=0.0, init=False)
+    attempts: int = field(default=0, init=False)
+    has_error: bool = field(default=False, init=False)
+    missing_since: float | None = field(default=None, init=False)
 
     def move_to(self, position: Position, epoch: int = NO_EPOCH, checked: int = NO_EPOCH) -> None:
         """Move to another position."""
         if isinstance(position, int) and position >= 0:
             self.wanted = None
-            self.offset = self.position = position
-            self.epoch = self.position_epoch = epoch
+            self.offset = self.delivered = position
+            self.epoch = self.delivered_epoch = epoch
             self.checked = checked
         else:
             self.wanted = position
@@ -80,7 +82,7 @@ class PartitionPosition:
     def refetch(self) -> None:
         """Fetch again from the delivered position, since buffered data was dropped."""
         if self.wanted is None:
-            self.offset, self.epoch = self.position, self.position_epoch
+            self.offset, self.epoch = self.delivered, self.delivered_epoch
 
     def failed(self, now: float, backoff: Backoff) -> None:
         """Note a failure, and delay the next request with increasing backoff."""

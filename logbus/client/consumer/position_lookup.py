@@ -14,7 +14,7 @@ PartitionErrors = list[tuple[PartitionPosition, ApiError]]
 """Partitions with errors that retrying does not help."""
 
 
-async def find_leaders(cluster: Cluster, sources: Sequence[PartitionPosition], patience: float) -> PartitionErrors:
+async def find_leaders(cluster: Cluster, positions: Sequence[PartitionPosition], patience: float) -> PartitionErrors:
     """
     Look up the leaders of partitions; those without a leader are looked up again later.
 
@@ -22,37 +22,37 @@ async def find_leaders(cluster: Cluster, sources: Sequence[PartitionPosition], p
     """
     now = cluster.reactor.seconds
     try:
-        topic_errors = await cluster.refresh_topics(dict.fromkeys(each.partition.topic for each in sources))
+        topic_errors = await cluster.refresh_topics(dict.fromkeys(each.partition.topic for each in positions))
     except LogbusError as e:
-        for source in sources:
-            source.failed(now(), cluster.backoff)
+        for position in positions:
+            position.failed(now(), cluster.backoff)
         if is_retriable(e):
             return []
         raise
     errors: PartitionErrors = []
-    for source in sources:
-        name, index = source.partition
+    for position in positions:
+        name, index = position.partition
         error, topic = topic_errors.get(name), cluster.known(name)
         if error is None and topic is not None and index not in topic.partitions:
             there = f"it has 0 to {len(topic.partitions) - 1}"
             error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}; {there}")
-        if error is None and cluster.leader(source.partition) is not None:
-            source.lost = False
-            source.missing_since = None
+        if error is None and cluster.leader(position.partition) is not None:
+            position.lost = False
+            position.missing_since = None
             continue
-        source.failed(now(), cluster.backoff)
+        position.failed(now(), cluster.backoff)
         if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            if source.missing_since is None:
-                source.missing_since = now()
-            if now() - source.missing_since >= patience:
-                errors.append((source, error))
+            if position.missing_since is None:
+                position.missing_since = now()
+            if now() - position.missing_since >= patience:
+                errors.append((position, error))
         elif error is not None and not is_retriable(error):
-            errors.append((source, error))
+            errors.append((position, error))
     return errors
 
 
 async def find_offsets(
-    cluster: Cluster, sources: Sequence[PartitionPosition], committed: bool
+    cluster: Cluster, positions: Sequence[PartitionPosition], committed: bool
 ) -> tuple[list[PartitionPosition], PartitionErrors]:
     """
     Look up the start offsets of partitions that have the same leader.
@@ -60,11 +60,11 @@ async def find_offsets(
     :param committed: the end is the last stable offset.
     :returns: the partitions whose ``offset`` is set now, and errors.
     """
-    wanted = {each.partition: each.wanted for each in sources}
+    wanted = {each.partition: each.wanted for each in positions}
     times = {
-        partition: position.ms if isinstance(position, AtTime) else position
-        for partition, position in wanted.items()
-        if position is not None
+        partition: place.ms if isinstance(place, AtTime) else place
+        for partition, place in wanted.items()
+        if place is not None
     }
     try:
         found = await list_offsets(cluster, times, committed=committed)
@@ -72,26 +72,26 @@ async def find_offsets(
         if ends:
             found.update(await list_offsets(cluster, dict.fromkeys(ends, LATEST), committed=committed))
     except LogbusError as e:
-        for source in sources:
-            source.lost = True
-            source.failed(cluster.reactor.seconds(), cluster.backoff)
+        for position in positions:
+            position.lost = True
+            position.failed(cluster.reactor.seconds(), cluster.backoff)
         if is_retriable(e):
             return [], []
         raise
     known: list[PartitionPosition] = []
     errors: PartitionErrors = []
-    for source in sources:
-        answer = found.get(source.partition)
-        if answer is None or source.wanted is not wanted[source.partition]:
+    for position in positions:
+        answer = found.get(position.partition)
+        if answer is None or position.wanted is not wanted[position.partition]:
             continue
         if not isinstance(answer, ApiError):
-            source.offset, source.wanted = answer.offset, None
-            source.epoch = source.checked = -1
-            source.succeeded()
-            known.append(source)
+            position.offset, position.wanted = answer.offset, None
+            position.epoch = position.checked = -1
+            position.succeeded()
+            known.append(position)
         elif is_retriable(answer):
-            source.lost = True
-            source.failed(cluster.reactor.seconds(), cluster.backoff)
+            position.lost = True
+            position.failed(cluster.reactor.seconds(), cluster.backoff)
         else:
-            errors.append((source, answer))
+            errors.append((position, answer))
     return known, errors
