@@ -1,7 +1,8 @@
 """
 A client's view of a cluster: brokers, connections, metadata, coordinators.
 
-* ``cluster``: Cluster: cached metadata, and a connection to each broker
+* ``cluster``: Cluster: cached metadata, and the way to each broker
+* ``broker_connections``: BrokerConnections: connections by address and lane
 * ``topic_metadata``: Node, TopicMetadata, PartitionMetadata; pure
 * ``coordinators``: Coordinators: finds coordinators of groups and transactional ids, and sends them requests
 * ``addresses``: parses bootstrap addresses

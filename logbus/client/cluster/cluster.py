@@ -1,6 +1,5 @@
 """
-The client's view of a cluster (Kafka: Metadata and NetworkClient): its brokers, topic metadata, and a connection to
-each broker in use.
+The client's view of a cluster (Kafka: Metadata): its brokers, topic metadata, and a connection to each broker in use.
 
 Metadata is kept until a caller finds it wrong (:meth:`Cluster.forget`), and requested again when it is next needed.
 """
@@ -11,23 +10,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attrs import evolve
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint
-from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.task import deferLater
-from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from logbus.client.cluster.addresses import parse_bootstrap
-from logbus.client.cluster.broker_outages import BrokerOutages
+from logbus.client.cluster.broker_connections import BrokerConnections
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, merge_topic
 from logbus.client.retry import Backoff, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, seconds, shown, text
-from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, RequestTimedOut
+from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
 from logbus.model import TopicPartition
-from logbus.net.channel import Channel, connect
-from logbus.timers import Timers
+from logbus.net.channel import Channel
 from logbus.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -58,8 +53,6 @@ class Cluster:
     :raises ConfigError: ``bootstrap`` is not a list of addresses, or another option is wrong.
     """
 
-    _log = Logger()
-
     def __init__(
         self,
         reactor: Any,
@@ -88,17 +81,15 @@ class Cluster:
         self.controller_id = -1
         self.timeout = timeout
         self.backoff = backoff or Backoff()
-        self._client_id = client_id
-        self._connect_timeout = connect_timeout
         self._patience = patience
-        self._endpoint = endpoint or (lambda host, port: HostnameEndpoint(reactor, host, port))
-        self._timers = Timers(reactor)
+        self._connections = BrokerConnections(
+            reactor,
+            endpoint or (lambda host, port: HostnameEndpoint(reactor, host, port)),
+            client_id=client_id,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+        )
         self._topics: dict[str, TopicMetadata] = {}
-        self._channels: dict[tuple[str, int, str], Channel] = {}
-        self._connecting: dict[tuple[str, int, str], tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = {}
-        self._outages = BrokerOutages()
-        self._lanes = 0
-        self._closed = False
 
     # Cached metadata.
 
@@ -202,19 +193,15 @@ class Cluster:
         node = self.nodes.get(node_id)
         if node is None:
             return Deferred.fromCoroutine(self._unknown_node(node_id, lane, lends))
-        return Deferred.fromCoroutine(self._channel(node.host, node.port, lane, lends))
+        return Deferred.fromCoroutine(self._connections.channel(node.host, node.port, lane, lends))
 
     def lane(self, name: str) -> str:
         """A new lane for :meth:`channel`."""
-        self._lanes += 1
-        return f"{name}-{self._lanes}"
+        return self._connections.lane(name)
 
     def close_lane(self, lane: str) -> None:
         """Close the connections of a lane."""
-        for key, channel in list(self._channels.items()):
-            if key[2] == lane:
-                del self._channels[key]
-                channel.close()
+        self._connections.close_lane(lane)
 
     def controller(self) -> Deferred[Channel]:
         """A connection to the controller."""
@@ -222,18 +209,7 @@ class Cluster:
 
     def close(self) -> Deferred[None]:
         """Close all connections; fires when they are closed."""
-        self._closed = True
-        for _, attempt in list(self._connecting.values()):
-            if attempt is not None:
-                attempt.cancel()
-        channels, self._channels = list(self._channels.values()), {}
-
-        async def close() -> None:
-            for lost in [channel.close() for channel in channels]:
-                await lost
-            self._timers.close()
-
-        return Deferred.fromCoroutine(close())
+        return self._connections.close()
 
     # Internals.
 
@@ -297,14 +273,14 @@ class Cluster:
         return response.topics
 
     async def _any_channel(self) -> Channel:
-        for (_, _, lane), channel in list(self._channels.items()):
-            if not lane and channel.usable:
-                return channel
+        channel = self._connections.usable
+        if channel is not None:
+            return channel
         known = [(node.host, node.port) for node in self.nodes.values()]
         problems = []
         for host, port in dict.fromkeys([*known, *self.bootstrap]):
             try:
-                return await self._channel(host, port, "")
+                return await self._connections.channel(host, port)
             except Unreachable as e:
                 problems.append(str(e))
         raise Unreachable("; ".join(problems))
@@ -314,90 +290,9 @@ class Cluster:
         node = self.nodes.get(node_id)
         if node is None:
             raise Unreachable(f"broker {node_id} is not there; there are {sorted(self.nodes)}")
-        return await self._channel(node.host, node.port, lane, lends)
+        return await self._connections.channel(node.host, node.port, lane, lends)
 
     async def _controller(self) -> Channel:
         await self._ask([], False)
         node = self.nodes.get(self.controller_id)
-        return await (self._any_channel() if node is None else self._channel(node.host, node.port, ""))
-
-    async def _channel(self, host: str, port: int, lane: str, lends: bool = False) -> Channel:
-        if self._closed:
-            raise Unreachable("the client is closed")
-        key = (host, port, lane)
-        channel = self._channels.get(key)
-        if channel is not None and channel.usable:
-            return channel
-        mine: Deferred[Channel] = Deferred()
-        if key in self._connecting:
-            self._connecting[key][0].append(mine)
-            return await mine
-        waiting = [mine]
-        self._connecting[key] = (waiting, None)
-        endpoint = self._endpoint(host, port)
-        attempt = connect(endpoint, self._timers, client_id=self._client_id, timeout=self.timeout, lends=lends)
-        self._connecting[key] = (waiting, attempt)
-        late = False
-
-        def expire() -> None:
-            nonlocal late
-            late = True
-            attempt.cancel()
-
-        timer = self._timers.call_later(self._connect_timeout, expire)
-
-        def connected(result: Channel | Failure) -> None:
-            timer.cancel()
-            del self._connecting[key]
-            if isinstance(result, Failure):
-                error = result.value
-                if late or isinstance(error, RequestTimedOut):
-                    error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self.timeout):g} s")
-                unreachable = Unreachable(why_unreachable(host, port, error))
-                self._note_outage(host, port, unreachable)
-                problem = Failure(unreachable)
-                for each in waiting:
-                    each.errback(problem)
-                return
-            self._channels[key] = result
-            if self._outages.reached(f"{host}:{port}"):
-                self._log.info("connected to {host}:{port} again", host=host, port=port)
-            result.when_lost().addCallback(lambda _: self._lost(host, port, result))
-            for each in waiting:
-                each.callback(result)
-
-        attempt.addBoth(connected)
-        return await mine
-
-    def _lost(self, host: str, port: int, channel: Channel) -> None:
-        """Count a timeout as an outage. A broker that closes a connection may have good reasons."""
-        if isinstance(channel.ended_by, RequestTimedOut):
-            self._note_outage(host, port, channel.ended_by)
-
-    def _note_outage(self, host: str, port: int, error: LogbusError) -> None:
-        if self._closed:
-            return
-        failures = self._outages.failed(f"{host}:{port}", self.reactor.seconds())
-        if failures == 1:
-            self._log.warn("{error}", error=error)
-        elif failures is not None:
-            self._log.warn("{error} (failed {count} times since the last warning)", error=error, count=failures)
-
-
-def why_unreachable(host: str, port: int, error: BaseException | None) -> str:
-    """One line about a failed connection: the address, and the reason."""
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    if isinstance(error, DNSLookupError):
-        return f"cannot connect to {where}: the name {host} cannot be resolved"
-    if isinstance(error, ConnectError):
-        reason = (error.args[0] if error.args else None) or type(error).__doc__ or "no connection"
-        if type(error).__name__ == "ConnectionRefusedError":
-            reason = "connection refused"
-        return f"cannot connect to {where}: {reason}"
-    if isinstance(error, RequestTimedOut):
-        return f"cannot connect to {where}: {error}"
-    if isinstance(error, LogbusError):
-        return f"no Kafka broker at {where}: {error}"
-    if isinstance(error, CancelledError):
-        return f"cannot connect to {where}: given up"
-    return f"cannot connect to {where}: {error!r}"
+        return await (self._any_channel() if node is None else self._connections.channel(node.host, node.port))

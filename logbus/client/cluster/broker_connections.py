@@ -1,0 +1,177 @@
+"""
+A client's connections to brokers (Kafka: NetworkClient, ClusterConnectionStates): one for each address and lane, made
+when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.client.cluster.broker_outages import BrokerOutages
+from logbus.client.retry import Unreachable
+from logbus.errors import LogbusError, RequestTimedOut
+from logbus.net.channel import Channel, connect
+from logbus.timers import Timers
+
+
+class BrokerConnections:
+    """
+    Connections by address and lane.
+
+    :param endpoint: makes the endpoint for a host and port.
+    :param client_id: the client id in requests.
+    :param timeout: seconds to wait for a response.
+    :param connect_timeout: seconds to wait for a connection.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        endpoint: Callable[[str, int], IStreamClientEndpoint],
+        *,
+        client_id: str,
+        timeout: float,
+        connect_timeout: float,
+    ) -> None:
+        self._reactor = reactor
+        self._endpoint = endpoint
+        self._client_id = client_id
+        self._timeout = timeout
+        self._connect_timeout = connect_timeout
+        self._timers = Timers(reactor)
+        self._channels: dict[tuple[str, int, str], Channel] = {}
+        self._connecting: dict[tuple[str, int, str], tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = {}
+        self._outages = BrokerOutages()
+        self._lanes = 0
+        self._closed = False
+
+    @property
+    def usable(self) -> Channel | None:
+        """An open connection to any broker, without a lane."""
+        for (_, _, lane), channel in list(self._channels.items()):
+            if not lane and channel.usable:
+                return channel
+        return None
+
+    def lane(self, name: str) -> str:
+        """A new lane."""
+        self._lanes += 1
+        return f"{name}-{self._lanes}"
+
+    def close_lane(self, lane: str) -> None:
+        """Close the connections of a lane."""
+        for key, channel in list(self._channels.items()):
+            if key[2] == lane:
+                del self._channels[key]
+                channel.close()
+
+    def close(self) -> Deferred[None]:
+        """Close all connections, and make no more; fires when they are closed."""
+        self._closed = True
+        for _, attempt in list(self._connecting.values()):
+            if attempt is not None:
+                attempt.cancel()
+        channels, self._channels = list(self._channels.values()), {}
+
+        async def close() -> None:
+            for lost in [channel.close() for channel in channels]:
+                await lost
+            self._timers.close()
+
+        return Deferred.fromCoroutine(close())
+
+    async def channel(self, host: str, port: int, lane: str = "", lends: bool = False) -> Channel:
+        """
+        A connection to an address; callers that ask meanwhile wait for the same one.
+
+        :param lane: see :meth:`.Cluster.channel`, likewise ``lends``.
+        :raises Unreachable: it cannot be made.
+        """
+        if self._closed:
+            raise Unreachable("the client is closed")
+        key = (host, port, lane)
+        channel = self._channels.get(key)
+        if channel is not None and channel.usable:
+            return channel
+        mine: Deferred[Channel] = Deferred()
+        if key in self._connecting:
+            self._connecting[key][0].append(mine)
+            return await mine
+        waiting = [mine]
+        self._connecting[key] = (waiting, None)
+        endpoint = self._endpoint(host, port)
+        attempt = connect(endpoint, self._timers, client_id=self._client_id, timeout=self._timeout, lends=lends)
+        self._connecting[key] = (waiting, attempt)
+        late = False
+
+        def expire() -> None:
+            nonlocal late
+            late = True
+            attempt.cancel()
+
+        timer = self._timers.call_later(self._connect_timeout, expire)
+
+        def connected(result: Channel | Failure) -> None:
+            timer.cancel()
+            del self._connecting[key]
+            if isinstance(result, Failure):
+                error = result.value
+                if late or isinstance(error, RequestTimedOut):
+                    error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self._timeout):g} s")
+                unreachable = Unreachable(why_unreachable(host, port, error))
+                self._note_outage(host, port, unreachable)
+                problem = Failure(unreachable)
+                for each in waiting:
+                    each.errback(problem)
+                return
+            self._channels[key] = result
+            if self._outages.reached(f"{host}:{port}"):
+                self._log.info("connected to {host}:{port} again", host=host, port=port)
+            result.when_lost().addCallback(lambda _: self._lost(host, port, result))
+            for each in waiting:
+                each.callback(result)
+
+        attempt.addBoth(connected)
+        return await mine
+
+    def _lost(self, host: str, port: int, channel: Channel) -> None:
+        """Count a timeout as an outage. A broker that closes a connection may have good reasons."""
+        if isinstance(channel.ended_by, RequestTimedOut):
+            self._note_outage(host, port, channel.ended_by)
+
+    def _note_outage(self, host: str, port: int, error: LogbusError) -> None:
+        if self._closed:
+            return
+        failures = self._outages.failed(f"{host}:{port}", self._reactor.seconds())
+        if failures == 1:
+            self._log.warn("{error}", error=error)
+        elif failures is not None:
+            self._log.warn("{error} (failed {count} times since the last warning)", error=error, count=failures)
+
+
+def why_unreachable(host: str, port: int, error: BaseException | None) -> str:
+    """One line about a failed connection: the address, and the reason."""
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(error, DNSLookupError):
+        return f"cannot connect to {where}: the name {host} cannot be resolved"
+    if isinstance(error, ConnectError):
+        reason = (error.args[0] if error.args else None) or type(error).__doc__ or "no connection"
+        if type(error).__name__ == "ConnectionRefusedError":
+            reason = "connection refused"
+        return f"cannot connect to {where}: {reason}"
+    if isinstance(error, RequestTimedOut):
+        return f"cannot connect to {where}: {error}"
+    if isinstance(error, LogbusError):
+        return f"no Kafka broker at {where}: {error}"
+    if isinstance(error, CancelledError):
+        return f"cannot connect to {where}: given up"
+    return f"cannot connect to {where}: {error!r}"
