@@ -17,6 +17,7 @@ from benchmarks.compare.jars import KAFKA_VERSION, kafka_jars
 from benchmarks.compare.systems import free_port, start
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking import EARLIEST, LATEST, Brokers, ConnectionSettings
+from logbus.pipeline.blocking.list_offsets import list_offsets
 from logbus.pipeline.blocking.range_reader import read_range
 from logbus.pipeline.errors import AuthenticationFailed, OptionError, Unreachable
 from tests.interop.java_client import CACHE
@@ -122,7 +123,7 @@ def client(port: int, protocol: str, **options: object) -> Brokers:
 def values(brokers: Brokers) -> Sequence[bytes]:
     """The records of ``t-0``, read with all requests of a reader."""
     place = TopicPartition("t", 0)
-    ends = [brokers.offsets({place: time})[place].offset for time in (EARLIEST, LATEST)]
+    ends = [list_offsets(brokers, {place: time})[place].offset for time in (EARLIEST, LATEST)]
     found = []
     for rows in read_range(brokers, place, *ends):
         columns = rows.columns

@@ -18,7 +18,6 @@ from logbus.model import TopicPartition
 from logbus.pipeline.blocking.connection import Connection
 from logbus.pipeline.blocking.connection_pool import ConnectionPool
 from logbus.pipeline.blocking.connection_settings import ConnectionSettings
-from logbus.pipeline.blocking.list_offsets import OffsetAndTimestamp, list_offsets
 from logbus.pipeline.blocking.receive_buffers import ReceiveBuffers
 from logbus.pipeline.blocking.retry import api_error, with_retries
 from logbus.pipeline.errors import Disconnected, Unreachable
@@ -204,16 +203,6 @@ class Brokers:
         except Disconnected:
             self.forget((kind, key))
             raise
-
-    def offsets(
-        self, wanted: Mapping[TopicPartition, int], committed: bool = False, seconds: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """
-        The first offsets at or after times: see :func:`~logbus.pipeline.blocking.list_offsets.list_offsets`.
-
-        :param seconds: for how long to retry; default: as the settings say.
-        """
-        return list_offsets(self, wanted, committed, seconds)
 
     def release(self) -> None:
         """Make the calling thread's connections available to other threads."""

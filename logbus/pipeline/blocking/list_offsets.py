@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from logbus.model import NO_EPOCH, TopicPartition
+from logbus.pipeline.blocking.brokers import Brokers
+from logbus.pipeline.blocking.connection import Connection
 from logbus.pipeline.blocking.retry import RetryTimer, api_error, is_retriable
 from logbus.pipeline.errors import Disconnected
 from logbus.wire.messages.records import (
@@ -14,10 +16,6 @@ from logbus.wire.messages.records import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-
-if TYPE_CHECKING:
-    from logbus.pipeline.blocking.brokers import Brokers
-    from logbus.pipeline.blocking.connection import Connection
 
 LATEST = -1
 """Instead of a time: the end offset (KIP-32)."""

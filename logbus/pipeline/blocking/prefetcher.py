@@ -15,7 +15,7 @@ from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.brokers import Brokers, Node
 from logbus.pipeline.blocking.connection import Connection
-from logbus.pipeline.blocking.list_offsets import EARLIEST, LATEST
+from logbus.pipeline.blocking.list_offsets import EARLIEST, LATEST, list_offsets
 from logbus.pipeline.blocking.retry import RetryTimer, api_error
 from logbus.pipeline.errors import Disconnected, OffsetLost, PipelineError
 from logbus.records.header import iter_batches
@@ -336,8 +336,8 @@ class Prefetcher:
 
     def _bounds(self) -> tuple[int, int]:
         one = self._partition
-        start = self._brokers.offsets({one: EARLIEST})[one].offset
-        return start, self._brokers.offsets({one: LATEST}, self._options.committed)[one].offset
+        start = list_offsets(self._brokers, {one: EARLIEST})[one].offset
+        return start, list_offsets(self._brokers, {one: LATEST}, self._options.committed)[one].offset
 
     def _lost(self, why: str, start: int = -1, end: int = -1) -> OffsetLost:
         return OffsetLost(self._partition, self._offset, start, end, why)

@@ -24,7 +24,8 @@ Windows and joins, from ``event_stream`` through ``streaming_query`` to ``output
 * ``outputs``: topics and tables that batches are written to
 * ``durations``: durations such as ``10 minutes``
 * ``late_events``: counts late events, and limits their share
-* ``late_watermark``: Spark's watermark as a column, by which late events are found
+* ``late_watermark``: Spark's watermark in a file, by which late events are found
+* ``late_watermark_source``: the data source that adds it to rows as a column
 
 Audit, from monitoring events and tables to a report:
 

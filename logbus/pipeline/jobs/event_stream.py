@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.durations import duration_micros, spark_duration
+from logbus.pipeline.jobs.late_watermark import LATE_WATERMARK, LateWatermark
 from logbus.pipeline.payloads.payload import Payload, RawPayload, quoted_name
 from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.offsets_json import PartitionOffsets
@@ -17,11 +18,7 @@ from logbus.pipeline.source.options import read_source_options as read_options
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from logbus.pipeline.jobs.late_watermark import LateWatermark
-
 EVENT_TIME = "event_time"
-LATE_WATERMARK = "_late_watermark"
-"""A column of the rows read: see :mod:`.late_watermark`."""
 
 _TOPICS = ("subscribe", "subscribepattern", "assign")
 
@@ -132,7 +129,7 @@ class EventStream:
     def _read(self, spark: SparkSession, late: LateWatermark | None) -> DataFrame:
         if late is None:
             return spark.readStream.format("logbus").options(**self.source).load()
-        from logbus.pipeline.jobs.late_watermark import FORMAT, OPTION, LateWatermarkSource
+        from logbus.pipeline.jobs.late_watermark_source import FORMAT, OPTION, LateWatermarkSource
 
         spark.dataSource.register(LateWatermarkSource)
         return spark.readStream.format(FORMAT).options(**self.source).option(OPTION, str(late.path)).load()

@@ -23,6 +23,7 @@ from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
 from logbus.pipeline.jobs.event_stream import EVENT_TIME, EventStream, expression, time_column, topics_of, with_time
 from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
 from logbus.pipeline.payloads.payload import Payload, RawPayload
@@ -31,8 +32,6 @@ from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from logbus.pipeline.jobs.late_watermark import LateWatermark
 
 LEFT, RIGHT = "l", "r"
 """The names of the sides in expressions: ``l.user``, ``r.amount``."""
@@ -211,8 +210,6 @@ def run(spark: SparkSession, options: JoinOptions, watch: JobControl | None = No
     :raise TooManyLate: more events were late than allowed.
     :raise PipelineError: the query failed; the next run goes on.
     """
-    from logbus.pipeline.jobs.late_watermark import LateWatermark
-
     with LateWatermark.made() as late:
         query = query_of(spark, options, late)
         return run_query(spark, query, options.outputs, options.running, watch or JobControl())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import define, field, frozen
 
 from logbus.model import TopicPartition
+from logbus.pipeline.blocking.list_offsets import list_offsets
 from logbus.pipeline.errors import DataLossFound, LakeError
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets
 from logbus.pipeline.lake.commit_log import TableState
@@ -134,6 +135,6 @@ class LoadPlanner:
             if attempt:
                 self._sleep(self.reading.end_retry_interval)
             # With uncommitted records, since the table may have been loaded with read_uncommitted.
-            now = self._offset_reader.brokers.offsets(dict.fromkeys(behind, LATEST), False)
+            now = list_offsets(self._offset_reader.brokers, dict.fromkeys(behind, LATEST), False)
             behind = {each: end for each, end in behind.items() if end > now[each].offset}
         return [f"{each} ends before offset {end}, up to which it was loaded" for each, end in sorted(behind.items())]

@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from logbus.model import TopicPartition
+from logbus.pipeline.jobs.job_control import JobControl
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-    from logbus.pipeline.jobs.job_control import JobControl
 
 TELL = 10.0
 """Seconds between messages."""

@@ -15,6 +15,7 @@ from logbus.errors import LogbusError
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.durations import readable_duration
+from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_events import (
     DEFAULT_SHARE,
@@ -24,6 +25,7 @@ from logbus.pipeline.jobs.late_events import (
     late_count,
     late_events_message,
 )
+from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.progress import offset_lines, plan_line, report_progress
 from logbus.pipeline.lake.file_system import FileSystem, file_system_at
@@ -32,9 +34,6 @@ from logbus.pipeline.source.stream_offset import StreamOffset
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from logbus.pipeline.jobs.event_stream import EventStream
-    from logbus.pipeline.jobs.late_watermark import LateWatermark
 
 IDENTITY_FILE = "logbus.json"
 """A file in a checkpoint that describes the query, so that no other query continues from it."""

@@ -18,13 +18,12 @@ from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
 from logbus.pipeline.jobs.event_stream import EVENT_TIME, EventStream, expression
 from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.outputs import Output, column
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from logbus.pipeline.jobs.late_watermark import LateWatermark
 
 START, END = "window_start", "window_end"
 _WINDOW = "_the_window"
@@ -204,8 +203,6 @@ def run(spark: SparkSession, options: WindowsOptions, watch: JobControl | None =
     :raise TooManyLate: more events were late than allowed.
     :raise PipelineError: the query failed; the next run goes on.
     """
-    from logbus.pipeline.jobs.late_watermark import LateWatermark
-
     with LateWatermark.made() as late:
         rows = window_rows(spark, options, late)
         # Open windows could not be read with other types.

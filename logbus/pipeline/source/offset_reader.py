@@ -12,6 +12,7 @@ from logbus.client.cluster.topic_metadata import TopicMetadata
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking import Brokers, brokers_for
+from logbus.pipeline.blocking.list_offsets import list_offsets
 from logbus.pipeline.blocking.retry import RetryTimer, with_retries
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.source.offsets_json import PartitionOffsets, partition_names
@@ -134,8 +135,8 @@ class OffsetReader:
         timer = RetryTimer.of(settings)
         while True:
             try:
-                asked = self.brokers.offsets(
-                    wanted, self.options.fetching.committed, min(_RETRY_SECONDS, settings.retry_timeout)
+                asked = list_offsets(
+                    self.brokers, wanted, self.options.fetching.committed, min(_RETRY_SECONDS, settings.retry_timeout)
                 )
                 return {each: found.offset for each, found in asked.items()}
             except Exception as e:

@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking import EARLIEST, LATEST, Brokers, prefetcher
+from logbus.pipeline.blocking.list_offsets import list_offsets
 from logbus.pipeline.blocking.prefetcher import FetchOptions
 from logbus.pipeline.blocking.range_reader import FetchedRows, read_range
 from logbus.pipeline.errors import Disconnected, OffsetLost, Unreachable
@@ -345,9 +346,9 @@ class OffsetTests(SynchronousTestCase):
         """Each partition's leader is asked once for all it leads."""
         one, two = TopicPartition("t", 0), TopicPartition("t", 1)
         self.logs[1].start = 1
-        found = self.brokers.offsets({one: EARLIEST, two: EARLIEST})
+        found = list_offsets(self.brokers, {one: EARLIEST, two: EARLIEST})
         self.assertEqual({each: at.offset for each, at in found.items()}, {one: 0, two: 1})
-        found = self.brokers.offsets({one: LATEST, two: 1001})
+        found = list_offsets(self.brokers, {one: LATEST, two: 1001})
         self.assertEqual({each: at.offset for each, at in found.items()}, {one: 3, two: 1})
         self.assertEqual(len(self.cluster.requests("ListOffsets")), 4)
 
@@ -355,25 +356,25 @@ class OffsetTests(SynchronousTestCase):
         """The end of what is committed is where the first of them begins."""
         one = TopicPartition("t", 0)
         self.logs[0].open_since = 1
-        self.assertEqual(self.brokers.offsets({one: LATEST}, committed=True)[one].offset, 1)
-        self.assertEqual(self.brokers.offsets({one: LATEST})[one].offset, 3)
+        self.assertEqual(list_offsets(self.brokers, {one: LATEST}, committed=True)[one].offset, 1)
+        self.assertEqual(list_offsets(self.brokers, {one: LATEST})[one].offset, 3)
 
     def test_leaders_that_moved(self) -> None:
         """They are looked for, and asked again; partitions that have answered are not."""
         one, two = TopicPartition("t", 0), TopicPartition("t", 1)
         self.brokers.metadata(["t"])
         self.logs[0].leader = 2
-        found = self.brokers.offsets({one: LATEST, two: LATEST})
+        found = list_offsets(self.brokers, {one: LATEST, two: LATEST})
         self.assertEqual({at.offset for at in found.values()}, {3})
         self.assertEqual(len(self.cluster.requests("ListOffsets")), 3)
 
     def test_what_is_not_there(self) -> None:
         """The error names it, and what there is."""
         with self.assertRaises(ApiError) as caught:
-            self.brokers.offsets({TopicPartition("t", 7): LATEST}, seconds=0.05)
+            list_offsets(self.brokers, {TopicPartition("t", 7): LATEST}, seconds=0.05)
         self.assertIn("topic 't' has no partition 7; it has 0 to 1", str(caught.exception))
         with self.assertRaises(ApiError):
-            self.brokers.offsets({TopicPartition("u", 0): LATEST}, seconds=0.05)
+            list_offsets(self.brokers, {TopicPartition("u", 0): LATEST}, seconds=0.05)
 
     def test_lies(self) -> None:
         """They do not become offsets."""
@@ -382,5 +383,5 @@ class OffsetTests(SynchronousTestCase):
                 self.cluster.misbehaviors = (misbehavior,)
                 brokers = self.cluster.client(request_timeout=0.05, retry_timeout=8.0)
                 self.addCleanup(brokers.close)
-                found = brokers.offsets({TopicPartition("t", 0): LATEST, TopicPartition("t", 1): LATEST})
+                found = list_offsets(brokers, {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): LATEST})
                 self.assertEqual([at.offset for at in found.values()], [3, 3])

@@ -15,7 +15,8 @@ from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.durations import duration_micros
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_events import FEW, LateEvents, TooManyLate, late_count, late_events_message, rounded_up
-from logbus.pipeline.jobs.late_watermark import OPTION, LateWatermark, LateWatermarkSource
+from logbus.pipeline.jobs.late_watermark import LateWatermark
+from logbus.pipeline.jobs.late_watermark_source import OPTION, LateWatermarkSource
 from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings, _count, offsets_left
 from logbus.pipeline.lake.file_system import LocalFileSystem
 from logbus.pipeline.source.stream_reader import FailingStreamReader

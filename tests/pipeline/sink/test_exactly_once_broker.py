@@ -12,6 +12,7 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from logbus.pipeline.blocking import transactions
+from logbus.pipeline.blocking.list_offsets import list_offsets
 from logbus.pipeline.errors import ColumnError, NotRepeatable, OptionError, ProducerFenced, TransactionLost
 from logbus.pipeline.sink import exactly_once, options
 from logbus.pipeline.sink.columns import SinkColumns
@@ -93,7 +94,7 @@ class ExactlyOnceTests(TestCase):
     def test_nothing_is_there_before_the_commit(self) -> None:
         """Also when all tasks are done."""
         outcomes = [self.task(0, 0, [b"a"]), self.task(0, 1, [b"b"])]
-        before = self.brokers.offsets(dict.fromkeys(self.partitions(), -1), committed=True)
+        before = list_offsets(self.brokers, dict.fromkeys(self.partitions(), -1), committed=True)
         self.assertEqual({each.offset for each in before.values()}, {0})
         self.commit(0, *outcomes)
         self.assertEqual(self.there(), [b"a", b"b"])
