@@ -1,5 +1,5 @@
 """
-The common part of both protocols' memberships: calls the listener, watches the consumer's polls, and commits offsets.
+The common part of both protocols' memberships: calls the listener, and commits offsets.
 
 A membership passes events to its state machine, and executes the actions that this returns. The state machine itself
 never waits.
@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -24,6 +23,7 @@ from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import CommitFailed, GroupListener, GroupMetadata, GroupOptions
 from logbus.client.membership.missing_topics import MissingTopics
 from logbus.client.membership.offset_requests import commit_failure
+from logbus.client.membership.poll_watch import PollWatch
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
@@ -68,8 +68,7 @@ class BaseMembership:
         self._tasks: set[Deferred[None]] = set()
         self._stopping: list[Deferred[None]] = []
         self._settling: list[Deferred[None]] = []
-        self._polled_at = 0.0
-        self._poll_watch: IDelayedCall | None = None
+        self._poll_watch = PollWatch(self._clock, options.max_poll_interval, self._late)
         self._closed = False
         self._last_metadata = GroupMetadata(options.group_id, 0, group_instance_id=options.group_instance_id)
 
@@ -91,7 +90,7 @@ class BaseMembership:
 
     def polled(self) -> None:
         """Note that the application asked for records."""
-        self._polled_at = self._clock.seconds()
+        self._poll_watch.polled()
         if self._state_machine.paused and not self._closed:
             self._begin()
 
@@ -140,8 +139,7 @@ class BaseMembership:
             self._last_metadata = metadata
 
     def _begin(self) -> None:
-        self._polled_at = self._clock.seconds()
-        self._watch_polls()
+        self._poll_watch.start()
         self._do(self._state_machine.begin())
 
     def _stop(self, leave: bool) -> Deferred[None]:
@@ -165,9 +163,7 @@ class BaseMembership:
 
     def _ended(self) -> None:
         self._stop_activity()
-        if self._poll_watch is not None and self._poll_watch.active():
-            self._poll_watch.cancel()
-        self._poll_watch = None
+        self._poll_watch.stop()
         stopping, self._stopping = self._stopping, []
         for each in stopping:
             if not each.called:
@@ -217,25 +213,14 @@ class BaseMembership:
         except Exception as e:
             self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
 
-    def _watch_polls(self) -> None:
-        if self._poll_watch is not None and self._poll_watch.active():
-            return
-
-        def look() -> None:
-            left = self._polled_at + self.options.max_poll_interval - self._clock.seconds()
-            if left > 0:
-                self._poll_watch = self._clock.callLater(left, look)
-                return
-            self._poll_watch = None
-            self._log.warn(
-                "group {group}: the consumer has not polled for {seconds:g} s, and leaves the group until it does: "
-                "process fewer records at a time, or raise max_poll_interval",
-                group=self.options.group_id,
-                seconds=self.options.max_poll_interval,
-            )
-            self._do(self._state_machine.late())
-
-        self._poll_watch = self._clock.callLater(self.options.max_poll_interval, look)
+    def _late(self) -> None:
+        self._log.warn(
+            "group {group}: the consumer has not polled for {seconds:g} s, and leaves the group until it does: "
+            "process fewer records at a time, or raise max_poll_interval",
+            group=self.options.group_id,
+            seconds=self.options.max_poll_interval,
+        )
+        self._do(self._state_machine.late())
 
     # Committing.
 
