@@ -19,7 +19,8 @@ Delivery:
 
 Fetching:
 
-* ``fetcher``: Fetcher: fetches assigned partitions into a buffer
+* ``fetcher``: Fetcher: fetches the assigned partitions
+* ``assigned_partitions``: AssignedPartitions: their positions and fetched data; pure
 * ``fetch_options``: FetchOptions: how to fetch
 * ``broker_fetches``: BrokerFetches: the fetches from one broker
 * ``fetch_session_handler``: FetchSessionHandler: an incremental fetch session (KIP-227); pure
@@ -30,6 +31,6 @@ Fetching:
 * ``completed_fetch``: CompletedFetch: fetched batches, still encoded
 
 A record's path: ``broker_fetches`` sends a Fetch and makes a CompletedFetch of each partition in the response;
-``fetcher`` puts it into the ``fetch_buffer``; ``record_poller`` takes and deserializes it, and the application's loop
-gets its records. When the loop asks for more, ``committer`` may commit their offsets.
+``fetcher`` puts it into the ``fetch_buffer`` of the ``assigned_partitions``; ``record_poller`` takes and deserializes
+it, and the application's loop gets its records. When the loop asks for more, ``committer`` may commit their offsets.
 """

@@ -87,8 +87,8 @@ class AssignmentListener(GroupListener):
         """
 
         async def revoked() -> None:
-            owned = partitions & self._fetcher.assignment
-            self._fetcher.pause(owned)
+            owned = partitions & self._fetcher.assigned.partitions
+            self._fetcher.assigned.pause(owned)
             membership = self._committer.membership
             if membership is not None:
                 await self._poller.when_done(owned, membership.options.max_poll_interval)
@@ -131,10 +131,10 @@ class AssignmentListener(GroupListener):
 
     async def seek_to_committed(self, partitions: Sequence[TopicPartition]) -> None:
         """See :meth:`.Consumer.seek_to_committed`."""
-        reading = {each: self._fetcher.reading(each) for each in partitions}
+        reading = {each: self._fetcher.assigned.reading(each) for each in partitions}
         found = await self.committed(partitions) if partitions else {}
         # A partition that was removed and assigned again meanwhile starts at the offset of the other member.
-        still = [each for each, since in reading.items() if self._fetcher.is_reading(since)]
+        still = [each for each, since in reading.items() if self._fetcher.assigned.is_reading(since)]
         positions, epochs, error = self._positions(still, found)
         for each, position in positions.items():
             self._fetcher.seek(each, position, epochs.get(each, NO_EPOCH))

@@ -143,7 +143,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The assigned partitions."""
-        return self._fetcher.assignment
+        return self._fetcher.assigned.partitions
 
     def assign(self, partitions: Mapping[TopicPartition, Position] | Iterable[TopicPartition]) -> None:
         """
@@ -305,7 +305,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
         :raises KeyError: one is not assigned.
         """
-        self._fetcher.pause(partitions)
+        self._fetcher.assigned.pause(partitions)
         self._poller.stop()
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -318,7 +318,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""
-        return self._fetcher.paused()
+        return self._fetcher.assigned.paused()
 
     # Positions.
 
@@ -371,7 +371,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         """
         found: dict[TopicPartition, int | None] = {}
         for each in self.assignment:
-            position, end = self.position(each), self._fetcher.high_watermark(each)
+            position, end = self.position(each), self._fetcher.assigned.high_watermark(each)
             found[each] = None if position is None or end is None else max(0, end - position)
         return found
 

@@ -16,13 +16,13 @@ from twisted.python.failure import Failure
 
 from logbus.client.background_tasks import BackgroundTasks
 from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.assigned_partitions import AssignedPartitions
 from logbus.client.consumer.broker_fetches import BrokerFetches, FetchResult, end_sessions
 from logbus.client.consumer.completed_fetch import CompletedFetch
 from logbus.client.consumer.consumer_record import Fetched
-from logbus.client.consumer.fetch_buffer import FetchBuffer, PartitionProblem
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.partition_position import PartitionPosition, Position, reset_position
-from logbus.client.consumer.position_lookup import PartitionErrors, find_leaders, find_offsets
+from logbus.client.consumer.position_lookup import find_leaders, find_offsets
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
@@ -30,10 +30,11 @@ from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
 
 class Fetcher:
     """
-    Keeps the positions of assigned partitions, and the fetched data.
+    Looks up and fetches what the assigned partitions lack, while there is room.
 
     :param cluster: the cluster to read from; its owner closes it, not the fetcher.
     :param options: None: the defaults.
+    :ivar assigned: the assigned partitions, with their positions and fetched data.
     """
 
     _log = Logger()
@@ -43,8 +44,7 @@ class Fetcher:
         self._clock = cluster.reactor
         self._lane = cluster.lane("fetch")
         self._options = options or FetchOptions()
-        self._positions: dict[TopicPartition, PartitionPosition] = {}
-        self._buffer = FetchBuffer()
+        self.assigned = AssignedPartitions(self._options.queue_bytes)
         self._brokers: dict[int, BrokerFetches] = {}
         self._finding_leaders = False
         self._finding_offsets: set[int] = set()
@@ -56,14 +56,9 @@ class Fetcher:
 
     # Assignment and positions.
 
-    @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The assigned partitions."""
-        return frozenset(self._positions)
-
     def assign(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Fetch exactly these partitions, from these positions."""
-        self.remove(list(self._positions))
+        self.remove(self.assigned.partitions)
         self.add(positions)
 
     def add(self, positions: Mapping[TopicPartition, Position], epochs: Mapping[TopicPartition, int] = {}) -> None:
@@ -73,18 +68,12 @@ class Fetcher:
         :param epochs: the leader epochs of the records before the positions, if known, to detect that the log was
             truncated since (KIP-320).
         """
-        for partition, position in positions.items():
-            self._buffer.drop(partition)
-            held = self._positions.setdefault(partition, PartitionPosition(partition))
-            held.move_to(position, epochs.get(partition, NO_EPOCH))
+        self.assigned.add(positions, epochs)
         self._schedule()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching these partitions, and drop their buffered data."""
-        for partition in partitions:
-            if self._positions.pop(partition, None) is not None:
-                self._buffer.resume(partition)
-                self._buffer.drop(partition)
+        self.assigned.remove(partitions)
 
     def seek(self, partition: TopicPartition, position: Position, epoch: int = NO_EPOCH) -> None:
         """
@@ -92,65 +81,18 @@ class Fetcher:
 
         :raises KeyError: the partition is not assigned.
         """
-        self._positions[partition].move_to(position, epoch)
-        self._buffer.drop(partition)
+        self.assigned.seek(partition, position, epoch)
         self._schedule()
-
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """
-        Deliver and fetch nothing of these. Buffered data is kept if there is not much of it.
-
-        :raises KeyError: one is not assigned.
-        """
-        for partition in partitions:
-            self._positions[partition].paused = True
-            self._buffer.pause(partition)
-        self._make_room()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """
-        Fetch and deliver these again.
+        Fetch and deliver paused partitions again.
 
         :raises KeyError: one is not assigned.
         """
-        for partition in partitions:
-            self._positions[partition].paused = False
-            self._buffer.resume(partition)
+        self.assigned.resume(partitions)
         self._serve_waiters()
         self._schedule()
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions."""
-        return frozenset(each.partition for each in self._positions.values() if each.paused)
-
-    def position(self, partition: TopicPartition) -> int | None:
-        """
-        The offset after the last record taken; None while it is being looked up.
-
-        :raises KeyError: the partition is not assigned.
-        """
-        position = self._positions[partition]
-        return None if position.wanted is not None and not self._buffer.holds(partition) else position.delivered
-
-    def reading(self, partition: TopicPartition) -> PartitionPosition:
-        """
-        A token for :meth:`is_reading`.
-
-        :raises KeyError: the partition is not assigned.
-        """
-        return self._positions[partition]
-
-    def is_reading(self, position: PartitionPosition) -> bool:
-        """Whether a partition has been assigned without interruption since the token was taken."""
-        return self._positions.get(position.partition) is position
-
-    def epoch(self, partition: TopicPartition) -> int:
-        """The leader epoch of the last record taken, −1 if it is not known."""
-        return self._positions[partition].delivered_epoch
-
-    def high_watermark(self, partition: TopicPartition) -> int | None:
-        """The end of the partition for consumers, as of the last fetch; None before the first one."""
-        return self._positions[partition].high_watermark
 
     # Records.
 
@@ -160,21 +102,16 @@ class Fetcher:
 
         :raises ApiError: as :meth:`poll`.
         """
-        if not self._buffer:
+        if not self.assigned.has_data:
             return None
-        position = self._positions[self._buffer.next]
+        position = self.assigned.next
         try:
-            fetched = self._buffer.take()
+            fetched = self.assigned.take()
         except ApiError:
-            position.refetch()
-            position.has_error = False
             position.failed(self._clock.seconds(), self._cluster.backoff)
             self._schedule()
             raise
-        position.delivered = fetched.next_offset
-        if fetched.epoch != NO_EPOCH:
-            position.delivered_epoch = fetched.epoch
-        if self._is_full and self._has_room():
+        if self._is_full and self.assigned.has_room:
             self._schedule()
         return fetched
 
@@ -214,7 +151,7 @@ class Fetcher:
         if self._wake is not None and self._wake.active():
             self._wake.cancel()
         self._cluster.close_lane(self._lane)
-        self.remove(list(self._positions))
+        self.remove(self.assigned.partitions)
         resting = self.rest()
         waiting, self._waiting = self._waiting, []
         for each in waiting:
@@ -223,33 +160,18 @@ class Fetcher:
 
     # Internals.
 
-    def _has_room(self) -> bool:
-        return self._buffer.size < self._options.queue_bytes // 2
-
-    def _make_room(self) -> None:
-        """
-        Drop data of paused partitions if it takes too much of the buffer; it is fetched again after they are resumed.
-        """
-        for partition in self._buffer.paused():
-            if self._buffer.paused_size <= self._options.queue_bytes // 4:
-                return
-            self._buffer.drop(partition)
-            position = self._positions[partition]
-            position.refetch()
-            position.has_error = False
-
     def _schedule(self) -> None:
         """Start all lookups and fetches that are possible now."""
         if self._closed:
             return
         now, wake, most = self._clock.seconds(), 0.0, self._options.partition_max_bytes
-        self._is_full = not self._has_room()
+        self._is_full = not self.assigned.has_room
         lost, to_locate, fetch = (
             list[PartitionPosition](),
             dict[int, list[PartitionPosition]](),
             dict[int, list[PartitionPosition]](),
         )
-        for position in self._positions.values():
+        for position in self.assigned:
             if position.has_error:
                 continue
             if position.retry_at > now:
@@ -261,7 +183,7 @@ class Fetcher:
                 lost.append(position)
             elif position.wanted is not None:
                 to_locate.setdefault(leader, []).append(position)
-            elif not position.paused and not self._is_full and self._buffer.size_of(position.partition) < most:
+            elif not position.paused and not self._is_full and self.assigned.size_of(position.partition) < most:
                 if position.replica_until <= now or position.replica not in self._cluster.nodes:
                     position.replica = -1
                 fetch.setdefault(leader if position.replica < 0 else position.replica, []).append(position)
@@ -289,7 +211,7 @@ class Fetcher:
 
     async def _find_leaders(self, positions: list[PartitionPosition]) -> None:
         try:
-            self._buffer_errors(await find_leaders(self._cluster, positions, self._options.patience))
+            self.assigned.put_errors(await find_leaders(self._cluster, positions, self._options.patience))
         finally:
             self._finding_leaders = False
         self._after()
@@ -299,10 +221,8 @@ class Fetcher:
             found, errors = await find_offsets(self._cluster, positions, self._options.committed)
         finally:
             self._finding_offsets.discard(node_id)
-        for position in found:
-            if not self._buffer.holds(position.partition):
-                position.delivered, position.delivered_epoch = position.offset, NO_EPOCH
-        self._buffer_errors(errors)
+        self.assigned.located(found)
+        self.assigned.put_errors(errors)
         self._after()
 
     async def _fetch(self, broker: BrokerFetches, positions: list[PartitionPosition]) -> None:
@@ -320,7 +240,7 @@ class Fetcher:
                 position.failed(now, self._cluster.backoff)
             if not is_retriable(e):
                 error = e if isinstance(e, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
-                self._buffer_errors([(positions[0], error)])
+                self.assigned.put_errors([(positions[0], error)])
         else:
             for position, result in found:
                 self._handle_result(position, result)
@@ -329,31 +249,29 @@ class Fetcher:
         self._after()
 
     def _after(self) -> None:
-        self._make_room()
+        self.assigned.make_room()
         self._serve_waiters()
         self._schedule()
 
     def _handle_result(self, position: PartitionPosition, result: FetchResult) -> None:
         partition = position.partition
-        if self._positions.get(partition) is not position:
+        if not self.assigned.is_reading(position):
             return
         if isinstance(result, CompletedFetch):
-            self._buffer.put(partition, result)
-            # Brokers fill a response in the order of partitions, so rotate them.
-            self._positions[partition] = self._positions.pop(partition)
+            self.assigned.put(partition, result)
         elif isinstance(result, OffsetAndEpoch):
             self._handle_truncation(position, result)
         elif result.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             message = f"{partition} has no offset {position.offset}: its records begin and end elsewhere"
             if self._options.reset == "none":
-                self._buffer_errors([(position, ApiError(result.code, message))])
+                self.assigned.put_errors([(position, ApiError(result.code, message))])
             else:
                 self._log.info("{message}; going on from the {reset}", message=message, reset=self._options.reset)
                 position.wanted = reset_position(self._options.reset)
                 # Do not loop at full speed if a broker returns this error each time.
                 position.failed(self._clock.seconds(), self._cluster.backoff)
         else:
-            self._buffer_errors([(position, result)])
+            self.assigned.put_errors([(position, result)])
 
     def _handle_truncation(self, position: PartitionPosition, end: OffsetAndEpoch) -> None:
         """Handle a truncated log: records were read that the leader's log does not have."""
@@ -362,24 +280,18 @@ class Fetcher:
             f"{partition} was cut off at offset {end.offset}, and the position is {delivered}: what was read is gone"
         )
         self._log.warn("{message}", message=message)
-        self._buffer.drop(partition)
+        self.assigned.drop(partition)
         if delivered > end.offset and self._options.reset == "none":
             position.refetch()
-            self._buffer_errors([(position, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
+            self.assigned.put_errors([(position, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
         else:
             epoch = end.epoch if delivered >= end.offset else NO_EPOCH
             position.move_to(min(delivered, end.offset), epoch, checked=position.checked)
             position.failed(self._clock.seconds(), self._cluster.backoff)
 
-    def _buffer_errors(self, errors: PartitionErrors) -> None:
-        for position, error in errors:
-            if self._positions.get(position.partition) is position and not position.has_error:
-                position.has_error = True
-                self._buffer.put(position.partition, PartitionProblem(error))
-
     def _serve_waiters(self) -> None:
         """Give buffered records to callers that wait."""
-        while self._waiting and self._buffer:
+        while self._waiting and self.assigned.has_data:
             waiting = self._waiting.pop(0)
             try:
                 fetched = self.take()

@@ -8,6 +8,7 @@ from attrs import define, field, frozen
 
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.client.retry import Backoff
+from logbus.errors import ApiError
 from logbus.model import NO_EPOCH, TopicPartition
 
 Reset = Literal["earliest", "latest", "none"]
@@ -92,3 +93,7 @@ class PartitionPosition:
     def succeeded(self) -> None:
         """Note a response without an error."""
         self.attempts, self.retry_at, self.missing_since = 0, 0.0, None
+
+
+PartitionErrors = list[tuple[PartitionPosition, ApiError]]
+"""Partitions with errors that retrying does not help."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.consumer.partition_position import AtTime, PartitionPosition
+from logbus.client.consumer.partition_position import AtTime, PartitionErrors, PartitionPosition
 from logbus.client.list_offsets import LATEST, list_offsets
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
-
-PartitionErrors = list[tuple[PartitionPosition, ApiError]]
-"""Partitions with errors that retrying does not help."""
 
 
 async def find_leaders(cluster: Cluster, positions: Sequence[PartitionPosition], patience: float) -> PartitionErrors:

@@ -132,7 +132,7 @@ class RecordPoller(Generic[K, V]):
 
     def _ready_delivery(self, but: Iterable[TopicPartition] = ()) -> BatchDelivery | None:
         if self._open_batches:
-            paused = self._fetcher.paused()
+            paused = self._fetcher.assigned.paused()
             for partition, delivery in self._open_batches.items():
                 if partition not in but and partition not in paused and not delivery.is_over:
                     return delivery
@@ -201,7 +201,7 @@ class RecordPoller(Generic[K, V]):
         :raises KeyError: the partition is not assigned.
         """
         delivery = self._open_batches.get(partition)
-        return self._fetcher.position(partition) if delivery is None else delivery.position
+        return self._fetcher.assigned.position(partition) if delivery is None else delivery.position
 
     def offsets(self, done: bool) -> dict[TopicPartition, CommittedOffset]:
         """
@@ -210,14 +210,14 @@ class RecordPoller(Generic[K, V]):
         :param done: those after processed records, not after delivered ones.
         """
         found = {}
-        for each in self._fetcher.assignment:
+        for each in self._fetcher.assigned.partitions:
             delivery = self._open_batches.get(each)
             if delivery is not None:
                 found[each] = CommittedOffset(delivery.done if done else delivery.position, delivery.fetched.epoch)
             else:
-                position = self._fetcher.position(each)
+                position = self._fetcher.assigned.position(each)
                 if position is not None and position >= 0:
-                    found[each] = CommittedOffset(position, self._fetcher.epoch(each))
+                    found[each] = CommittedOffset(position, self._fetcher.assigned.epoch(each))
         return found
 
     def _open_batch(self, fetched: Fetched) -> BatchDelivery | None:

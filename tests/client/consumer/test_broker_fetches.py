@@ -210,7 +210,7 @@ class BrokerFetchesTests(SynchronousTestCase):
         error = self.failureResultOf(waiting, ApiError).value
         self.assertIs(error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
         self.assertIn("t-0 was cut off at offset 1", str(error))
-        self.assertEqual(strict.position(P0), 3)
+        self.assertEqual(strict.assigned.position(P0), 3)
 
     def test_truncated_log_at_older_brokers(self) -> None:
         """They are asked for the end of the epoch, once for each epoch of the leader."""
@@ -228,7 +228,7 @@ class BrokerFetchesTests(SynchronousTestCase):
         self.assertEqual(self.values(fetcher, 3), [b"a", b"b", b"c"])
         self.cluster.update_leader(P0, 1, 1)
         self.assertEqual(self.values(fetcher, 1), [b"c"])
-        self.assertEqual(fetcher.position(P0), 3)
+        self.assertEqual(fetcher.assigned.position(P0), 3)
         self.assertEqual(asked, [(0, 0), (1, 0)])
 
     def test_an_epoch_the_leader_has_forgotten(self) -> None:

@@ -125,7 +125,7 @@ class BoundedTests(MembershipCase):
             while sum(map(len, found.values())) < wanted:
                 fetched = await fetcher.poll()
                 found.setdefault(fetched.partition.partition, []).extend(each.offset for each in fetched.records)
-                self.assertLess(fetcher._buffer.size, 1024 * 1024)
+                self.assertLess(fetcher.assigned._buffer.size, 1024 * 1024)
 
         self.cluster.now(Deferred.fromCoroutine(read()), 60)
         return found
@@ -135,8 +135,8 @@ class BoundedTests(MembershipCase):
         fetcher = self.fetcher()
         for _ in range(300):
             self.cluster.settle(1)
-            self.assertLess(fetcher._buffer.size, 1024 * 1024)
-        self.assertGreater(fetcher._buffer.size, 500_000)
+            self.assertLess(fetcher.assigned._buffer.size, 1024 * 1024)
+        self.assertGreater(fetcher.assigned._buffer.size, 500_000)
         self.assertEqual(self.take_all(fetcher, 360), {number: list(range(60)) for number in range(6)})
 
     def test_paused_partitions_leave_room(self) -> None:
@@ -145,8 +145,8 @@ class BoundedTests(MembershipCase):
         for _ in range(20):
             self.cluster.settle(0.1)
         paused = [TopicPartition("t", number) for number in range(5)]
-        fetcher.pause(paused)
-        self.assertLessEqual(fetcher._buffer.paused_size, 256 * 1024)
+        fetcher.assigned.pause(paused)
+        self.assertLessEqual(fetcher.assigned._buffer.paused_size, 256 * 1024)
         self.assertEqual(self.take_all(fetcher, 60), {5: list(range(60))})
         fetcher.resume(paused)
         self.assertEqual(self.take_all(fetcher, 300), {number: list(range(60)) for number in range(5)})

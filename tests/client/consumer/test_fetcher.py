@@ -62,11 +62,11 @@ class ConsumerTests(SynchronousTestCase):
         log.put(b"a", b"b")
         log.put(b"c")
         consumer = self.consumer(EARLIEST)
-        self.assertIsNone(consumer.position(P0))
+        self.assertIsNone(consumer.assigned.position(P0))
         self.assertEqual(self.take(consumer, 2)[1], ConsumerRecord("t", 0, 1, 1001, None, b"b", ()))
-        self.assertEqual(consumer.position(P0), 2)
+        self.assertEqual(consumer.assigned.position(P0), 2)
         self.assertEqual([each.value for each in self.take(consumer, 1)], [b"c"])
-        self.assertEqual(consumer.position(P0), 3)
+        self.assertEqual(consumer.assigned.position(P0), 3)
 
     def test_an_offset_inside_a_batch(self) -> None:
         """
