@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
@@ -18,12 +18,10 @@ from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, route
 from logbus.admin.topics import TOPIC_NAME, config_text, existing_topic
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config.config_view import ConfigView, Source
 from logbus.config.describe_configs import ConfigEntry, describe_broker, describe_topic
 from logbus.config.key_table import TOPIC_KEYS, unknown_topic_key
-
-if TYPE_CHECKING:
-    from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 
 SOURCES: Mapping[Source, str] = MappingProxyType(
     {

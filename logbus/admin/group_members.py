@@ -5,16 +5,14 @@ Members of groups as JSON, in one form for the classic and the consumer protocol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logbus.coordination.classic.classic_group import ClassicGroup
 from logbus.coordination.consumer.consumer_group import ConsumerGroup
+from logbus.coordination.group import Group
 from logbus.model import TopicPartition
 from logbus.wire.member_metadata import read_assignment
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
-
-if TYPE_CHECKING:
-    from logbus.coordination.group import Group
 
 TopicName = Callable[[bytes], str | None]
 """Returns the name of a topic id; None: it is deleted."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from attrs import frozen
@@ -18,13 +18,11 @@ from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.admin.topics import OFFSET, TOPIC_NAME, page, paged
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.coordination.group import Group
 from logbus.coordination.group_lags import GroupLags, Lag
+from logbus.coordination.group_offsets import CommittedOffset
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-
-if TYPE_CHECKING:
-    from logbus.coordination.group import Group
-    from logbus.coordination.group_offsets import CommittedOffset
 
 GROUP_ID = string("Id of a group; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
 _SUMMARY: dict[str, Any] = {

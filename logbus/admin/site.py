@@ -32,10 +32,13 @@ from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.transactions import TransactionViews
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.partition_metrics import partition_families
+from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.replication_metrics import ReplicationMetrics
+from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import keys
 from logbus.config.config_view import ConfigView, usable_topic_overrides
 from logbus.coordination.group_lags import GroupLags
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.exposition import process_families
 from logbus.ilogbus import IAdminResource, IBroker
 from logbus.metrics import Family, Registry
@@ -44,9 +47,6 @@ if TYPE_CHECKING:
     from twisted.web.resource import IResource
 
     from logbus.admin.channel import AdminHTTPFactory
-    from logbus.cluster.replication.replica_manager import ReplicaManager
-    from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
-    from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 
 LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 

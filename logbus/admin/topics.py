@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
@@ -19,12 +19,10 @@ from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.routing import ViewRequest, route
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
+from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
+from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import topic_name_problem
-
-if TYPE_CHECKING:
-    from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
-    from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 
 MAX_PAGE = 500
 CHANGE_TIMEOUT_MS = 30_000

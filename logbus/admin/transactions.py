@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 
@@ -15,13 +15,11 @@ from logbus.admin.json_schema import array, boolean, integer, nullable, object_s
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME, page, paged
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transaction_summary import transaction_duration_ms
 from logbus.errors import ApiError, ErrorCode
-
-if TYPE_CHECKING:
-    from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
-    from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 
 TRANSACTIONAL_ID = string("A transactional id; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
 _SUMMARY: dict[str, Any] = {

@@ -9,7 +9,7 @@ a leader after a write with an unknown outcome.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
@@ -19,6 +19,7 @@ from twisted.logger import Logger
 
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.ilogbus import IBroker, Leadership
+from logbus.records.record import Record
 from logbus.registry.entries import Entry, decode, encode
 from logbus.registry.errors import RegistryRefusal
 from logbus.registry.limits import RegistryLimits
@@ -26,9 +27,6 @@ from logbus.registry.parsed_schema import SchemaCheck
 from logbus.registry.requests import HandlerResult, HandlerSteps, RegistryRequest, RegistryResponse
 from logbus.registry.routes import answer
 from logbus.registry.state import RegistryState
-
-if TYPE_CHECKING:
-    from logbus.records.record import Record
 
 TOPIC = "_schemas"
 
