@@ -6,6 +6,7 @@ disks, the metadata store, the wall clock and the randomness. The same seed give
 
 * ``run``: one run: a cluster, clients and faults, then the checks.
 * ``series``: runs over many seeds.
+* ``totals``: the numbers of a run, and their sums.
 * ``settings``: of a run.
 * ``schedule``: faults and their times, drawn from the seed. Pure.
 * ``shrink``: reduces a failing schedule to the few faults that it needs. Pure.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
@@ -30,6 +29,7 @@ from logbus.testing.simulation.environment.virtual_clock import VirtualClock
 from logbus.testing.simulation.nemesis import Nemesis
 from logbus.testing.simulation.schedule import Fault, draw_schedule
 from logbus.testing.simulation.settings import RECORDS, TRANSACTIONS, Settings
+from logbus.testing.simulation.totals import Totals
 from logbus.testing.simulation.workloads.cluster_client import ClusterClient, Unavailable, name_of
 from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 from logbus.testing.simulation.workloads.consumer import DAMAGED, WorkloadContext
@@ -46,38 +46,23 @@ _ALL_TOPICS = (*TOPICS, STATE_TOPIC, "__consumer_offsets")
 _DISK_ERRORS = frozenset({ErrorCode.KAFKA_STORAGE_ERROR})
 
 
-@define
-class Outcome:
+@define(kw_only=True)
+class Outcome(Totals):
     """
     The outcome of a run.
 
     :ivar seed: of the run; ``schedule``: its faults; ``told``: its events, as lines.
     :ivar anomalies: the violations.
-    :ivar acknowledged: batches; ``committed``: transactions.
-    :ivar effects: faults that had an effect, by kind; ``moot``: those that had none.
-    :ivar errors: of clients, by name.
-    :ivar phantoms: values that were read, and lost when all members lost power, where that is allowed.
     :ivar trace: a checksum of the run: equal for equal runs.
     """
 
     seed: int
     schedule: list[Fault]
     anomalies: list[Anomaly]
-    acknowledged: int
-    sent: int
-    committed: int
-    begun: int
-    effects: Counter[str]
-    moot: Counter[str]
-    errors: Counter[str]
     trace: int
-    virtual_seconds: float
-    real_seconds: float
     events: int
-    worst_lag: float
     told: list[str]
     history: History
-    phantoms: int
 
 
 @implementer(ILogObserver)
@@ -345,7 +330,6 @@ class Run:
             errors=self.job.errors,
             trace=self._trace,
             virtual_seconds=self.clock.now,
-            real_seconds=0.0,
             events=self.clock.events,
             worst_lag=history.worst_lag(readers),
             told=nemesis.log.told,

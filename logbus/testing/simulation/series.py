@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from logbus.testing.simulation.run import Outcome, Run
 from logbus.testing.simulation.schedule import Fault
 from logbus.testing.simulation.settings import Settings, kinds_for
 from logbus.testing.simulation.shrink import shrink
+from logbus.testing.simulation.totals import Totals
 
 
 @frozen
@@ -32,26 +32,15 @@ class Failure:
 
 
 @define
-class Series:
+class Series(Totals):
     """
-    Totals of many runs.
+    The totals of many runs, and those that failed.
 
-    :ivar acknowledged: batches; ``committed``: transactions; ``phantoms``: values, see :class:`.run.Outcome`.
+    :ivar runs: their number.
     """
 
     settings: Settings
     runs: int = 0
-    acknowledged: int = 0
-    sent: int = 0
-    committed: int = 0
-    begun: int = 0
-    phantoms: int = 0
-    virtual_seconds: float = 0.0
-    real_seconds: float = 0.0
-    worst_lag: float = 0.0
-    effects: Counter[str] = field(factory=Counter)
-    moot: Counter[str] = field(factory=Counter)
-    errors: Counter[str] = field(factory=Counter)
     failures: list[Failure] = field(factory=list)
 
     @property
@@ -63,21 +52,6 @@ class Series:
     def faults(self) -> int:
         """The number of faults with an effect."""
         return sum(self.effects.values())
-
-    def add(self, outcome: Outcome) -> None:
-        """Count one more."""
-        self.runs += 1
-        self.acknowledged += outcome.acknowledged
-        self.sent += outcome.sent
-        self.committed += outcome.committed
-        self.begun += outcome.begun
-        self.phantoms += outcome.phantoms
-        self.virtual_seconds += outcome.virtual_seconds
-        self.real_seconds += outcome.real_seconds
-        self.worst_lag = max(self.worst_lag, outcome.worst_lag)
-        self.effects += outcome.effects
-        self.moot += outcome.moot
-        self.errors += outcome.errors
 
     def as_json(self) -> dict[str, Any]:
         """For scripts."""
@@ -161,6 +135,7 @@ def run_series(
         elif series.runs >= seeds:
             break
         outcome, failure = examine(settings, seed, schedule, tries)
+        series.runs += 1
         series.add(outcome)
         if failure is not None:
             series.failures.append(failure)
