@@ -96,7 +96,7 @@ class ConnectTests(SynchronousTestCase):
         self.assertEqual(handler.contexts[-1].client_id, "me")
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_an_old_broker_that_lists_nothing(self) -> None:
+    def test_old_broker_without_a_version_list(self) -> None:
         """
         Error 35 without a list (Kafka before 2.4) makes us ask at version 0.
         """
@@ -108,7 +108,7 @@ class ConnectTests(SynchronousTestCase):
         self.answer(wire, struct.pack(">ihihhh", 1, 0, 1, 3, 0, 5))
         self.assertEqual(self.successResultOf(connecting).versions, {3: VersionRange(0, 5)})
 
-    def test_a_broker_that_refuses(self) -> None:
+    def test_refusing_broker(self) -> None:
         """
         Any other error ends the attempt, with its code, and closes the connection.
         """
@@ -243,7 +243,7 @@ class ChannelTests(SynchronousTestCase):
         self.successResultOf(answer)
         self.assertEqual(self.handler.seen[-2:], [(0, 1), (3, 0)])
 
-    def test_a_version_of_ones_own(self) -> None:
+    def test_explicit_version(self) -> None:
         """
         The caller may choose the version; one that cannot say what is in the message is its error.
         """
@@ -293,7 +293,7 @@ class ChannelTests(SynchronousTestCase):
         self.assertTrue(self.wire.transport.disconnected)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_each_request_has_its_own_time(self) -> None:
+    def test_timeout_per_request(self) -> None:
         """
         A long poll may be given longer than the channel's other requests.
         """
@@ -455,7 +455,7 @@ class RealChannelTests(RealCase):
         channel.when_lost().addBoth(lost.append)
         self.loop.until(lambda: lost)
 
-    def test_what_the_socket_does_not_take(self) -> None:
+    def test_request_larger_than_the_send_buffer(self) -> None:
         """
         A request larger than the socket takes at once arrives whole, and one on a broken connection fails.
         """

@@ -90,7 +90,7 @@ class RealTransportTests(RealCase):
         self.loop.until(done)
         return received
 
-    def test_others_are_served(self) -> None:
+    def test_others_are_not_delayed(self) -> None:
         """
         While a chunk is read for one connection others have their answers, and the reactor is idle in between.
         """
@@ -166,7 +166,7 @@ class RealTransportTests(RealCase):
         self.loop.turns(5)
         self.assertEqual(self.client.tags(peer.frames()), [7, 8, 9])
 
-    def test_a_peer_that_hangs_up(self) -> None:
+    def test_disconnected_peer(self) -> None:
         """
         The read is given up, and nothing is kept for a connection that is gone.
         """
@@ -183,7 +183,7 @@ class RealTransportTests(RealCase):
         peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.sock.close()
 
-    def test_a_peer_that_hangs_up_and_is_not_listened_to(self) -> None:
+    def test_disconnected_peer_while_reading_is_paused(self) -> None:
         """
         With so much unsent that nothing is read from it, a peer's end is noticed when the read ends.
         """
@@ -194,7 +194,7 @@ class RealTransportTests(RealCase):
         self.loop.until(lambda: not self.factory._connections)
         self.assertEqual(len(self.file.waits), 1)
 
-    def test_a_read_that_ends_after_all(self) -> None:
+    def test_uncancellable_read(self) -> None:
         """
         The end of a read that could not be cancelled has no effect.
         """
@@ -267,10 +267,8 @@ class RealDiskTests(RealCase):
             self.assertEqual(answer.responses[0].partitions[0].records, CONTENT)
             self.assertEqual(min(1, self.factory.metrics.cold_reads - before), waits)
 
-    def test_a_peer_that_goes_while_a_thread_reads(self) -> None:
-        """
-        The file is let go of when the read has ended.
-        """
+    def test_peer_disconnects_during_a_read(self) -> None:
+        """The file is released when the read has ended."""
         evict(self.file.fileno(), 2 * CHUNK)
         cold = self.connect()
         cold.sock.send(self.client.ask(fetch(7)))

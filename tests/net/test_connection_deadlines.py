@@ -33,7 +33,7 @@ class UnfinishedFrameTests(SynchronousTestCase):
     def expired(self) -> int:
         return self.server.factory.metrics.connections_expired
 
-    def test_a_trickle_does_not_extend_it(self) -> None:
+    def test_trickle_does_not_extend_the_timeout(self) -> None:
         """
         A byte now and then is not silence, and not enough.
         """
@@ -43,7 +43,7 @@ class UnfinishedFrameTests(SynchronousTestCase):
             self.protocol.dataReceived(frame[at : at + 1])
             self.sweep(1)
 
-    def test_waiting_for_memory_does_not_renew_it(self) -> None:
+    def test_waiting_for_memory_does_not_renew_the_timeout(self) -> None:
         """
         Time in which we did not read does not count, but what went before does.
         """
@@ -66,7 +66,7 @@ class UnfinishedFrameTests(SynchronousTestCase):
         self.sweep(4)
         self.assertEqual(self.expired(), 1)
 
-    def test_taking_answers_does_not_renew_it(self) -> None:
+    def test_reading_responses_does_not_renew_the_timeout(self) -> None:
         """
         A peer that reads its earlier answers bit by bit has no more time for its frame than others.
         """

@@ -55,7 +55,7 @@ class ConnectionQuotasTests(SynchronousTestCase):
         quotas.enter("")
         self.assertIsNone(quotas.problem(""))
 
-    def test_numbers_are_never_used_again(self) -> None:
+    def test_connection_ids_are_unique(self) -> None:
         """
         Every connection gets a number of its own, also after others have left.
         """

@@ -37,7 +37,7 @@ class SweepTests(SynchronousTestCase):
         self.assertFalse(transport.disconnected)
         self.assertEqual(self.server.factory.metrics.connections_expired, 1)
 
-    def test_an_unfinished_frame_closes_its_connection(self) -> None:
+    def test_frame_timeout(self) -> None:
         """
         A frame has its time from its beginning to its end, though bytes trickle in.
         """
@@ -65,7 +65,7 @@ class SweepTests(SynchronousTestCase):
             request = following
         self.assertFalse(transport.disconnected)
 
-    def test_a_frame_we_do_not_read_on_is_not_its_fault(self) -> None:
+    def test_frame_timeout_during_a_long_poll(self) -> None:
         """
         Behind a long poll an unfinished frame waits as long as the poll does, and the connection is not idle.
         """
@@ -78,7 +78,7 @@ class SweepTests(SynchronousTestCase):
         self.advance(40)
         self.assertTrue(transport.disconnected)
 
-    def test_a_peer_that_does_not_take_the_last_answers(self) -> None:
+    def test_closing_with_unread_responses(self) -> None:
         """
         A connection that is to be closed does not wait for ever for its peer to read.
         """
@@ -117,7 +117,7 @@ class SweepTests(SynchronousTestCase):
 
 
 class AdmissionTests(SynchronousTestCase):
-    def test_refused_and_counted(self) -> None:
+    def test_refused_connection(self) -> None:
         """
         One connection too many from an address is refused; others are not.
         """
@@ -147,13 +147,13 @@ class DrainTests(SynchronousTestCase):
         transport.abortConnection = lose  # type: ignore[method-assign]
         return protocol, transport
 
-    def test_nothing_to_drain(self) -> None:
+    def test_drain_without_connections(self) -> None:
         """
         Without connections the drain is over at once.
         """
         self.assertIsNone(self.successResultOf(Server().factory.drain()))
 
-    def test_what_was_begun_is_finished(self) -> None:
+    def test_drain_with_requests_in_flight(self) -> None:
         """
         Requests in flight are answered, later ones are not begun, and the drain ends with the last connection.
         """

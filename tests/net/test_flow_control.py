@@ -40,7 +40,7 @@ class FlowControlTests(SynchronousTestCase):
         self.assertEqual(client.tags(taken(transport)), [0, 1, 2, 3, 4])
         self.assertEqual(transport.producerState, "producing")
 
-    def test_reading_goes_on_when_the_limit_was_only_touched(self) -> None:
+    def test_reading_resumes_below_the_limit(self) -> None:
         """
         Answers that are there at once leave no connection paused, however low the limit.
         """
@@ -53,7 +53,7 @@ class FlowControlTests(SynchronousTestCase):
         self.assertEqual(client.tags(taken(transport)), [0, 1, 2, 3, 4])
         self.assertEqual(transport.producerState, "producing")
 
-    def test_answers_that_wait_for_an_earlier_one_are_bounded(self) -> None:
+    def test_responses_behind_a_waiting_one_are_bounded(self) -> None:
         """
         Behind a Produce without its acks no more answers are collected than a peer may leave unsent.
         """

@@ -59,7 +59,7 @@ class FrameMemoryTests(SynchronousTestCase):
             protocol.dataReceived(request[at : at + 65_536])
         self.assertEqual(client.tags(taken(transport)), [3])
 
-    def test_frames_that_are_kept_waiting_grow_nothing(self) -> None:
+    def test_no_memory_for_waiting_frames(self) -> None:
         """
         Behind a long poll no memory is reserved for a large frame.
         """
@@ -91,7 +91,7 @@ class FrameMemoryTests(SynchronousTestCase):
         self.assertTrue(transport.disconnecting)
         self.assertIn("no memory for its request", events[0]["problem"])
 
-    def test_the_buffer_goes_back_to_its_floor(self) -> None:
+    def test_buffer_shrinks(self) -> None:
         """
         A connection that had a large frame and fell silent keeps no memory.
         """

@@ -41,7 +41,7 @@ class Collector:
 
 
 class GarbageCollectionTests(TimeSliceCase):
-    def test_garbage_is_collected_when_there_is_time(self) -> None:
+    def test_collection_when_idle(self) -> None:
         """
         The collector is off while there is work, and on again once there has been none for a while, also if the work
         was called off.

@@ -75,7 +75,7 @@ class ChoiceTests(SynchronousTestCase):
         ListeningReactor(reactor).listenTCP(9092, factory)
         self.assertIs(reactor.tcpServers[0][1], factory)
 
-    def test_it_is_the_reactor_otherwise(self) -> None:
+    def test_passes_everything_else_on(self) -> None:
         """
         It provides what the reactor does, and passes everything else on.
         """
@@ -199,7 +199,7 @@ class TLSTests(RealCase):
         self.loop.until(ended)
         self.assertEqual((self.handler.seen, self.factory.metrics.connections_open), ([], 0))
 
-    def test_a_handshake_that_is_not_completed(self) -> None:
+    def test_incomplete_handshake(self) -> None:
         """
         A connection with an incomplete handshake is closed, and one with a complete handshake is not.
         """
@@ -224,7 +224,7 @@ class TLSTests(RealCase):
         self.assertEqual(self.factory.metrics.connections_expired, 2)
         self.assertFalse(patient.ended)
 
-    def test_a_connection_that_is_gone_leaves_no_timer(self) -> None:
+    def test_lost_connection_leaves_no_timer(self) -> None:
         """
         A handshake's deadline ends with its connection.
         """
@@ -234,10 +234,8 @@ class TLSTests(RealCase):
         self.loop.until(lambda: not self.factory.metrics.connections_open)
         self.assertEqual(len(self.loop.reactor.getDelayedCalls()), before)
 
-    def test_one_too_many(self) -> None:
-        """
-        Limits hold for TLS too.
-        """
+    def test_connection_limit_with_tls(self) -> None:
+        """The limits hold for TLS, too."""
         self.factory.shared.quotas.limits = evolve(ConnectionLimits(), max_connections=1)
         first = self.connect_tls()
         self.loop.until(first.shake)

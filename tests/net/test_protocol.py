@@ -131,7 +131,7 @@ class EndTests(SynchronousTestCase):
         self.assertEqual(len(self.flushLoggedErrors()), 3)
         self.assertEqual(self.server.factory.metrics.failures, 3)
 
-    def test_a_router_that_hangs_up(self) -> None:
+    def test_protocol_error_of_a_handler(self) -> None:
         """
         A ProtocolError from a handler, now or later, closes the connection without being called a bug.
         """

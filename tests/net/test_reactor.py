@@ -15,7 +15,7 @@ from tests.net.test_transport import RealCase
 
 
 class BrokerReactorTests(RealCase):
-    def test_a_read_that_fails(self) -> None:
+    def test_failing_read(self) -> None:
         """
         A bug in the middle of a read is logged and ends its connection; the others go on.
         """
@@ -34,7 +34,7 @@ class BrokerReactorTests(RealCase):
         other.sock.send(self.client.ask(metadata()))
         self.answers(other, 1)
 
-    def test_an_end_that_fails(self) -> None:
+    def test_failing_connection_lost(self) -> None:
         """
         A bug in what follows the end of a connection is logged, and the reactor goes on.
         """
@@ -51,7 +51,7 @@ class BrokerReactorTests(RealCase):
         other.sock.send(self.client.ask(metadata()))
         self.answers(other, 1)
 
-    def test_closed_by_one_before_it(self) -> None:
+    def test_closed_by_another_connection(self) -> None:
         """
         Of two connections that are ready at once, the first to be served may close the second.
         """

@@ -49,7 +49,7 @@ class ShareTests(SynchronousTestCase):
     def connection(self, host: str = "10.0.0.1", **more: bool) -> Connection:
         return Connection(self.budget, host, **more)
 
-    def test_what_is_free_is_granted_at_once(self) -> None:
+    def test_free_memory_is_granted_at_once(self) -> None:
         """
         Reservations add up.
         """
@@ -72,7 +72,7 @@ class ShareTests(SynchronousTestCase):
         self.assertEqual(sizes[:3], [501, 251, 126])
         self.assertTrue(self.connection("10.0.0.9").holds(2))
 
-    def test_small_frames_do_not_wait_behind_large_ones(self) -> None:
+    def test_small_frames_overtake_large_ones(self) -> None:
         """
         Any number of connections that wait with large frames do not hold up a small one.
         """
@@ -86,7 +86,7 @@ class ShareTests(SynchronousTestCase):
         for _ in range(3):
             self.assertTrue(self.connection("10.0.0.9").holds(20))
 
-    def test_an_address_leaves_room_for_others(self) -> None:
+    def test_share_of_an_address(self) -> None:
         """
         All connections of one address together hold three quarters at most; another's still fit.
         """
@@ -97,7 +97,7 @@ class ShareTests(SynchronousTestCase):
         self.assertLessEqual(self.budget.used, 750)
         self.assertTrue(self.connection("10.0.0.2").holds(100))
 
-    def test_the_connections_of_an_address_leave_room_for_each_other(self) -> None:
+    def test_share_of_a_connection(self) -> None:
         """
         Large frames of one address do not take all of its share: other connections of the address are served.
         """
@@ -117,7 +117,7 @@ class ShareTests(SynchronousTestCase):
                 self.budget.try_reserve(each, 1)
         self.assertGreater(self.budget.used, 850)
 
-    def test_those_that_lack_least_are_served_first(self) -> None:
+    def test_smallest_need_is_served_first(self) -> None:
         """
         A frame that lacks less does not wait for one that lacks more, even if it came later.
         """
@@ -132,7 +132,7 @@ class ShareTests(SynchronousTestCase):
         self.budget.release(one)
         self.assertEqual(large.granted, [350])
 
-    def test_one_at_a_time_goes_beyond_its_share(self) -> None:
+    def test_frame_larger_than_the_budget(self) -> None:
         """
         A frame larger than the whole budget gets through, and one after the other do.
         """
@@ -145,7 +145,7 @@ class ShareTests(SynchronousTestCase):
         for _ in range(6):
             self.assertTrue(two.holds(400))
 
-    def test_frames_that_lack_little_do_not_wait_for_a_large_one(self) -> None:
+    def test_small_needs_during_a_large_frame(self) -> None:
         """
         While a large frame has memory from beyond the total, and as long as it likes, small ones are completed.
         """
@@ -169,7 +169,7 @@ class ShareTests(SynchronousTestCase):
         self.budget.release(one, 0)
         self.assertEqual((two.granted, self.budget.used), ([600], 1200))
 
-    def test_half_frames_do_not_hold_each_other_up(self) -> None:
+    def test_incomplete_frames_do_not_deadlock(self) -> None:
         """
         When all memory belongs to frames that need more of it, they are completed one after the other.
         """
@@ -185,7 +185,7 @@ class ShareTests(SynchronousTestCase):
         self.assertEqual([len(each.granted) for each in crowd], [2] * 50)
         self.assertEqual((self.budget.used, self.budget.short), (0, False))
 
-    def test_what_is_kept_without_need_is_called_in(self) -> None:
+    def test_idle_memory_is_reclaimed(self) -> None:
         """
         A connection that keeps memory for its next frame gives it back when another needs it now.
         """
@@ -196,7 +196,7 @@ class ShareTests(SynchronousTestCase):
         self.assertTrue(other.holds(300))
         self.assertEqual((self.budget.used, self.budget.short), (300, False))
 
-    def test_what_was_received_already_is_counted(self) -> None:
+    def test_received_bytes_are_counted(self) -> None:
         """
         Bytes that came without asking count, even beyond the total; their holder waits until it is within its share.
         """
@@ -209,7 +209,7 @@ class ShareTests(SynchronousTestCase):
         self.budget.release(one)
         self.assertEqual(two.granted, [0])
 
-    def test_a_connection_that_is_gone_wants_nothing(self) -> None:
+    def test_lost_connection_frees_its_memory(self) -> None:
         """
         Forgetting frees what was held and lets those behind come forward.
         """
@@ -274,7 +274,7 @@ class SlowTests(SynchronousTestCase):
             frames, size = self.moving.received or (0, 0)
             self.moving.received = (frames, size + SLOWEST)
 
-    def test_the_slow_are_closed_while_others_wait(self) -> None:
+    def test_slow_frames_are_closed_during_a_shortage(self) -> None:
         """
         A frame that brings nothing for some seconds is closed, and its memory goes to those who wait.
         """
@@ -286,7 +286,7 @@ class SlowTests(SynchronousTestCase):
         self.assertEqual((self.moving.evicted, self.waiting.granted), ("", [4 << 20]))
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_frames_that_follow_each_other_are_progress(self) -> None:
+    def test_completed_frames_are_progress(self) -> None:
         """
         One that completes frame after frame is not slow, however little is there of the next.
         """
@@ -296,7 +296,7 @@ class SlowTests(SynchronousTestCase):
             self.clock.advance(1)
         self.assertEqual(self.still.evicted, "")
 
-    def test_those_that_wait_for_us_are_not_slow(self) -> None:
+    def test_waiting_for_a_response_is_not_slow(self) -> None:
         """
         A connection that waits for responses is left alone.
         """
@@ -307,7 +307,7 @@ class SlowTests(SynchronousTestCase):
         self.assertEqual(self.moving.evicted, "")
         self.assertNotEqual(self.still.evicted, "")
 
-    def test_nobody_is_closed_while_nobody_waits(self) -> None:
+    def test_no_closing_without_a_shortage(self) -> None:
         """
         Without a shortage there is no hurry, and no timer.
         """

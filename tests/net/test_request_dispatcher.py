@@ -49,7 +49,7 @@ class ManyElementsTests(SynchronousTestCase):
     def tags(self) -> list[int]:
         return self.client.tags(taken(self.transport))
 
-    def test_it_is_served_in_slices(self) -> None:
+    def test_many_elements_are_served_in_slices(self) -> None:
         """
         Nothing is answered within the turn in which it came, others are served meanwhile, and the order is kept.
         """
@@ -64,7 +64,7 @@ class ManyElementsTests(SynchronousTestCase):
         self.assertEqual(self.tags(), [1, 2, 3])
         self.assertGreaterEqual(self.server.factory.shared.scheduler.slices, 1)
 
-    def test_what_comes_meanwhile_does_no_harm(self) -> None:
+    def test_receiving_between_slices(self) -> None:
         """
         The frame stays as it was while the connection receives on.
         """
@@ -75,7 +75,7 @@ class ManyElementsTests(SynchronousTestCase):
         self.clock.advance(0)
         self.assertEqual(self.tags(), [3 * ELEMENTS_AT_ONCE, *[1] * 30])
 
-    def test_nothing_is_done_for_a_client_that_left(self) -> None:
+    def test_disconnect_ends_decoding(self) -> None:
         """
         Decoding stops when the connection is lost.
         """
@@ -85,7 +85,7 @@ class ManyElementsTests(SynchronousTestCase):
         self.clock.advance(0)
         self.assertEqual(self.handler.seen, [])
 
-    def test_a_handler_is_cancelled_as_ever(self) -> None:
+    def test_disconnect_cancels_the_handler(self) -> None:
         """
         A handler that waits is cancelled when the connection is lost.
         """
@@ -132,7 +132,7 @@ class ManyElementsTests(SynchronousTestCase):
         self.assertEqual(self.handler.seen, [(0, 1), (0, 2)])
         self.assertEqual(self.tags(), [1, 2])
 
-    def test_what_cannot_be_read_closes(self) -> None:
+    def test_undecodable_request_closes(self) -> None:
         """
         Damage behind the elements that are decoded at once is found, too.
         """
@@ -175,7 +175,7 @@ class OrderTests(SynchronousTestCase):
     def tags(self) -> list[int]:
         return self.client.tags(taken(self.transport))
 
-    def test_answers_of_one_read_leave_together(self) -> None:
+    def test_responses_to_one_read_are_one_write(self) -> None:
         """
         The replies to all requests found in one read are one write.
         """
@@ -292,7 +292,7 @@ class OrderTests(SynchronousTestCase):
 
 
 class ContextTests(SynchronousTestCase):
-    def test_who_asks(self) -> None:
+    def test_request_context(self) -> None:
         """
         Each request comes with its connection's number, listener, address and principal, and with its own client id.
         """

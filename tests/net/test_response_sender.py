@@ -17,7 +17,7 @@ from tests.net.fakes import (
 
 
 class ResponseSenderTests(SynchronousTestCase):
-    def test_a_peer_that_never_reads(self) -> None:
+    def test_peer_that_never_reads(self) -> None:
         """
         While too much is unsent nothing more is served or read; when the peer takes it, everything is answered.
         """

@@ -181,7 +181,7 @@ class SendQueueTests(SynchronousTestCase):
         self.send_queue.push([b"head", self.file.slice(0, 100_000), b"tail"])
         self.assertEqual(self.run_out()[0], b"head" + CONTENT[:100_000] + b"tail")
 
-    def test_a_file_that_cannot_be_read(self) -> None:
+    def test_unreadable_file(self) -> None:
         """
         An error of the disk is not mistaken for one of the socket.
         """
@@ -224,7 +224,7 @@ class SendQueueTests(SynchronousTestCase):
         self.send_queue.flush(self.near)
         self.assertEqual((counts, self.send_queue.unsent), ([TURN], 0))
 
-    def test_clearing_lets_go_of_files(self) -> None:
+    def test_clearing_closes_files(self) -> None:
         """
         A lost connection keeps no file open.
         """
@@ -250,7 +250,7 @@ class StreamTransportTests(SynchronousTestCase):
         self.carrier = StreamTransport(self.transport, self.told, self.metrics)
         self.file = TemporaryFile(CONTENT)
 
-    def test_a_transport_that_pauses(self) -> None:
+    def test_full_transport(self) -> None:
         """
         Nothing is written while the transport is full; it goes on where it stopped.
         """

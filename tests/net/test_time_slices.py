@@ -14,7 +14,7 @@ from tests.net.time_slice_case import TimeSliceCase
 
 
 class TimeSliceTests(TimeSliceCase):
-    def test_little_work_never_waits(self) -> None:
+    def test_short_work_is_done_at_once(self) -> None:
         """
         What fits into the first slice is done at once, however long it takes.
         """
@@ -86,7 +86,7 @@ class TimeSliceTests(TimeSliceCase):
             work.cancel()
             self.failureResultOf(work, CancelledError)
 
-    def test_work_that_is_not_wanted_stops(self) -> None:
+    def test_cancelled_work_stops(self) -> None:
         """
         Cancelled work has no further slice, and leaves no call behind.
         """
@@ -121,7 +121,7 @@ class TimeSliceTests(TimeSliceCase):
         time_slice = RequestContext(1, "kafka", "10.0.0.1", 4000).time_slice(request)
         self.assertFalse(any(time_slice.used() for _ in range(3 * UNITS)))
 
-    def test_a_request_knows(self) -> None:
+    def test_long_requests_are_marked(self) -> None:
         """
         A request that needs a second slice is marked, so that its response is encoded in slices as well.
         """

@@ -164,7 +164,7 @@ class TransportTests(RealCase):
         self.assertEqual(second.responses[0].partition_responses[0].index, 2)
         self.assertGreater(sum(1 for unsent in held if unsent), 20)
 
-    def test_a_client_that_never_reads(self) -> None:
+    def test_client_that_never_reads(self) -> None:
         """
         It costs neither memory nor anything of the others: no more than max_unsent and one answer wait for it.
         """
@@ -187,7 +187,7 @@ class TransportTests(RealCase):
         other.sock.send(self.client.ask(metadata()))
         self.answers(other, 1)
 
-    def test_a_peer_that_vanishes_mid_slice(self) -> None:
+    def test_reset_during_a_slice(self) -> None:
         """
         A reset while a file is being sent ends the connection and lets the file go.
         """
@@ -222,7 +222,7 @@ class TransportTests(RealCase):
         self.assertLess(len(peer.received), len(CONTENT))
         self.assertEqual(self.factory.metrics.connections_open, 0)
 
-    def test_half_close_gets_its_answers(self) -> None:
+    def test_half_close(self) -> None:
         """
         A client that shuts down its sending side after its requests gets every answer, then the end.
         """
@@ -244,7 +244,7 @@ class TransportTests(RealCase):
         self.assertEqual(self.client.tags(peer.frames()), list(range(200)))
         self.assertEqual(self.factory.metrics.connections_open, 0)
 
-    def test_a_peer_that_dies_during_a_poll(self) -> None:
+    def test_disconnect_during_a_long_poll(self) -> None:
         """
         The end of the connection is noticed while its long poll waits, and cancels it.
         """
@@ -277,7 +277,7 @@ class TransportTests(RealCase):
         self.handler.release(5000)
         self.answers(peer, 1001)
 
-    def test_write_for_those_who_know_no_better(self) -> None:
+    def test_plain_write(self) -> None:
         """
         The transport is an ordinary one for callers that only write and close.
         """
@@ -294,7 +294,7 @@ class TransportTests(RealCase):
         self.loop.until(ended)
         self.assertEqual(bytes(peer.received), b"abcdef")
 
-    def test_sending_to_a_peer_that_is_gone(self) -> None:
+    def test_writing_to_a_broken_connection(self) -> None:
         """
         An answer that finds the connection broken ends it once, in a turn of its own.
         """
@@ -364,7 +364,7 @@ class UnixTests(RealCase):
 class LimitTests(RealCase):
     limits = ConnectionLimits(max_connections=3)
 
-    def test_one_too_many(self) -> None:
+    def test_connection_limit(self) -> None:
         """
         A connection beyond the limit is closed at once; when another has left there is room again.
         """

@@ -21,7 +21,7 @@ def fill(broker: Broker, topic: str, count: int) -> list[list[object]]:
     return sorted(rows)  # type: ignore[type-var]
 
 
-def test_executors_read_what_was_written(standalone: Standalone) -> None:
+def test_killed_executor(standalone: Standalone) -> None:
     """All rows, once, by two of them; one that is killed meanwhile is made up for."""
     with Broker({"num.partitions": "2"}) as broker:
         written = fill(broker, "t", 2000)

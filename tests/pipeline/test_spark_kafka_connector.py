@@ -68,7 +68,7 @@ def test_both_see_the_same(spark_kafka: SparkSession, broker: Broker, filled: st
     assert len(rows) == (330 if isolation == "read_committed" else 360)
 
 
-def test_each_reads_what_the_other_writes(
+def test_sources_and_sinks_are_interchangeable(
     spark_kafka: SparkSession, broker: Broker, filled: str, tmp_path: Path
 ) -> None:
     """Rows go through both sinks, as a batch and as a stream, and are the same at the end."""

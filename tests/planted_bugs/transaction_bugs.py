@@ -187,7 +187,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
         ((TransactionExpiration, "abort_overdue", _nobody_is_late),), test=_STORY + "test_left_open"
     ),
     "writes are not verified": Bug(
-        ((AddPartitionsToTxnManager, "add_or_verify", _unverified),), test=_STORY + "test_what_comes_late_opens_nothing"
+        ((AddPartitionsToTxnManager, "add_or_verify", _unverified),), test=_STORY + "test_late_requests_of_version_1"
     ),
     "followers ignore markers": Bug(((ProducerStateManager, "appended", _markers_pass_by),), THREE, 3),
     "truncation empties the transaction index": Bug(((TransactionIndex, "cut", _cut_all),), LONG, 10),
@@ -207,6 +207,6 @@ TRANSACTION_BUGS: dict[str, Bug] = {
     ),
     "late batches join the next transaction": Bug(
         ((ProducerStateManager, "_check_epoch", _any_epoch), (state_machine, "check_producer", _any_producer)),
-        test=_STORY + "test_what_comes_late_changes_nothing",
+        test=_STORY + "test_late_requests_of_version_2",
     ),
 }

@@ -29,7 +29,7 @@ from tests.handlers.group_kit import GroupCase, Member, commit, fetch_committed
 class Joining(GroupCase):
     """JoinGroup and SyncGroup."""
 
-    def test_ids_are_demanded_of_those_who_know_it(self) -> None:
+    def test_member_id_required_by_version(self) -> None:
         """Trap 20: MEMBER_ID_REQUIRED only from version 4 on, without an id and an instance id; else kafka-go hangs."""
         for version, instance_id, expected in (
             (0, None, 0),
@@ -86,7 +86,7 @@ class Joining(GroupCase):
         answer = follower.answer()
         self.assertEqual((answer.error_code, answer.assignment), (0, b""))
 
-    def test_what_heartbeats_are_told(self) -> None:
+    def test_heartbeat_errors(self) -> None:
         """Trap 22: REBALANCE_IN_PROGRESS while others join, ILLEGAL_GENERATION when late, UNKNOWN_MEMBER_ID else."""
         first, second = self.member(), self.member()
         self.group_of(first)
@@ -153,7 +153,7 @@ class Offsets(GroupCase):
         answer = self.client.ask(FindCoordinatorRequest(key="a"), 0)
         self.assertEqual((answer.error_code, answer.node_id, answer.port), (0, 0, 9092))
 
-    def test_what_is_in_use_cannot_be_deleted(self) -> None:
+    def test_deletion_of_used_groups_and_offsets(self) -> None:
         """Trap 41: GROUP_SUBSCRIBED_TO_TOPIC, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; a missing group is Dead."""
         subscription = encode_versioned(ConsumerProtocolSubscription(topics=["t"]), 1)
         member = Member(self.server.connect())

@@ -95,7 +95,7 @@ class Versions(TrapCase):
         self.assertEqual(frame, struct.pack(">ihihhh", 1, 35, 1, 18, 0, 4))
         self.assertEqual(self.client.metadata().topics[0].name, "t")
 
-    def test_unknown_apis_and_versions_hang_up(self) -> None:
+    def test_unknown_apis_and_versions_close(self) -> None:
         """Trap 3: any other unsupported request closes its connection, unanswered, and no other."""
         for key, version in ((99, 0), (-1, 0), (3, 14), (3, -1), (0, 2), (55, 0), (4, 0)):
             client = self.server.connect()
@@ -105,7 +105,7 @@ class Versions(TrapCase):
         self.assertEqual(self.client.metadata().topics[0].name, "t")
         self.assertEqual(self.server.broker.net_metrics.broken_frames, 7)
 
-    def test_nothing_is_advertised_that_is_not_served(self) -> None:
+    def test_only_served_versions_are_advertised(self) -> None:
         """Traps 3 and 7: for any release, only Produce 0 to 2 is advertised and not served."""
         served = self.server.broker.router.served
         for release in (None, *RELEASES):
@@ -114,7 +114,7 @@ class Versions(TrapCase):
                 self.assertLessEqual(high, last)
                 self.assertTrue(low >= first or (key == 0 and low == 0), (release, key))
 
-    def test_the_newest_release_whole(self) -> None:
+    def test_all_versions_of_the_newest_release(self) -> None:
         """Traps 3 and 40: all versions of the newest release are advertised, with the features they need."""
         response = self.client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="b"), 4)
         newest = release_table(RELEASES[-1])
@@ -189,7 +189,7 @@ class Producing(TrapCase):
         response = self.client.ask(produce_request(None), 9)
         self.assertEqual(response.responses[0].partition_responses[0].error_code, ErrorCode.INVALID_RECORD)
 
-    def test_zstd_is_for_those_who_know_it(self) -> None:
+    def test_zstd_by_version(self) -> None:
         """Trap 6: zstd takes Produce 7 to write, and Fetch 10 to read where the topic itself chose it."""
         batch = a_batch(codec=Codec.ZSTD)
         self.assertEqual(self.client.produce(batch, version=6).error_code, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -223,7 +223,7 @@ class Producing(TrapCase):
         offsets = [answer.responses[0].partition_responses[0].base_offset for answer in answers]
         self.assertEqual(offsets, [0, 2])
 
-    def test_acks_0_that_fails_hangs_up(self) -> None:
+    def test_failing_acks_0_closes(self) -> None:
         """Trap 8: errors of a request without a response close the connection; earlier requests are answered."""
         self.client.send(produce_request(a_batch()), 9)
         self.client.send(produce_request(a_batch(), "nosuch", acks=0), 9, expects_response=False)
@@ -372,7 +372,7 @@ class Fetching(TrapCase):
         self.client.turn(1)
         self.assertEqual(len(self.client.answers()), 1)
 
-    def test_sessions_are_asked_for(self) -> None:
+    def test_fetch_sessions_by_id_and_epoch(self) -> None:
         """Trap 13: (0, -1) has no session and opens none; (0, 0) opens one; (id, -1) closes it."""
         request = fetch_request([("t", 0, 0)], session_id=0, session_epoch=-1)
         self.assertEqual(self.client.ask(request, 12).session_id, 0)

@@ -217,7 +217,7 @@ class DamageTests(SynchronousTestCase):
         error = self.assertRaises(DecodeError, walk, Columns(), self.damaged(SECOND - 1), 10)
         self.assertIn("the batch at offset 10", str(error))
 
-    def test_what_was_sound_is_taken_first(self) -> None:
+    def test_intact_batches_come_first(self) -> None:
         """Batches before the damaged one are rows; the call that begins at it raises, and adds nothing."""
         for at in (THIRD - 1, SECOND + 16):  # a byte of the records; the magic
             columns = Columns()
@@ -242,7 +242,7 @@ class DamageTests(SynchronousTestCase):
             error = self.assertRaises(ApiError, walk, Columns(), batch, limit=50_000)
             self.assertEqual(error.code, ErrorCode.MESSAGE_TOO_LARGE)
 
-    def test_a_codec_that_nobody_knows(self) -> None:
+    def test_unknown_codec(self) -> None:
         """Attributes that name a codec which is none."""
         unknown = bytearray(encode_batch(records(b"a")))
         unknown[ATTRIBUTES_AT + 1] = 7

@@ -121,7 +121,7 @@ class ColumnsTests:
         self.assertEqual(columns.extend(data, 10, 50, 9, 0, None, 60, 70), 0)
         self.assertEqual(columns.extend(data, 10, 50, 9, 0, None, 0, 50), 0)
 
-    def test_what_is_left_out_is_checked(self: Any) -> None:
+    def test_unwanted_rows_are_checked(self: Any) -> None:
         """A damaged record is reported even where its row is not wanted."""
         data = encode_record(0, 0, None, b"v") + b"\x0c\x00\x00\x02\x01\x01\x02"
         self.assertRaises(DecodeError, self.Columns().extend, data, 2, 0, 1, 0, None, 0, 1)
@@ -162,7 +162,7 @@ class ColumnsTests:
             columns.extend(data, 1, n, 0, 0, None, *ALL)
         self.assertEqual([row.headers for row in rows_of(columns.take())], [(("\ufffd" * 5000, None),)] * 3)
 
-    def test_lengths_that_lie(self: Any) -> None:
+    def test_wrong_lengths(self: Any) -> None:
         """A record is as long as its fields are, even where the next one would fit on."""
         for change in (-2, 2):
             first = bytearray(encode_record(0, 0, None, b"value"))

@@ -199,7 +199,7 @@ class HostileTests(SynchronousTestCase):
                 self.assertEqual(error.code, ErrorCode.CORRUPT_MESSAGE)
                 self.assertIn("cannot become", error.message)
 
-    def test_snappy_at_its_tightest(self) -> None:
+    def test_highest_snappy_ratio(self) -> None:
         """Zeros, the most that snappy can shrink, are not taken for a lie."""
         for size in (1, 60, 64, 65, 1000, 65536, MIB):
             self.assertEqual(decompress(Codec.SNAPPY, snappy.compress(bytes(size)), size), bytes(size))

@@ -66,7 +66,7 @@ class RecordBufferTests(SynchronousTestCase):
         self.assertEqual(seen(buffer), before)
         self.assertEqual(buffer.append_within(buffer.size + 109, 7, None, b"x" * 100), 1)
 
-    def test_what_is_refused_leaves_nothing(self) -> None:
+    def test_refused_values(self) -> None:
         """
         Numbers beyond 64 bits, names that are no text, keys that are no bytes: an error, and all is as it was.
         """

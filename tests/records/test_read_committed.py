@@ -60,7 +60,7 @@ class CommittedRecordsTests(SynchronousTestCase):
         data = batch(5, 7, b"gone") + batch(6, 8, b"gone") + marker(7, 8, ControlType.ABORT) + batch(8, 8, b"seen")
         self.assertEqual(self.values(data, (8, 6), (7, 1)), [b"seen"])
 
-    def test_a_commit_ends_nothing(self) -> None:
+    def test_commit_between_aborted_transactions(self) -> None:
         """Of one producer several transactions may be aborted; a commit between them hides nothing."""
         data = (
             batch(0, 7, b"gone")

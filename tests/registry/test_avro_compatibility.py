@@ -125,7 +125,7 @@ class SchemaTests(SynchronousTestCase):
             ).map(json.dumps),
         )
     )
-    def test_anything(self, text: str) -> None:
+    def test_arbitrary_schemas(self, text: str) -> None:
         """Whatever is sent, it is a schema or a refusal."""
         try:
             read_schema(text, "AVRO", (), lambda reference: None, RegistryLimits()).check()
@@ -227,7 +227,7 @@ class ReadableTests(SynchronousTestCase):
         self.assertEqual(self.wrong(tree("long"), tree("int")), [])
         self.assertIn("Tree.value", self.wrong(tree("int"), tree("long"))[0])
 
-    def test_what_was_taken_for_granted(self) -> None:
+    def test_recursive_pairs_are_checked_again(self) -> None:
         """A pair that was readable only as long as another was taken for it is looked at again."""
         # The reader's first branch fails after B has been compared with the help of A.
         writer = record(("b", record(("a", ["null", "A"]), name="B")), ("x", "string"), name="A")

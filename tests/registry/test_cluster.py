@@ -116,8 +116,8 @@ class RegistriesTests(RegistriesCase):
         if "lost" in taken:
             self.assertNotEqual(self.asked(first, request("GET", "/subjects/lost/versions/1"))[1]["id"], found[0])
 
-    def test_nobody_writes(self) -> None:
-        """While no broker leads the topic, that is said, when a request has taken as long as it may."""
+    def test_no_leader(self) -> None:
+        """While no broker leads the topic, requests fail with that error after their timeout."""
         self.asked(0, registration("s", ORDER))
         first = self.leader()
         survivor = next(each for each in self.cluster.alive if each != first)

@@ -25,7 +25,7 @@ class RegisterTests(RegistryCase):
         there = [{"subject": "a", "version": 2}, {"subject": "b", "version": 1}]
         self.assertEqual(self.ask("GET", "/schemas/ids/2/versions"), there)
 
-    def test_the_same_again(self) -> None:
+    def test_repeated_registration(self) -> None:
         """Registering again writes nothing, however the schema is spelled."""
         self.register("a", ORDER)
         written = len(self.registry.log)
@@ -123,7 +123,7 @@ class MessageTests(RegistryCase):
         self.assertGreaterEqual(status, 400)
         return str(found["message"])
 
-    def test_begin_as_known(self) -> None:
+    def test_error_messages_start_as_confluent_s(self) -> None:
         """The words of that registry come first, then what is wrong here."""
         self.register("a", ORDER)
         self.register("b", GIFT, references=[])
@@ -168,7 +168,7 @@ class MessageTests(RegistryCase):
 class LookTests(RegistryCase):
     """Missing things, and lists."""
 
-    def test_not_there(self) -> None:
+    def test_error_codes_of_missing_things(self) -> None:
         """Each thing that is missing has its own code."""
         self.register("a", ORDER)
         for path, code in (
@@ -252,7 +252,7 @@ class CompatibilityTests(RegistryCase):
             body = {"schema": json.dumps({**steps[2], "doc": "another"})}
             self.assertEqual(self.ask("POST", "/compatibility/subjects/s/versions", body), {"is_compatible": taken})
 
-    def test_ask_before(self) -> None:
+    def test_compatibility_check(self) -> None:
         """Whether a schema would be taken can be asked without registering it."""
         self.register("a", ORDER)
         body = {"schema": json.dumps(PRICE)}
@@ -407,7 +407,7 @@ class DeleteTests(RegistryCase):
         self.assertEqual(self.ask("DELETE", "/subjects/a/versions/2", permanent=True), 2)
         self.ask("GET", "/schemas/ids/2")
 
-    def test_ids_are_not_given_again(self) -> None:
+    def test_ids_are_never_reused(self) -> None:
         """Also when what had them is deleted for good, and compacted away."""
         self.register("a", ORDER)
         self.register("b", GIFT)

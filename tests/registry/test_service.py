@@ -76,7 +76,7 @@ class ServiceCase(SynchronousTestCase):
 class ServiceTests(ServiceCase):
     """Requests, and what becomes of the log."""
 
-    def test_nothing_before_it_is_needed(self) -> None:
+    def test_topic_is_created_on_demand(self) -> None:
         """Reads and refused requests do not create the topic."""
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, []))
         self.assertEqual(self.register("s", {"type": "what"}), 42201)
@@ -109,7 +109,7 @@ class ServiceTests(ServiceCase):
         self.assertEqual(len(ids), len(schemas))
         self.assertEqual(sorted(ids), [1, 1, 1, 2, 2, 3])
 
-    def test_others_write(self) -> None:
+    def test_records_of_other_writers(self) -> None:
         """Records of other writers are read: valid entries count, others are skipped."""
         self.register("s", ORDER)
         (key, value), *_ = [(each.key, each.value) for each in self.server.broker.read(TOPIC, 0, 0)]
@@ -201,7 +201,7 @@ class ServiceTests(ServiceCase):
         self.assertEqual((status, found["error_code"]), (500, 50001))
         self.assertEqual(len(self.flushLoggedErrors(TypeError)), 1)
 
-    def test_gone(self) -> None:
+    def test_cancelled_request(self) -> None:
         """A cancelled request leaves nothing behind."""
         self.register("s", ORDER)
         held: Deferred[Any] = Deferred()

@@ -71,8 +71,8 @@ class ClockTests(SynchronousTestCase):
         self.clock.run_until(5)
         self.assertEqual(self.seen, [(5, "a"), (5, "b")])
 
-    def test_a_dead_process_does_nothing(self) -> None:
-        """Nothing happens to it any more."""
+    def test_dead_process(self) -> None:
+        """Its timers and connections have no effect any more."""
         self.reactor.callLater(1, self.note, "a")
         self.reactor.dead = True
         self.clock.run_until(5)
@@ -137,7 +137,7 @@ class NetworkTests(SynchronousTestCase):
         self.advance(1)
         self.failureResultOf(connecting, ConnectionRefusedError)
 
-    def test_nobody_there(self) -> None:
+    def test_machine_without_power(self) -> None:
         """A machine without power says nothing at all."""
         connecting = self.connect(host="c")
         self.advance(4)
@@ -205,8 +205,8 @@ class NetworkTests(SynchronousTestCase):
             self.assertEqual((patient.lost, client.lost, server.lost), (ConnectionLost, None, None))
             self.network.mend("b", "a")
 
-    def test_one_who_does_not_read(self) -> None:
-        """What it is sent waits, and who sends is told to pause."""
+    def test_stalled_reader(self) -> None:
+        """Data sent to it wait, and the sender is told to pause."""
         client, server = self.pair()
         calls: list[str] = []
 
@@ -251,8 +251,8 @@ class DiskTests(SynchronousTestCase):
         self.successResultOf(synced)
         self.assertEqual(self.disk.after_power_cut(PowerCutOutcome("lose")).read("x"), b"abc")
 
-    def test_power_goes_before_the_sync(self) -> None:
-        """Nothing of it is there, and no answer ever comes."""
+    def test_power_cut_before_the_sync(self) -> None:
+        """The write is lost, and its response never comes."""
         self.file.write(0, [b"abc"])
         self.disk.sync_seconds = 100.0
         synced = self.disk.submit(IOPool.SYNC, self.file.sync)
@@ -337,8 +337,8 @@ class StoreTests(SynchronousTestCase):
         self.advance(2)
         self.assertEqual(self.states[-2:], [SessionState.LOST, SessionState.CONNECTED])
 
-    def test_a_process_that_stands_still(self) -> None:
-        """Its session ends, and for a moment after it goes on it does not know."""
+    def test_frozen_process(self) -> None:
+        """Its session expires, and for a moment after it continues it does not know."""
         self.store.reactor.freeze()
         self.store.froze()
         self.advance(7)

@@ -33,7 +33,7 @@ class HistoryTests(SynchronousTestCase):
         found = History(sends, polls).check(**given)
         self.assertEqual(sorted(each.kind for each in found), sorted(expected), [str(each) for each in found])
 
-    def test_nothing_is_wrong(self) -> None:
+    def test_correct_history(self) -> None:
         """A history as it should be, with a refused write, an unknown one that came, and one that did not."""
         self.assertKinds(
             [],
@@ -48,8 +48,8 @@ class HistoryTests(SynchronousTestCase):
             [poll((0, 1), (1, 2)), poll((2, 3), (3, 5), (4, 7)), poll((0, 1), consumer="d")],
         )
 
-    def test_nobody_did_anything(self) -> None:
-        """An empty history."""
+    def test_empty_history(self) -> None:
+        """An empty history has no anomaly."""
         self.assertKinds([], [], [])
         self.assertEqual(History().worst_lag(), 0.0)
 
@@ -68,7 +68,7 @@ class HistoryTests(SynchronousTestCase):
         """An acknowledged value that nobody polled, although one behind it was."""
         self.assertKinds(["lost-write"], [send(1, 0), send(2, 1)], [poll((1, 2))])
 
-    def test_lost_after_it_was_seen(self) -> None:
+    def test_acknowledged_value_lost_after_a_read(self) -> None:
         """An acknowledged value that somebody polled once, and that is not there for who reads in the end."""
         sends, polls = [send(1, 0), send(2, 1)], [poll((0, 1), (1, 2)), poll((1, 2), consumer="reader")]
         self.assertKinds([], sends, polls)
@@ -109,7 +109,7 @@ class HistoryTests(SynchronousTestCase):
         self.assertKinds(["nonmonotonic-send"], [send(1, 1, at=1), send(2, 0, at=2)], [poll((0, 2), (1, 1))])
         self.assertKinds(["nonmonotonic-send"], [send([1, 2], None)], [poll((0, 2), (1, 1))])
 
-    def test_what_was_given_up_may_come_late(self) -> None:
+    def test_late_batches_of_unknown_outcome(self) -> None:
         """A batch of unknown outcome may arrive behind a later one; and other producers' batches as they like."""
         self.assertKinds([], [send(1, None, INFO, at=1), send(2, 0, at=2)], [poll((0, 2), (1, 1))])
         self.assertKinds([], [send(1, 1, at=1), send(2, 0, at=2, producer="q")], [poll((0, 2), (1, 1))])
@@ -121,7 +121,7 @@ class HistoryTests(SynchronousTestCase):
         self.assertAlmostEqual(history.worst_lag(), 7.0)
         self.assertEqual(history.worst_lag(frozenset("c")), 0.0)
 
-    def test_what_may_be_lost(self) -> None:
+    def test_allowed_losses(self) -> None:
         """What was sent before all power went, and is gone in the end, is forgiven; what was acknowledged on demand."""
         sends = [send(1, None, INFO), send(2, 0, at=5)]
         polls = [poll((0, 1)), poll((0, 2), consumer="reader")]
@@ -139,7 +139,7 @@ class HistoryTests(SynchronousTestCase):
         self.assertEqual(left(3, True), ([], {1}))
         self.assertIn("inconsistent-offsets", left(0.5, True)[0])
 
-    def test_what_is_there_is_not_forgiven(self) -> None:
+    def test_duplicates_are_never_allowed(self) -> None:
         """Two places for a value that is still there are too many, whoever lost power."""
         sends, readers = [send(1, 0)], frozenset({"reader"})
         polls = [poll((0, 1)), poll((3, 1), consumer="reader")]
@@ -181,26 +181,26 @@ class LossesTests(SynchronousTestCase):
         self.assertEqual(self.lose(2), {0: [3.0]})
         self.assertEqual(self.lose(1), {0: [3.0, 5.0]})
 
-    def test_who_came_back_has_it_all(self) -> None:
+    def test_returned_member_is_complete(self) -> None:
         """A member that was taken out has fetched what it lacked when it is back."""
         self.lose(1)
         self.change(2)
         self.change(2, 1)
         self.assertEqual(self.lose(2), {})
 
-    def test_who_goes_without_losing_leaves_the_rest(self) -> None:
+    def test_departure_of_the_last_complete_member(self) -> None:
         """The last one whose power did not go was taken out: nobody is left who has it all for certain."""
         self.lose(1)
         self.change(1)
         self.assertEqual(self.losses.at, {0: [1.0]})
 
-    def test_who_is_eligible_has_it_all(self) -> None:
+    def test_eligible_replicas_count_as_members(self) -> None:
         """He counts like those in sync."""
         self.change(1, eligible=(2,))
         self.assertEqual(self.lose(1), {})
         self.assertEqual(self.lose(2), {0: [2.0]})
 
-    def test_one_is_damaged_at_a_time(self) -> None:
+    def test_one_damaged_replica_at_a_time(self) -> None:
         """Only where another member is whole, and no other replica is damaged or lacks what it had synced."""
         self.change(1, 2, 3)
         self.assertTrue(self.losses.may_damage(1, 0))
@@ -212,7 +212,7 @@ class LossesTests(SynchronousTestCase):
         self.lose(3)
         self.assertFalse(self.losses.may_damage(1, 0), "nobody else is")
 
-    def test_who_cut_his_log_at_the_damage(self) -> None:
+    def test_replica_truncated_at_the_damage(self) -> None:
         """He lacks what followed, until he has left, and come back by fetching."""
         self.change(1, 2, 3)
         self.losses.damaged(1, 0)
@@ -223,7 +223,7 @@ class LossesTests(SynchronousTestCase):
         self.change(2, 3, 1)
         self.assertTrue(self.losses.may_damage(2, 0))
 
-    def test_a_disk_lies_only_where_another_one_is_whole(self) -> None:
+    def test_lying_disk_needs_a_complete_replica(self) -> None:
         """One that is damaged is not."""
         self.losses.damaged(1, 0)
         self.assertTrue(self.losses.all_but(1))

@@ -125,7 +125,7 @@ class RunTests(SynchronousTestCase):
         self.assertClean(outcome)
         self.assertGreaterEqual(outcome.effects["bit-flip"], 2)
 
-    def test_damage_that_nobody_repairs_is_found(self) -> None:
+    def test_unrepaired_damage_is_found(self) -> None:
         """A bit that flipped is still there in the end."""
 
         async def nothing(*_: object) -> None:
@@ -136,14 +136,14 @@ class RunTests(SynchronousTestCase):
         outcome = self.run_one(evolve(THREE, seconds=15), 1, faults)
         self.assertIn("not-repaired", {each.kind for each in outcome.anomalies})
 
-    def test_a_disk_that_syncs_nothing_is_found(self) -> None:
+    def test_missing_syncs_are_found(self) -> None:
         """It loses what was acknowledged."""
         fault = Fault(15.0, "power-cut", {"broker": 1, "down": 2.0, "mode": "lose"})
         self.patch(log_flusher, "sync_all", lambda *_: None)
         outcome = self.run_one(evolve(ALONE, seconds=20), 1, [fault])
         self.assertTrue({"unseen", "lost-write"} & {each.kind for each in outcome.anomalies})
 
-    def test_what_nobody_wanted_synced_may_be_lost(self) -> None:
+    def test_unsynced_records_may_be_lost(self) -> None:
         """After a power failure of all brokers; a single broker loses nothing that others have."""
         down = [[each, 2.0] for each in (1, 2, 3)]
         lost = 0
@@ -162,7 +162,7 @@ class RunTests(SynchronousTestCase):
         self.assertClean(outcome)
         self.assertEqual(outcome.phantoms, 0)
 
-    def test_leaders_that_believe_too_much_are_found(self) -> None:
+    def test_stale_follower_positions_are_found(self) -> None:
         """A follower is believed to have what a new leader has, before it said so in this epoch."""
         begin = Partition._begin
 

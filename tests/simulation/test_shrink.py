@@ -13,7 +13,7 @@ class ShrinkTests(SynchronousTestCase):
     """Lists of numbers stand for schedules."""
 
     @given(st.integers(1, 40), st.sets(st.integers(0, 39), max_size=4))
-    def test_what_it_takes(self, count: int, needed: set[int]) -> None:
+    def test_necessary_faults_remain(self, count: int, needed: set[int]) -> None:
         """Just those that are needed are left, in their order."""
         needed &= set(range(count))
         left = shrink(range(count), lambda kept: needed <= set(kept), 10_000)

@@ -52,7 +52,7 @@ class LedgerTests(SynchronousTestCase):
         found = self.ledger.check(list(polls), **given)
         self.assertEqual(sorted(each.kind for each in found), sorted(expected), [str(each) for each in found])
 
-    def test_nothing_is_wrong(self) -> None:
+    def test_correct_history(self) -> None:
         """Transactions that were committed, aborted, and two whose outcome nobody knows."""
         self.transact((1, 0), (2, 1), offsets=True)
         self.transact((3, 0), (4, 1), outcome=FAIL, at=3, asked=inf, offsets=True)
@@ -93,7 +93,7 @@ class LedgerTests(SynchronousTestCase):
         self.assertKinds([], poll((0, 2), (1, 1), (2, 3)))
         self.assertKinds(["nonmonotonic-send"], poll((0, 3), (1, 1), (2, 2)))
 
-    def test_beside_others(self) -> None:
+    def test_records_without_transactions(self) -> None:
         """What is written without transactions is asked after, too."""
         self.transact((1, 0))
         others = [Send("p", 0, (2,), OK, 1, 0.0, 0.1)]
@@ -110,14 +110,14 @@ class LedgerTests(SynchronousTestCase):
         self.transact((3, 0), at=3.5, asked=inf, outcome=FAIL)
         self.assertKinds(["zombie-commit", "zombie-write"], poll((0, 1), (1, 2)))
 
-    def test_who_began_meanwhile_is_no_successor(self) -> None:
+    def test_concurrent_producers_have_no_order(self) -> None:
         """Of two that began at the same time nobody knows who was first; one that was not answered fences nobody."""
         self.open_session(at=0.05)
         self.open_session(at=0.5, answered=inf)
         self.transact((1, 0), at=2)
         self.assertKinds([], poll((0, 1)))
 
-    def test_offsets_that_are_read(self) -> None:
+    def test_anomalies_of_read_offsets(self) -> None:
         """Aborted, too early, another's, or one that goes back."""
         self.transact(offsets=True, at=1)
         self.transact(offsets=True, at=3, outcome=FAIL, asked=inf)
@@ -132,7 +132,7 @@ class LedgerTests(SynchronousTestCase):
             self.ledger.offset_reads = [OffsetRead("x", number, time) for number, time in reads]
             self.assertKinds([kind])
 
-    def test_offsets_that_are_left(self) -> None:
+    def test_anomalies_of_final_offsets(self) -> None:
         """In the end the offset is that of the last transaction that is there."""
         self.transact((1, 0), offsets=True, at=1)
         self.transact((2, 0), offsets=True, at=3, outcome=INFO)
@@ -206,7 +206,7 @@ class IsolationTests(SynchronousTestCase):
         seen = committed_records(self.data, [(1, first)])
         self.assertEqual((seen.next_offset, seen.hidden), (self.offset, 2))
 
-    def test_it_began_before(self) -> None:
+    def test_transaction_began_before_the_response(self) -> None:
         """The first offset of what was aborted may lie before the answer."""
         self.offset = 10
         self.write(1, b"a")
@@ -214,7 +214,7 @@ class IsolationTests(SynchronousTestCase):
         self.write(1, b"b")
         self.assertEqual(self.left((1, 3)), [b"b"])
 
-    def test_it_begins_later(self) -> None:
+    def test_transaction_begins_inside_the_response(self) -> None:
         """What its producer committed before is shown."""
         self.write(1, b"a")
         self.mark(1, ControlType.COMMIT)
@@ -222,6 +222,6 @@ class IsolationTests(SynchronousTestCase):
         self.mark(1, ControlType.ABORT)
         self.assertEqual(self.left((1, first)), [b"a"])
 
-    def test_nothing(self) -> None:
+    def test_empty_response(self) -> None:
         """An empty answer goes nowhere."""
         self.assertIsNone(committed_records(b"", []).next_offset)

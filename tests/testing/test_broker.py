@@ -47,7 +47,7 @@ def test_serves_and_cleans_up(in_process: bool) -> None:
     assert set(threading.enumerate()) <= threads
 
 
-def test_brokers_know_nothing_of_each_other() -> None:
+def test_brokers_are_independent() -> None:
     """Two brokers in one process have ports, data and clusters of their own."""
     with Broker() as one, Broker() as other:
         assert one.bootstrap != other.bootstrap
@@ -97,7 +97,7 @@ def test_start_that_fails(in_process: bool) -> None:
 
 
 @pytest.mark.parametrize("in_process", [True, False])
-def test_security_that_is_not_enforced(in_process: bool) -> None:
+def test_unenforced_security(in_process: bool) -> None:
     """A test that asks for an authorizer does not pass because there is none."""
     broker = Broker({"super.users": "User:me"}, in_process=in_process)
     with pytest.raises(BrokerFailed, match=r"super\.users: this version does not enforce it"), broker:
@@ -116,7 +116,7 @@ def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_settings_as_they_come() -> None:
+def test_setting_types() -> None:
     """Numbers and bools are settings, as texts are; what cannot be one is named, before anything is made."""
     config = {"num.partitions": 3, "auto.create.topics.enable": False, "log.cleaner.io.max.bytes.per.second": 1.5}
     broker = Broker({**config, "advertised.listeners": ["A://a:1", "B://b:2"]})
@@ -170,7 +170,7 @@ def test_no_time_to_stop(temporary_folder: Path) -> None:
     assert set(threading.enumerate()) <= threads
 
 
-def test_started_by_hand_in_vain(temporary_folder: Path) -> None:
+def test_failed_start_leaves_nothing(temporary_folder: Path) -> None:
     """Who never gets a broker has none to close: its directory goes when the start fails."""
     with pytest.raises(BrokerFailed) as failed:
         Broker({"num.partitions": "many"}).start()
@@ -179,7 +179,7 @@ def test_started_by_hand_in_vain(temporary_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("made", ["Broker()", "Broker().start()", "Broker(in_process=False).start()"])
-def test_never_closed(made: str, tmp_path: Path) -> None:
+def test_unclosed_broker(made: str, tmp_path: Path) -> None:
     """What a program forgets to close is gone when it ends, processes included."""
     program = f"from logbus.testing import Broker\nb = {made}\nif not b.in_process: print(b.pid)\n"
     done = subprocess.run(

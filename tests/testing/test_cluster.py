@@ -99,7 +99,7 @@ def test_a_session_expires(cluster: Cluster) -> None:
     cluster.wait_known()
 
 
-def test_what_does_not_come_about(cluster: Cluster) -> None:
+def test_wait_timeouts(cluster: Cluster) -> None:
     """A wait ends in time, and says for what it was."""
     with pytest.raises(WaitTimedOut, match=r"all replicas in sync did not come about within 0\.1 s"):
         cluster.wait_in_sync("nothing", timeout=0.1)

@@ -29,7 +29,7 @@ class HeldPortsTests(SynchronousTestCase):
         self.held = HeldPorts()
         self.addCleanup(self.held.close)
 
-    def test_its_server_comes_back(self) -> None:
+    def test_port_is_free_for_its_server(self) -> None:
         """The server listens, ends with a connection open, and listens again; in between nobody answers."""
         port = self.held.free("127.0.0.1")
         for _ in range(2):
@@ -37,7 +37,7 @@ class HeldPortsTests(SynchronousTestCase):
             with listening(port) as server, socket.create_connection(("127.0.0.1", port)):
                 server.accept()[0].close()
 
-    def test_nobody_else_gets_it(self) -> None:
+    def test_port_is_taken_for_others(self) -> None:
         """Whoever does not know of it cannot have it, until it is given back."""
         port = self.held.free("127.0.0.1")
         with socket.socket() as other:
@@ -45,7 +45,7 @@ class HeldPortsTests(SynchronousTestCase):
             self.held.close()
             other.bind(("127.0.0.1", port))
 
-    def test_a_broker_that_is_down(self) -> None:
+    def test_ports_of_a_stopped_broker(self) -> None:
         """The ports of a broker stay its own while it does not run."""
         with Broker() as broker:
             port = int(broker.bootstrap.rpartition(":")[2])

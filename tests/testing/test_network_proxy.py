@@ -75,7 +75,7 @@ class NetworkTests(SynchronousTestCase):
         self.network.mend([("me", "server")])
         self.assertEqual(theirs.recv(10), b"held")
 
-    def test_somebody_else(self) -> None:
+    def test_other_cuts(self) -> None:
         """A cut between others changes nothing; one from everybody does."""
         mine, theirs = self.pair()
         self.network.cut([("other", "server")])
@@ -99,8 +99,8 @@ class NetworkTests(SynchronousTestCase):
         theirs = self.held(self.server.accept()[0])
         self.assertEqual(theirs.recv(10), b"late")
 
-    def test_an_end_that_is_not_heard(self) -> None:
-        """Who hangs up behind a cut is believed to be there, until it is mended."""
+    def test_close_behind_a_cut(self) -> None:
+        """A peer that closes behind a cut seems connected until the cut is mended."""
         mine, theirs = self.pair()
         self.network.cut([("me", "server"), ("server", "me")])
         mine.close()
@@ -108,8 +108,8 @@ class NetworkTests(SynchronousTestCase):
         self.network.mend()
         self.assertEqual(theirs.recv(1), b"")
 
-    def test_what_is_said_first(self) -> None:
-        """Somebody may listen to the first words of who is dialled."""
+    def test_first_bytes(self) -> None:
+        """The first bytes of a connection can be observed."""
         heard: list[bytes] = []
         listen: Callable[[bytes], Any] = heard.append
         self.address = self.network.add("server", self.server.getsockname(), "me", listen)
@@ -118,7 +118,7 @@ class NetworkTests(SynchronousTestCase):
         self.assertEqual(mine.recv(10), b"hello")
         self.assertEqual(heard, [b"hello"])
 
-    def test_nobody_there(self) -> None:
+    def test_no_listener(self) -> None:
         """Who dials a node that does not listen is hung up on."""
         self.server.close()
         self.assertEqual(self.dial().recv(1), b"")

@@ -39,7 +39,7 @@ def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=5)
 
 
-def test_a_broker_that_does_not_start(pytester: pytest.Pytester) -> None:
+def test_failing_start(pytester: pytest.Pytester) -> None:
     """A fixture that fails says why, in one line, and nothing about the test kit."""
     pytester.makepyfile(
         """

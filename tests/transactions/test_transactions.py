@@ -89,7 +89,7 @@ class TransactionTests(TransactionCase):
             self.assertEqual((self.seen(0), self.seen(1)), ([kept[0], kept[2]], [kept[1], kept[3]]))
             self.assertEqual([each.outcome for each in self.bank.ledger.transactions], [OK, FAIL, OK])
 
-    def test_open_transactions_hide_what_comes_after(self) -> None:
+    def test_open_transaction_hides_later_records(self) -> None:
         """Readers of committed records wait for the oldest open transaction; others do not."""
         first, second = self.begun("x"), self.begun("y", by_v2=False)
         open_value, (value,) = self.write(first, 0), self.write(second, 0)
@@ -138,7 +138,7 @@ class TransactionTests(TransactionCase):
                 self.now(producer.produce(0, self.bank.job.values(1)))
             self.assertFine("x")
 
-    def test_what_comes_late_changes_nothing(self) -> None:
+    def test_late_requests_of_version_2(self) -> None:
         """By V2 no request of a transaction does anything to the next one."""
         producer = self.begun()
         self.write(producer, 0)
@@ -163,7 +163,7 @@ class TransactionTests(TransactionCase):
         self.assertFine("x")
         self.assertEqual([each.outcome for each in self.bank.ledger.transactions], [FAIL, OK])
 
-    def test_what_comes_late_opens_nothing(self) -> None:
+    def test_late_requests_of_version_1(self) -> None:
         """In V1 a write after the end of its transaction is refused, since it would hang."""
         for by_v2 in self.both_ways():
             producer = self.begun(by_v2=by_v2, patience=0.5)

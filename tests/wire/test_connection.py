@@ -211,7 +211,7 @@ class RefusalTests(SynchronousTestCase):
             response = payload(server().respond(request, ApiVersionsResponse(error_code=35, api_keys=[])))
             self.assertEqual(response, struct.pack(">ihi", 42, 35, 0))
 
-    def test_what_is_not_served(self) -> None:
+    def test_unsupported_apis_and_versions(self) -> None:
         """
         Unknown keys and versions end the connection, with words that name them.
         """
@@ -287,7 +287,7 @@ class ClientTests(SynchronousTestCase):
             client.receive(struct.pack(">ihi", 1, 0, 0))
         self.assertIn("the next is to 0", str(caught.exception))
 
-    def test_an_answer_to_nothing(self) -> None:
+    def test_response_without_a_request(self) -> None:
         """
         A response without a request closes the connection; so does one without a header.
         """

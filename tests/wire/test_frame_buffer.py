@@ -44,7 +44,7 @@ class FeedTests(SynchronousTestCase):
         self.assertEqual(out, payloads)
         self.assertEqual(buffer.held, 0)
 
-    def test_feeding_grows_and_shrinking_gives_back(self) -> None:
+    def test_grows_and_shrinks(self) -> None:
         """
         What does not fit makes the buffer grow; once it is empty it goes back to its floor.
         """
@@ -56,7 +56,7 @@ class FeedTests(SynchronousTestCase):
         self.assertEqual(buffer.shrink(), before - FLOOR)
         self.assertEqual(buffer.capacity, FLOOR)
 
-    def test_a_view_survives_growing_and_shrinking(self) -> None:
+    def test_views_survive_resizing(self) -> None:
         """
         The memory of a frame still looked at is not pulled away, and no BufferError arises.
         """
@@ -66,7 +66,7 @@ class FeedTests(SynchronousTestCase):
         buffer.shrink()
         self.assertEqual(bytes(frame), b"kept")
 
-    def test_half_a_frame_keeps_its_memory(self) -> None:
+    def test_incomplete_frame_is_not_moved(self) -> None:
         """
         The content of a large buffer is not moved.
         """
@@ -87,7 +87,7 @@ class FeedTests(SynchronousTestCase):
         self.assertEqual(len(buffer.room()) + buffer.held, buffer.capacity)
         self.assertEqual([bytes(frame) for frame in buffer.feed(stream[-4000:])], [b"x" * 5000])
 
-    def test_there_is_room_after_shrinking(self) -> None:
+    def test_free_space_after_shrinking(self) -> None:
         """
         However many bytes are held, a smaller buffer has room for one more: a full one would be read no more.
         """
@@ -105,7 +105,7 @@ class ReceiveTests(SynchronousTestCase):
         st.lists(st.binary(max_size=60), max_size=30),
         st.lists(st.integers(min_value=1, max_value=50), min_size=1),
     )
-    def test_receiving_into_the_room_loses_nothing(self, payloads: list[bytes], sizes: list[int]) -> None:
+    def test_receive_into(self, payloads: list[bytes], sizes: list[int]) -> None:
         """
         Frames come out whole when the stream arrives in the room offered, with growth only where it is asked for.
         """
@@ -121,7 +121,7 @@ class ReceiveTests(SynchronousTestCase):
             turn += 1
         self.assertEqual(out, payloads)
 
-    def test_what_is_missing(self) -> None:
+    def test_missing_bytes(self) -> None:
         """
         How much of a frame has not come yet is known once its length is.
         """
@@ -145,7 +145,7 @@ class ReceiveTests(SynchronousTestCase):
         frame[0] = ord("x")
         self.assertEqual(bytes(frame), b"xbc")
 
-    def test_nothing_beyond_a_large_frame_is_received(self) -> None:
+    def test_large_frame_limits_receiving(self) -> None:
         """
         The room ends with a large frame, so that what follows need not be moved to the front.
         """
@@ -157,7 +157,7 @@ class ReceiveTests(SynchronousTestCase):
             at += receive(buffer, stream[at:])
         self.assertEqual(at, 4 + 200_000)
 
-    def test_a_full_buffer_offers_no_room(self) -> None:
+    def test_full_buffer(self) -> None:
         """
         While whole frames wait nothing more is taken in; when one is consumed there is room again.
         """
@@ -198,7 +198,7 @@ class ReceiveTests(SynchronousTestCase):
             self.assertLessEqual(buffer.capacity, (size + 4) * 9 // 8 + FLOOR)
             self.assertEqual([len(frame) for frame in drain(buffer)], [size])
 
-    def test_a_large_frame_is_moved_no_more_than_it_must(self) -> None:
+    def test_large_frames_are_rarely_copied(self) -> None:
         """
         From a quarter of a megabyte on, growing takes more of the same address range.
         """

@@ -64,7 +64,7 @@ class TablesTests(SynchronousTestCase):
 class AdvertisedTests(SynchronousTestCase):
     """The advertised versions and features."""
 
-    def test_produce_is_told_from_zero(self) -> None:
+    def test_produce_is_advertised_from_zero(self) -> None:
         """Old librdkafka compresses only for a broker that advertises Produce 0; all others are served."""
         self.assertEqual(advertised_table(None, {0: (3, 11), 1: (4, 17)}), {0: (0, 11), 1: (4, 17)})
         self.assertEqual(advertised_table("2.1", {0: (3, 13)}), {0: (0, 7)})
@@ -81,7 +81,7 @@ class AdvertisedTests(SynchronousTestCase):
         classic = {key: versions for key, versions in ALL.items() if key not in CONSUMER_GROUP_APIS}
         self.assertEqual(finalized_features(advertised_table(None, classic)), {"transaction.version": 2})
 
-    def test_transactions_2_are_told_whole_or_not_at_all(self) -> None:
+    def test_transactions_2_need_feature_and_version(self) -> None:
         """
         Trap 40: a client that finds Produce 12 without the feature fails its transactions. Without one of the three
         versions that belong together, the feature is off, and none of the others is told.
@@ -94,11 +94,11 @@ class AdvertisedTests(SynchronousTestCase):
             highest_told = {key: without[key].max for key in (0, 26, 28) if key != missing}
             self.assertEqual(highest_told, {key: most for key, most in {0: 11, 26: 4, 28: 4}.items() if key != missing})
 
-    def test_a_version_that_cannot_be_told(self) -> None:
+    def test_unadvertised_versions(self) -> None:
         """An API served only in versions that may not be advertised is not advertised at all."""
         self.assertEqual(advertised_table(None, {26: (5, 5)}), {})
 
-    def test_private_apis_are_not_told(self) -> None:
+    def test_private_apis_are_not_advertised(self) -> None:
         """What no Kafka release has is for our own brokers only."""
         self.assertEqual(advertised_table("4.3", {18: (0, 4), 10_000: (0, 1)}), {18: (0, 4)})
 
@@ -110,7 +110,7 @@ class AdvertisedTests(SynchronousTestCase):
             inferred = infer_broker_version_from_api_versions(advertised_table(release, ALL))
             self.assertEqual(".".join(map(str, inferred)), release or DEFAULT_RELEASE)
 
-    def test_what_we_can_spell_covers_the_default(self) -> None:
+    def test_messages_cover_the_default_release(self) -> None:
         """Messages exist for every version of the default table, of the APIs that have messages at all."""
         for key, (lowest, highest) in release_table(DEFAULT_RELEASE).items():
             if key in api_keys():
@@ -124,7 +124,7 @@ class AdvertisedTests(SynchronousTestCase):
             st.integers(0, 100), st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda t: (min(t), max(t)))
         ),
     )
-    def test_never_more_than_both_have(self, release: str | None, served: dict[int, tuple[int, int]]) -> None:
+    def test_advertised_versions_are_served(self, release: str | None, served: dict[int, tuple[int, int]]) -> None:
         """Each advertised version is both the release's and served, except Produce below its first."""
         table = release_table(release or DEFAULT_RELEASE)
         told = advertised_table(release, served)

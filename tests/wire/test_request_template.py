@@ -176,7 +176,7 @@ class RequestTemplateTests(SynchronousTestCase):
             self.assertEqual(run.template.api_version, 10 if data is newer else 9)
             last = run.template
 
-    def test_what_is_not_learned(self) -> None:
+    def test_unusual_requests_are_not_learned(self) -> None:
         """
         Only usual requests are learned from, and only if our encoding of them is the same.
         """

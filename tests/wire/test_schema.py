@@ -402,7 +402,7 @@ class LimitTests(SynchronousTestCase):
         with self.assertRaisesRegex(BudgetExceeded, "numbers announces 2 elements; .* 1 more"):
             decode(TreeRequest, 2, bytes(data), 0, 4)  # type: ignore[arg-type]
 
-    def test_counts_that_lie(self) -> None:
+    def test_wrong_counts(self) -> None:
         """A count is refused before anything is built of it, whatever the version."""
         for version, text in (
             (1, "00 00 00 01 00 07  7f ff ff ff"),

@@ -196,7 +196,7 @@ def test_the_session_expires(zookeeper: ZooKeeper) -> None:
         assert service_of(broker).membership.epoch == registered.czxid
 
 
-def test_a_killed_broker_comes_back(zookeeper: ZooKeeper) -> None:
+def test_killed_broker_restarts(zookeeper: ZooKeeper) -> None:
     """Its former life's registration is waited for until it expires; it is not deleted."""
     with a_broker(zookeeper, "/killed", in_process=False, session_timeout_ms=12_000) as broker:
         create(broker, "orders")
@@ -207,7 +207,7 @@ def test_a_killed_broker_comes_back(zookeeper: ZooKeeper) -> None:
         assert consume(broker, "orders", 1) == [b"x"]
 
 
-def test_one_id_for_two(zookeeper: ZooKeeper) -> None:
+def test_duplicate_broker_id(zookeeper: ZooKeeper) -> None:
     """A second broker with the id of one that lives waits for two of its session timeouts, and then says who has it."""
     with a_broker(zookeeper, "/twice", session_timeout_ms=20_000) as first:
         second = a_broker(zookeeper, "/twice", session_timeout_ms=1000)
@@ -244,7 +244,7 @@ def test_stopped_in_an_outage(own: ZooKeeper) -> None:
         assert consume(broker, "orders", 1) == [b"x"]
 
 
-def test_stopped_while_its_former_life_lasts(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+def test_stop_while_waiting_for_the_former_session(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     """SIGTERM ends a broker that waits for its own registration to expire."""
     connect = f"{zookeeper.connect}/former"
     with a_broker(zookeeper, "/former", in_process=False, session_timeout_ms=30_000) as broker:

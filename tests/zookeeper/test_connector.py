@@ -118,7 +118,7 @@ class ConnectorTests(PumpedTestCase):
     def every(self) -> list[TopicPartition]:
         return [TopicPartition("t", partition) for partition in range(6)]
 
-    def test_three_members_and_one_is_killed(self) -> None:
+    def test_killed_member(self) -> None:
         """The partitions of a member that was killed go to the others, which go on where it was done."""
         self.begin(self.root)
         first, second = self.member(self.store()), self.member(self.store())
@@ -221,7 +221,7 @@ class ConnectorTests(PumpedTestCase):
         self.assertEqual({value for _, value in self.values()}, {b"2"})
         self.assertIsNone(self.successResultOf(self.opened().exists("/consumers/g/offsets")))
 
-    def test_zookeeper_goes_away(self) -> None:
+    def test_zookeeper_outage(self) -> None:
         """Reading goes on while ZooKeeper is away; commits fail, and are made up for when it is back."""
         own = ZooKeeper()
         self.addCleanup(own.close)

@@ -75,7 +75,7 @@ def test_places(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_others_join(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+def test_other_brokers_join(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     """A broker that began alone gets company: new topics have replicas on all, and its own can be moved to them."""
     data, file, plan = tmp_path / "data", tmp_path / "metadata.json", tmp_path / "plan.json"
     connect = f"{zookeeper.connect}/joined"

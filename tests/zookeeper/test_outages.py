@@ -53,7 +53,7 @@ class LoggedTestCase(PumpedTestCase):
 class OutageTests(LoggedTestCase):
     """One server."""
 
-    def test_away_and_back(self) -> None:
+    def test_outage(self) -> None:
         """
         Requests under way fail, new ones are refused and not sent when the server is back; the session, its ephemerals
         and its id stay; watches have to be left again.
@@ -84,7 +84,7 @@ class OutageTests(LoggedTestCase):
         self.assertIsNone(self.successResultOf(store.exists("/late")))
         self.assertEqual(heard, [])
 
-    def test_asked_before_it_was_noticed(self) -> None:
+    def test_request_before_the_outage_is_noticed(self) -> None:
         """What is asked between the end of the connection and the news of it fails, and is not sent afterwards."""
         own = self.server().start()
         store = self.opened(own.connect, 20)
@@ -101,7 +101,7 @@ class OutageTests(LoggedTestCase):
         self.successResultOf(store.sync())
         self.assertIsNone(self.successResultOf(store.exists("/late")))
 
-    def test_nobody_there_at_first(self) -> None:
+    def test_zookeeper_is_absent_at_the_start(self) -> None:
         """A store waits for its ZooKeeper, says for whom and why, and goes on when it comes."""
         own = self.server()
         store = self.client(f"{own.connect}/x")
@@ -114,7 +114,7 @@ class OutageTests(LoggedTestCase):
         self.successResultOf(opened)
         self.assertEqual(self.successResultOf(store.children("/")), [])
 
-    def test_closed_while_nobody_is_there(self) -> None:
+    def test_closed_while_waiting(self) -> None:
         """A store that waits can be closed, and takes no time for it."""
         store = self.client(self.server().connect)
         store.open().addErrback(lambda _: None)
@@ -124,7 +124,7 @@ class OutageTests(LoggedTestCase):
         self.assertLess(time.monotonic() - before, 3)
         self.assertEqual(self.reactor.getDelayedCalls(), [])
 
-    def test_closed_while_it_is_frozen(self) -> None:
+    def test_closed_while_the_server_is_frozen(self) -> None:
         """A server that does not answer delays the end a little, and not for good; what was asked fails."""
         own = self.server().start()
         store = self.opened(own.connect, 60)
@@ -136,7 +136,7 @@ class OutageTests(LoggedTestCase):
         self.successResultOf(closed)
         own.kill()
 
-    def test_expired_while_away(self) -> None:
+    def test_session_expires_during_an_outage(self) -> None:
         """A session that ended meanwhile is lost only when ZooKeeper says so; then there is a new one."""
         own = self.server().start()
         store = self.opened(own.connect, 20)
@@ -189,7 +189,7 @@ class OutageTests(LoggedTestCase):
                 with connection:
                     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    def test_a_server_that_says_nothing(self) -> None:
+    def test_silent_server(self) -> None:
         """It takes a connection, as one does that is starting: another is made long before a session would be over."""
         with self.dialled_in_vain(6, 5.5) as listening:
             for _ in range(2):

@@ -38,7 +38,7 @@ class ConnectionTests(SynchronousTestCase):
         self.brokers = self.cluster.client()
         self.addCleanup(self.brokers.close)
 
-    def test_a_thread_keeps_its_connections(self) -> None:
+    def test_connections_per_thread(self) -> None:
         """Another has others, until they are released to it."""
         self.brokers.metadata()
         mine = self.brokers.node(1)
@@ -60,8 +60,8 @@ class ConnectionTests(SynchronousTestCase):
         self.assertIs(theirs[1], theirs[0])
         self.assertIs(theirs[2], mine)
 
-    def test_one_that_ended_is_not_used_again(self) -> None:
-        """Nor one that lay idle for too long."""
+    def test_closed_connections_are_not_reused(self) -> None:
+        """Nor connections that were idle for too long."""
         self.brokers.metadata()
         before = self.brokers.node(1)
         self.cluster.down(1)
@@ -99,15 +99,17 @@ class ConnectionTests(SynchronousTestCase):
         with self.assertRaises(Disconnected):
             connection.request(MetadataRequest(topics=None))
 
-    def test_a_version_that_is_not_spoken(self) -> None:
+    def test_unsupported_version(self) -> None:
         """The error names the API, and both sides' versions."""
         with self.assertRaises(ApiError) as caught:
             self.brokers.any().version(22)
         self.assertIs(caught.exception.code, ErrorCode.UNSUPPORTED_VERSION)
         self.assertIn("InitProducerId", str(caught.exception))
 
-    def test_the_first_that_answers(self) -> None:
-        """Of the bootstrap addresses; if none does, all are named with what they said."""
+    def test_bootstrap_order(self) -> None:
+        """
+        The first bootstrap address that answers is used; if none does, the error names all, each with its failure.
+        """
         self.cluster.down(1)
         self.assertEqual(set(self.brokers.metadata()), {"t"})
         self.cluster.down(2)
@@ -145,7 +147,7 @@ class ConnectionTests(SynchronousTestCase):
 class ProcessTests(SynchronousTestCase):
     """What belongs to a process."""
 
-    def test_a_process_has_one_for_the_same_settings(self) -> None:
+    def test_one_pool_per_process_and_settings(self) -> None:
         """However often they were pickled; a child begins with none."""
         settings = ConnectionSettings((("127.0.0.1", 1),), client_id="process-test")
         brokers = brokers_for(settings)

@@ -11,7 +11,7 @@ from logbus.pipeline.errors import OptionError
 class SettingsTests(SynchronousTestCase):
     """How to reach brokers."""
 
-    def test_passwords_as_java_is_told(self) -> None:
+    def test_jaas_passwords(self) -> None:
         """Both login modules, with any quoting."""
         for config in (
             'org.apache.kafka.common.security.scram.ScramLoginModule required username="a b" password="c\\"d;";',
@@ -31,7 +31,7 @@ class SettingsTests(SynchronousTestCase):
             self.assertEqual((made.sasl.username, made.sasl.password), ("a b", 'c"d;'))
             self.assertEqual(made.sasl.mechanism, "SCRAM-SHA-256")
 
-    def test_passwords_that_cannot_be_read(self) -> None:
+    def test_invalid_jaas_text(self) -> None:
         """The error says what shape it has."""
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         for config in ("x", f"{module} required;", f'{module} required username="a" password="b"', "x.Y required z=1;"):

@@ -65,7 +65,7 @@ def outcome_of(code: ErrorCode) -> Exception | None:
 
 class PartitionBatchesTests(SynchronousTestCase):
     @given(st.data())
-    def test_each_record_is_in_the_log_once_and_in_order(self, data: st.DataObject) -> None:
+    def test_records_once_and_in_order(self, data: st.DataObject) -> None:
         """Whatever is lost on the way, there or back, or comes late: records are in the log once, in order."""
         leader, queue = Leader(), PartitionBatches(PARTITION)
         wire: list[tuple[ProducerBatch, bytes]] = []
@@ -115,7 +115,7 @@ class PartitionBatchesTests(SynchronousTestCase):
                 wire.clear()
         self.assertEqual(leader.log, [b"%d" % number for number in range(added)])
 
-    def test_the_first_batch_is_alone_until_the_leader_knows_us(self) -> None:
+    def test_one_batch_until_the_first_response(self) -> None:
         """A second batch that came before the first would be taken for the first of an unknown producer."""
         queue = PartitionBatches(PARTITION)
         for first in range(7):
@@ -128,7 +128,7 @@ class PartitionBatchesTests(SynchronousTestCase):
             queue.send_next(0)
         self.assertFalse(queue.may_send(0, 0.0))
 
-    def test_nothing_goes_to_another_broker_while_something_is_under_way(self) -> None:
+    def test_one_broker_at_a_time(self) -> None:
         """The old leader may still have what the new one is to follow on."""
         queue = PartitionBatches(PARTITION)
         for first in range(3):
@@ -138,7 +138,7 @@ class PartitionBatchesTests(SynchronousTestCase):
         self.assertTrue(queue.may_send(0, 0.0))
         self.assertFalse(queue.may_send(1, 0.0))
 
-    def test_without_numbers_one_goes_at_a_time(self) -> None:
+    def test_no_idempotence_one_batch_at_a_time(self) -> None:
         """Nothing else keeps the order."""
         queue = PartitionBatches(PARTITION, idempotent=False)
         for first in range(3):
@@ -156,7 +156,7 @@ class PartitionBatchesTests(SynchronousTestCase):
         self.assertFalse(queue.may_send(0, 1.4))
         self.assertTrue(queue.may_send(0, 1.5))
 
-    def test_the_halves_of_a_batch_have_its_numbers(self) -> None:
+    def test_split_batch_keeps_its_sequence(self) -> None:
         """What follows keeps its own: nothing else changes."""
         queue = PartitionBatches(PARTITION)
         queue.add(a_body(0, 5), 0.0)
@@ -165,7 +165,7 @@ class PartitionBatchesTests(SynchronousTestCase):
         self.assertIs(queue.handle_result(batch, ApiError(ErrorCode.MESSAGE_TOO_LARGE), 0.1, 0.0), RetryDecision.SPLIT)
         self.assertEqual([(each.sequence, each.body.count) for each in queue.waiting], [(0, 2), (2, 3), (5, 2)])
 
-    def test_what_may_be_written_is_not_split(self) -> None:
+    def test_batch_with_unknown_outcome_is_not_split(self) -> None:
         """Half of a batch that is in the log would be taken for something new, where nothing is numbered."""
         error = ApiError(ErrorCode.MESSAGE_TOO_LARGE)
         for idempotent, in_doubt, splittable, verdict in (

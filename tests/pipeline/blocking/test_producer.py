@@ -111,8 +111,8 @@ class ProducerTests(SynchronousTestCase):
                 self.assertGreater(leaders.told, 1)
                 self.assert_all(leaders)
 
-    def test_brokers_go_and_come_and_leaders_move(self) -> None:
-        """What is under way then is sent again, to whoever leads."""
+    def test_restarts_and_leader_changes(self) -> None:
+        """Batches under way are sent again, to the present leader."""
         with Leaders() as leaders:
             brokers = leaders.client()
             producer = Producer(brokers, DeliverySettings(timeout=20.0), init_producer_id(brokers))
@@ -128,7 +128,7 @@ class ProducerTests(SynchronousTestCase):
             producer.close()
             self.assert_all(leaders)
 
-    def test_a_topic_that_is_forgotten_meanwhile(self) -> None:
+    def test_topic_is_looked_up_again(self) -> None:
         """Another partition's trouble has the topic looked up again, and brokers may not answer just then."""
         with Leaders() as leaders:
             brokers = leaders.client()
@@ -189,7 +189,7 @@ class ProducerTests(SynchronousTestCase):
             self.assertEqual({each.acks for each in leaders.requests("Produce")}, {1})
             self.assertEqual(leaders.requests("InitProducerId"), [])
 
-    def test_a_batch_that_is_too_large_is_split(self) -> None:
+    def test_batch_too_large(self) -> None:
         """The topic may take less than we send: records go in smaller batches, down to one."""
         with Leaders() as leaders:
             leaders.refuse(ErrorCode.MESSAGE_TOO_LARGE, lambda records: len(records) > 150)
@@ -203,7 +203,7 @@ class ProducerTests(SynchronousTestCase):
             self.assertEqual(leaders.values(0), [*values, b"last"])
             self.assertEqual(producer._bytes, 0)
 
-    def test_a_record_that_is_too_large(self) -> None:
+    def test_record_too_large(self) -> None:
         """One that the topic never takes is an error that says so."""
         with Leaders() as leaders:
             leaders.refuse(ErrorCode.MESSAGE_TOO_LARGE, lambda records: len(records) > 150)

@@ -75,7 +75,7 @@ class FetchingTests(SynchronousTestCase):
         self.assertEqual(values_of(read_range(self.client(cluster), PLACE, 0, 30, QUICK)), self.wanted)
         self.assertEqual({each.topics[0].topic for each in cluster.requests("Fetch")}, {""})
 
-    def test_batches_are_as_large_as_asked(self) -> None:
+    def test_batch_size(self) -> None:
         """But no batch of the log is cut."""
         brokers = self.client(self.cluster())
         sizes = [each.columns.rows for each in read_range(brokers, PLACE, 0, 30, QUICK, batch_rows=7)]
@@ -83,7 +83,7 @@ class FetchingTests(SynchronousTestCase):
         sizes = [each.columns.rows for each in read_range(brokers, PLACE, 0, 30, QUICK, batch_bytes=1)]
         self.assertEqual(sizes, [3] * 10)
 
-    def test_stamped_times_are_told_apart(self) -> None:
+    def test_log_append_times(self) -> None:
         """Batches whose times the broker set do not share rows with others."""
         cluster = SocketCluster()
         log = cluster.add("t", 1)[0]
@@ -203,7 +203,7 @@ class FetchingTests(SynchronousTestCase):
         self.assertEqual(values_of(read_range(self.client(cluster), PLACE, 0, 30, QUICK)), self.wanted)
         self.assertGreaterEqual(min(later - earlier for earlier, later in pairwise(times[:4])), 0.03)
 
-    def test_a_replica_that_is_near(self) -> None:
+    def test_preferred_read_replica(self) -> None:
         """It is read from where the leader says so (KIP-392), and the leader again when it goes away."""
         cluster = self.cluster(nodes=2)
         log = cluster.topics["t"][0]
@@ -250,8 +250,8 @@ class FetchingTests(SynchronousTestCase):
         self.assertIn("t-0: offset 3 cannot be read: it has expired", str(error))
         self.assertEqual(str(pickle.loads(pickle.dumps(error))), str(error))
 
-    def test_a_log_that_ends_too_early(self) -> None:
-        """Nothing comes any more: after a while that is a loss."""
+    def test_log_ends_too_early(self) -> None:
+        """When no record comes for a while, the rest of the range counts as lost."""
         brokers = self.client(self.cluster(), retry_timeout=0.1)
         with self.assertRaises(OffsetLost) as caught:
             list(read_range(brokers, PLACE, 27, 40, QUICK))
@@ -274,7 +274,7 @@ class FetchingTests(SynchronousTestCase):
                 list(read_range(brokers, PLACE, 0, 30, QUICK, topic_id=meant))
             self.assertIn("another made with its name", str(caught.exception))
 
-    def test_a_process_that_knows_the_topic_of_before(self) -> None:
+    def test_stale_topic_id(self) -> None:
         """It asks again: the one that is meant may be the new one."""
         cluster = self.cluster()
         brokers = self.client(cluster)
@@ -298,7 +298,7 @@ class FetchingTests(SynchronousTestCase):
             list(rows)
         self.assertIn("the topic was deleted", str(caught.exception))
 
-    def test_a_reader_that_stops_early(self) -> None:
+    def test_closed_early(self) -> None:
         """Closing it ends the thread at once, though that waits for an answer."""
         cluster = self.cluster()
         asked = threading.Event()
@@ -342,7 +342,7 @@ class OffsetTests(SynchronousTestCase):
         self.brokers = self.cluster.client()
         self.addCleanup(self.brokers.close)
 
-    def test_beginning_end_and_time(self) -> None:
+    def test_offset_requests(self) -> None:
         """Each partition's leader is asked once for all it leads."""
         one, two = TopicPartition("t", 0), TopicPartition("t", 1)
         self.logs[1].start = 1
@@ -359,7 +359,7 @@ class OffsetTests(SynchronousTestCase):
         self.assertEqual(list_offsets(self.brokers, {one: LATEST}, committed=True)[one].offset, 1)
         self.assertEqual(list_offsets(self.brokers, {one: LATEST})[one].offset, 3)
 
-    def test_leaders_that_moved(self) -> None:
+    def test_leader_changes(self) -> None:
         """They are looked for, and asked again; partitions that have answered are not."""
         one, two = TopicPartition("t", 0), TopicPartition("t", 1)
         self.brokers.metadata(["t"])
@@ -368,7 +368,7 @@ class OffsetTests(SynchronousTestCase):
         self.assertEqual({at.offset for at in found.values()}, {3})
         self.assertEqual(len(self.cluster.requests("ListOffsets")), 3)
 
-    def test_what_is_not_there(self) -> None:
+    def test_missing_topics_and_partitions(self) -> None:
         """The error names it, and what there is."""
         with self.assertRaises(ApiError) as caught:
             list_offsets(self.brokers, {TopicPartition("t", 7): LATEST}, seconds=0.05)

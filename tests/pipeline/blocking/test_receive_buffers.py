@@ -16,7 +16,7 @@ class ReceiveBuffersTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.buffers = ReceiveBuffers()
 
-    def test_used_again(self) -> None:
+    def test_buffers_are_reused(self) -> None:
         """What nobody looks at any more is taken again, for less as well; one that is too small goes."""
         first = self.buffers.take(200_000)
         buffer = first.obj
@@ -38,7 +38,7 @@ class ReceiveBuffersTests(SynchronousTestCase):
         self.assertEqual(len(self.buffers._buffers), MAX_BUFFERS)
 
     @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 8)), max_size=40))
-    def test_nobody_writes_into_another(self, steps: list[tuple[int, int]]) -> None:
+    def test_buffers_do_not_overlap(self, steps: list[tuple[int, int]]) -> None:
         """What is held stays as it is, whatever is taken and let go meanwhile."""
         self.patch(receive_buffers, "_STEP", 16)
         buffers, held = ReceiveBuffers(), list[tuple[Any, bytes]]()

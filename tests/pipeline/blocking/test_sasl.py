@@ -41,7 +41,7 @@ class SaslTests(SynchronousTestCase):
         """Commas and equal signs mean something else between the words."""
         self.assertEqual(next(client_exchange("SCRAM-SHA-512", "a=b,c", "p", "n")), b"n,,n=a=3Db=2Cc,r=n")
 
-    def test_a_server_that_does_not_know_the_password(self) -> None:
+    def test_server_without_the_password(self) -> None:
         """It is not the one it seems to be: nothing more is told to it."""
         for final in (b"v=" + base64.b64encode(b"x" * 32), b"v=", b"", b"v=?", b"\xff", b"e=invalid-proof"):
             words = client_exchange("SCRAM-SHA-256", "user", "pencil", NONCE)
@@ -50,7 +50,7 @@ class SaslTests(SynchronousTestCase):
             with self.assertRaises(AuthenticationFailed):
                 words.send(final)
 
-    def test_a_server_that_does_not_keep_to_it(self) -> None:
+    def test_server_that_breaks_the_protocol(self) -> None:
         """Another nonce, ours alone, no salt that can be read, work for hours, and what is no text."""
         for first in (
             SERVER_FIRST.replace(b"r=rO", b"r=Or"),
@@ -68,7 +68,7 @@ class SaslTests(SynchronousTestCase):
                 words.send(first)
 
     @given(st.binary(max_size=60), st.binary(max_size=60))
-    def test_anything(self, first: bytes, final: bytes) -> None:
+    def test_arbitrary_server_messages(self, first: bytes, final: bytes) -> None:
         """No words of a server are enough without the password, and none raise anything else."""
         words = client_exchange("SCRAM-SHA-512", "user", "pencil", NONCE)
         next(words)

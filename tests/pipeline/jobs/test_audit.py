@@ -102,9 +102,7 @@ def _verdicts(report: AuditReport) -> dict[tuple[str, int, str], tuple[str, int]
 
 
 class TestPlanted:
-    def test_planted_errors_are_found_and_nothing_else(
-        self, spark: SparkSession, broker: Broker, tmp_path: Path
-    ) -> None:
+    def test_planted_errors_are_found(self, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
         """Losses and duplicates at random, of consumers and of a table, in some of many windows and two topics."""
         random = Random(7)
         events: list[bytes] = []
@@ -153,7 +151,7 @@ class TestPlanted:
         assert (report.events, report.unreadable, report.unknown) == (len(events), 0, [])
         assert len({bytes(each) for each in events}) == report.events - report.repeated
 
-    def test_what_is_as_it_should_be_is_complete(self, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    def test_complete_counts(self, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
         """Also records without a time, which count as of 1970; and with those in quarantine."""
         rows = [("t", 0, 0, -1), ("t", 0, 1, FIRST), ("t", 0, 2, FIRST + WINDOW - 1)]
         events = [
@@ -170,7 +168,7 @@ class TestPlanted:
         still_open = run(spark, early, now_ms=lambda: FIRST)
         assert not still_open.has_loss
 
-    def test_a_table_that_has_nothing_of_a_topic(self, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    def test_table_without_a_topic(self, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
         """It is missed where it is expected, or where the table has the topic at other times, but not outside of the
         time that is asked for; and a topic that nobody tells of is not taken for complete."""
         later = FIRST + 5 * WINDOW
@@ -198,7 +196,7 @@ class TestPlanted:
         assert _verdicts(only) == {("half", 5, "lake"): ("complete", 0)}
         assert not only.has_loss
 
-    def test_the_client_the_load_and_the_audit(self, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    def test_client_load_and_audit(self, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
         """A real producer and a real consumer count; the table lacks what was deleted before it was loaded."""
         topic, events = make(broker), make(broker)
         done = subprocess.run(
@@ -280,9 +278,7 @@ class TestBadInput:
             # Before any event is looked for.
             _run(spark, broker, "nowhere", tables={"lake": str(tmp_path / "typo")})
 
-    def test_windows_that_do_not_fit_and_tables_of_another_kind(
-        self, spark: SparkSession, broker: Broker, tmp_path: Path
-    ) -> None:
+    def test_incomparable_windows_and_tables(self, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
         """Both are named."""
         table = Table.at(spark, str(tmp_path / "t"))
         table.claim()
@@ -296,7 +292,7 @@ class TestBadInput:
         with pytest.raises(OptionError, match="windows of 450000 ms do not fit"):
             _run(spark, broker, topic, tables={"lake": str(tmp_path / "t")})
 
-    def test_asked_to_stop_it_says_that_it_knows_nothing(self, spark: SparkSession, broker: Broker) -> None:
+    def test_stopped_audit_has_no_result(self, spark: SparkSession, broker: Broker) -> None:
         """Half an audit would be taken for a whole one."""
         watch = JobControl()
         watch.stop()
@@ -313,12 +309,12 @@ class TestBadInput:
             ({"source": {"nonsense": "1"}}, "'nonsense' is not known"),
         ],
     )
-    def test_what_is_wrong_is_named(self, given: dict[str, Any], said: str) -> None:
+    def test_invalid_options(self, given: dict[str, Any], said: str) -> None:
         """Before Spark is asked for anything."""
         with pytest.raises(OptionError, match=said):
             AuditOptions(**{"source": {"kafka.bootstrap.servers": "127.0.0.1:1"}, **given})
 
-    def test_only_events_that_can_tell_are_read(self) -> None:
+    def test_only_relevant_events_are_read(self) -> None:
         """Those that were published before the time that is asked for cannot tell of it, but for clocks that differ."""
         source = {"kafka.bootstrap.servers": "127.0.0.1:1"}
         assert AuditOptions(source=source, since_ms=FIRST).source["startingTimestamp"] == str(FIRST - 3_600_000)
@@ -350,7 +346,7 @@ class TestReading:
             assert reading.event(coded) == event
         assert _Schemas.asked == [7]
 
-    def test_what_is_none_says_why(self) -> None:
+    def test_invalid_events(self) -> None:
         """Whatever the bytes are, there is one kind of error."""
         event = encode_avro(_event("shop", PRODUCER, {"t": 3}))
         reading = AuditEventReader(_Schemas("http://127.0.0.1:1"))
@@ -392,7 +388,7 @@ class TestReading:
 
 
 class TestNotes:
-    def test_tables_tell_what_they_know_not_to_hold(self) -> None:
+    def test_known_gaps_of_tables(self) -> None:
         """The beginning that was not asked for, gaps, and what was lost; not more than anybody reads."""
         offsets = {0: OffsetSet.of((5, 10), (20, 30)), 1: OffsetSet.of((0, 3))}
         lost = {"t": TopicOffsets("", {1: OffsetSet.of((0, 2))})}
@@ -475,7 +471,7 @@ class TestPage:
         (svg,) = (attrs for tag, attrs in seen.tags if tag == "svg")
         assert svg["viewbox"] == "0 0 900 278"
 
-    def test_legends_do_not_lie_on_each_other(self) -> None:
+    def test_legend_lines(self) -> None:
         """Many applications take several lines, and the page stays as wide as it is."""
         report = AuditReport([_found(0, 1, 1, application=f"reader {n}") for n in range(40)])
         seen = _Page(page(report, made_ms=FIRST))
@@ -486,7 +482,7 @@ class TestPage:
         assert all(x < width - 150 and y <= height for x, y in places)
         assert "Not all applications are drawn." in seen.text
 
-    def test_the_heading_says_what_is_known(self) -> None:
+    def test_heading(self) -> None:
         """Nothing that is unknown is called good."""
         complete, still_open = _found(0, 1, 1), _found(0, 1, 0, verdict=AuditVerdict.OPEN)
         unknown = _found(0, 0, 1, verdict=AuditVerdict.UNKNOWN)
@@ -499,7 +495,7 @@ class TestPage:
         ):
             assert f"Audit: {said}" in _Page(page(report, made_ms=FIRST)).text
 
-    def test_of_very_many_windows_what_is_wrong_is_shown(self) -> None:
+    def test_incomplete_windows_come_first(self) -> None:
         """Those that are complete make room."""
         report = AuditReport([_found(0, 2, 1)] + [_found(n, 1, 1) for n in range(1, 5101)])
         seen = _Page(page(report, made_ms=FIRST))

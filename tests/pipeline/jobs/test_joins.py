@@ -89,7 +89,7 @@ def test_two_streams(spark: SparkSession, broker: Broker, tmp_path: Path) -> Non
     assert sorted(found) == [*[("01:00", "01:00")] * 8, ("09:00", "09:00")]
 
 
-def test_what_has_no_partner(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_rows_without_a_partner(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """It is there once it can have none any more."""
     fill(broker, "left-views", "left-buys")
     topics(broker, "joined")
@@ -103,7 +103,7 @@ def test_what_has_no_partner(spark: SparkSession, broker: Broker, tmp_path: Path
         run(spark, streams(broker, "left-views", "left-buys", tmp_path, outputs=asked.outputs))
 
 
-def test_a_table_that_changes(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_changing_table(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Each batch is joined with what the table is then: its newest values, without what was deleted."""
     topics(broker, "logins", "users")
 
@@ -155,7 +155,7 @@ def test_a_table_that_changes(spark: SparkSession, broker: Broker, tmp_path: Pat
     assert list(after.batches.values()) == [[("Cyd",)]]
 
 
-def test_what_is_wrong_is_said_at_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_invalid_expressions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Expressions, before the query begins."""
     topics(broker, "one", "two")
     source = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "two"}

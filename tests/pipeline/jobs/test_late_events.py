@@ -27,7 +27,7 @@ HOUR = duration_micros("", "1 hour")
 class ShareTests(TestCase):
     """When a run has to fail."""
 
-    def test_at_its_end(self) -> None:
+    def test_late_share_at_the_end(self) -> None:
         """The share of what was read counts."""
         found = LateEvents(events=100, late=1)
         self.assertFalse(found.are_too_many(0.01, 0, is_over=True))
@@ -35,7 +35,7 @@ class ShareTests(TestCase):
         self.assertFalse(LateEvents().are_too_many(0, 0, is_over=True))
         self.assertFalse(LateEvents(events=5, late=5).are_too_many(1, 0, is_over=True))
 
-    def test_before_its_end(self) -> None:
+    def test_late_share_before_the_end(self) -> None:
         """It fails as soon as it is sure to fail, and a few events are not judged alone."""
         found = LateEvents(events=10_000, late=500)
         self.assertFalse(found.are_too_many(0.01, left=40_000, is_over=False))
@@ -61,7 +61,7 @@ class ShareTests(TestCase):
 class ExplainedTests(TestCase):
     """The error message."""
 
-    def test_what_to_change(self) -> None:
+    def test_advice(self) -> None:
         """The numbers, a watermark that would do, and batches, where there are several."""
         found = LateEvents(events=336_764, late=215_114, behind=duration_micros("", "244 days 23 hours"))
         told = late_events_message(found, 0.01, HOUR, is_limited=True)
@@ -118,7 +118,7 @@ class CountTests(TestCase):
             {"batches", "rows_in", "rows_out", "unreadable", "late", "late_share", "seconds", "stopped"},
         )
 
-    def test_spark_knows_whether_there_are_any(self) -> None:
+    def test_spark_s_count_is_checked(self) -> None:
         """If it disagrees, its number is told."""
         self.assertEqual([late_count(7, 3), late_count(0, 3), late_count(7, 0), late_count(0, 0)], [7, 3, 0, 0])
 
@@ -148,7 +148,7 @@ class WatermarkTests(TestCase):
             (self.checkpoint / "commits" / f"{number}").write_text("v1\n{}")
             (self.checkpoint / "commits" / f".{number}.crc").touch()
 
-    def test_of_the_last_batch_that_is_done(self) -> None:
+    def test_watermark_of_the_last_batch(self) -> None:
         """A batch that comes again has the watermark of the one before it, as it had the first time."""
         with LateWatermark.made() as late:
             late.look(self.files)

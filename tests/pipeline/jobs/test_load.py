@@ -35,7 +35,7 @@ def _json(**fields: Any) -> bytes:
     return json.dumps(fields).encode()
 
 
-def test_rows_are_what_was_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_rows_equal_records(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Keys, values, times and headers of several topics, in directories by hour; a second run adds what has come."""
     table = tmp_path / "the lake, 100%25 #1"
     one, two = (make(broker, 2, **{"message.timestamp.after.max.ms": str(2**62)}) for _ in range(2))
@@ -147,7 +147,7 @@ def test_json(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     assert (kept["value"], str(kept["date"])) == (b"nonsense", "2023-11-14")
 
 
-def test_names_that_need_quotes(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_unusual_names(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Fields of any name become columns; a directory that Spark would take for a pattern is refused."""
     topic = make(broker)
     fill(broker, topic, [b'{"a b": 1, "c`d": 2, "e.f": 3, "x,y;(z)": 4}'])
@@ -177,7 +177,7 @@ def test_late_events_and_new_columns(spark: SparkSession, broker: Broker, tmp_pa
     assert Table.at(spark, str(tmp_path)).state == table.state, "it was claimed before its schema was looked at"
 
 
-def test_a_payload_that_was_forgotten(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_changed_payload_option(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Bytes do not become new columns of a table of events, nor events of one of bytes."""
     topic = make(broker)
     fill(broker, topic, [_json(user="u")])
@@ -196,7 +196,7 @@ def test_a_payload_that_was_forgotten(spark: SparkSession, broker: Broker, tmp_p
     assert load(spark, broker, raw, topic).records == load(spark, broker, read, topic, payload=payload).records == 1
 
 
-def test_what_is_counted_before_a_commit(
+def test_quarantine_counts(
     spark: SparkSession, broker: Broker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Records in quarantine of several days are counted without a word in Spark's log."""
@@ -212,7 +212,7 @@ def test_what_is_counted_before_a_commit(
         context.setLogLevel("ERROR")
 
 
-def test_a_reason_that_changes_while_a_batch_is_written(
+def test_quarantine_reason_changes_during_a_write(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch is read twice where records are odd; when the second time finds fewer, nothing is forgotten."""
@@ -238,7 +238,7 @@ def test_a_reason_that_changes_while_a_batch_is_written(
     assert [each["kind"] for each in commits(tmp_path / "b")] == ["claim", "claim"]
 
 
-def test_topics_that_are_not_what_they_were(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_expired_offsets_and_recreated_topics(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Offsets that expired end a load, or are noted once; a topic that was made anew is not mixed with the old one."""
     topic = make(broker, 2)
     for partition in range(2):
@@ -372,7 +372,7 @@ def test_hadoop(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch
     assert list(odd(spark, tmp_path / "table")) == [0]
 
 
-def test_before_anything_is_touched(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_errors_before_a_table_is_created(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Errors are reported before a table is created."""
     topic = make(broker, 2)
     table = tmp_path / "table"

@@ -96,9 +96,7 @@ ODD = [
 
 
 class TestRecords:
-    def test_records_that_differ_in_anything_are_told_apart(
-        self, spark: SparkSession, broker: Broker, copy: Broker
-    ) -> None:
+    def test_every_difference_is_found(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
         """Each is on one side only but for one: nulls, empty contents, and bytes that are not UTF-8."""
         topic = _name()
         for each in (broker, copy):
@@ -112,7 +110,7 @@ class TestRecords:
         assert same.is_same
         assert same.source == 9
 
-    def test_planted_errors_are_found_and_nothing_else(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
+    def test_planted_errors_are_found(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
         """Records are left out, doubled, changed and added at random: the numbers are those of multisets."""
         for seed in (1, 2):
             random, topic = Random(seed), _name()
@@ -147,9 +145,7 @@ class TestRecords:
 
 
 class TestTopics:
-    def test_copies_may_have_other_names_and_partitions(
-        self, spark: SparkSession, broker: Broker, copy: Broker
-    ) -> None:
+    def test_renamed_and_repartitioned_copies(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
         """Two topics that have swapped their names are the same as the originals, in whatever partitions."""
         one, two = _name(), _name()
         make(broker, 2, one, two)
@@ -164,7 +160,7 @@ class TestTopics:
         assert {each.topic: (each.source, each.mirror) for each in done.topics} == {one: (10, 10), two: (20, 20)}
         assert {(each.source_partitions, each.mirror_partitions) for each in done.topics} == {(2, 3)}
 
-    def test_a_topic_that_one_side_lacks(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
+    def test_topic_missing_on_one_side(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
         """Named, it is an error that says which side; of a pattern it is a difference, although it is empty."""
         base = _name()
         make(broker, 1, f"{base}-a", f"{base}-b")
@@ -181,7 +177,7 @@ class TestTopics:
         assert not done.is_same
         assert json.loads(json.dumps(done.as_json()))["topics"][1]["mirror_partitions"] == 0
 
-    def test_what_is_aborted_is_in_neither(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
+    def test_aborted_records(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
         """An aborted transaction of the original has no copy, and what is committed has one."""
         topic = _name()
         for each in (broker, copy):
@@ -211,7 +207,7 @@ class TestTopics:
         _write(copy, topic, [old])
         assert _check(spark, broker, copy, topic, compacted=True).missing == 1
 
-    def test_times_count_and_not_places(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
+    def test_records_are_selected_by_time(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
         """A record that lies behind later ones is compared if its time says so; beyond that time sides may differ."""
         topic = _name()
         for each in (broker, copy):
@@ -226,9 +222,7 @@ class TestTopics:
 
 
 class TestStopping:
-    def test_asked_to_stop_it_says_that_it_knows_nothing(
-        self, spark: SparkSession, broker: Broker, copy: Broker
-    ) -> None:
+    def test_stopped_check_has_no_result(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
         """Half a comparison would be taken for a whole one."""
         topic = _name()
         for each in (broker, copy):
@@ -238,7 +232,7 @@ class TestStopping:
         with pytest.raises(JobStopped, match="stopped before it was done"):
             run(spark, MirrorOptions(source=_side(broker, topic), mirror=_side(copy, topic)), watch)
 
-    def test_what_is_under_way_is_ended(self, spark: SparkSession) -> None:
+    def test_stop_cancels_spark_jobs(self, spark: SparkSession) -> None:
         """Spark is told, and does not go on for minutes."""
         watch, ended = JobControl(), []
         Timer(1, watch.stop).start()
@@ -246,7 +240,7 @@ class TestStopping:
             ended.append(spark.range(10**11).selectExpr("sum(id % 7)").collect())
         assert not ended
 
-    def test_how_far_it_is_is_told(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_progress(self, spark: SparkSession, tmp_path: Path) -> None:
         """While Spark is at something: these tasks end when it has been told of them."""
         told = tmp_path / "told"
         said: list[str] = []
@@ -284,7 +278,7 @@ class TestOptions:
             ({"mirror": {**GIVEN, "endingtimestamp": "7"}, "until_ms": 6}, "since_ms and until_ms say that"),
         ],
     )
-    def test_what_is_wrong_is_named(self, given: dict[str, Any], said: str) -> None:
+    def test_invalid_options(self, given: dict[str, Any], said: str) -> None:
         """Before Spark is asked for anything."""
         with pytest.raises(OptionError, match=said):
             MirrorOptions(**{"source": self.GIVEN, "mirror": self.GIVEN, **given})

@@ -60,14 +60,14 @@ class DurationTests(TestCase):
             self.assertEqual(readable_duration(duration_micros("x", text, least=0)), wanted)
 
     @given(st.text(max_size=20))
-    def test_anything_else_is_refused(self, text: str) -> None:
+    def test_arbitrary_durations(self, text: str) -> None:
         """Whatever is said, it is a duration or an error that names the option."""
         try:
             self.assertLessEqual(1, duration_micros("the size", text))
         except OptionError as e:
             self.assertTrue(str(e).startswith(f"the size is {text!r}; it "))
 
-    def test_what_spark_would_take_otherwise(self) -> None:
+    def test_durations_that_spark_reads_differently(self) -> None:
         """Months, which vary; negative ones; conditions; numbers that Spark cannot hold."""
         for text in ("1 month", "-1 hours", "1 hour OR TRUE", "hour", "5", "1hour", "٣ hours", "9" * 5000 + " hours"):
             with self.subTest(text[:20]), self.assertRaisesRegex(OptionError, "takes a duration such as '10 minutes'"):
@@ -259,7 +259,7 @@ class CommandTests(TestCase):
         self.refused("No such option '--left-into'", *windows, "date DATE, hour INT", *hours)
         self.refused("'n' is not NAME=VALUE", *windows, "date DATE, hour INT", *hours[:-2])
 
-    def test_files_that_cannot_be_written(self) -> None:
+    def test_unwritable_files(self) -> None:
         """They are refused before the work, and not after it."""
         one = ("windows", "views", "--checkpoint", "c", "--to-topic", "hourly", "--size", "1 hour")
         self.refused("'--report': /nowhere/x.json: there is no directory /nowhere", *one, "--report", "/nowhere/x.json")
@@ -288,7 +288,7 @@ class CommandTests(TestCase):
 class InterruptTests(TestCase):
     """Ctrl-C before there is a Spark that could be asked to stop."""
 
-    def test_it_ends_at_once(self) -> None:
+    def test_interrupt_ends_at_once(self) -> None:
         """By the signal, and without a word of Spark's, which would have a handler of its own in the main thread."""
         code = (
             "import os, signal, threading\n"
@@ -333,7 +333,7 @@ class StartTests(TestCase):
         run_writer(cast(Any, Writer()), QueryReport(), watch or JobControl(), failures)
         return starts
 
-    def test_a_machine_that_is_busy(self) -> None:
+    def test_busy_machine(self) -> None:
         """Spark gives up soon on a Python process; it is started again, and not for ever."""
         slow = "[STREAM_FAILED] Python worker failed to connect back."
         self.assertEqual(self.ends(), 1)
@@ -348,7 +348,7 @@ class StartTests(TestCase):
         with self.assertRaisesRegex(PipelineError, "^batch 3: the disk is full$"):
             self.ends("[STREAM_FAILED] long words", failures=["batch 3: the disk is full"])
 
-    def test_a_job_that_is_stopped(self) -> None:
+    def test_failures_of_a_stopped_job(self) -> None:
         """Whoever stops it may have ended Spark's processes: what failed of that is told, and is no failure."""
         told = list[str]()
         watch = JobControl(told.append)
@@ -408,7 +408,7 @@ class ProgressTests(TestCase):
 class GistTests(TestCase):
     """The message about a failure."""
 
-    def test_the_line_that_matters(self) -> None:
+    def test_relevant_line_of_an_error(self) -> None:
         """Our own error, wherever it is in Spark's; else the first line that says something."""
         ours = "[FOREACH_BATCH] failed\n  at x\nlogbus.pipeline.errors.LakeError: the table is damaged\n at y"
         self.assertEqual(short_message(ours), "the table is damaged")

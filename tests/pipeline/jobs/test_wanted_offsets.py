@@ -49,7 +49,7 @@ class WantedOffsetsTests(TestCase):
         self.assertEqual(loaded, before)
 
     @given(WANTED)
-    def test_nothing_is_forgotten(self, of: WantedOffsets) -> None:
+    def test_every_offset_is_accounted_for(self, of: WantedOffsets) -> None:
         """Each wanted offset is either held, missing or lost; missing ones exist on the broker."""
         wanted = OffsetSet.of((of.start, max(of.start, of.end)))
         self.assertEqual(wanted - of.held, (of.missing | of.lost) & wanted)
@@ -58,7 +58,7 @@ class WantedOffsetsTests(TestCase):
         self.assertFalse(of.missing & OffsetSet.of((0, of.log_start)))
         self.assertFalse(of.lost & OffsetSet.of((of.log_start, 99)))
 
-    def test_what_was_lost(self) -> None:
+    def test_lost_offsets(self) -> None:
         """
         Who begins with the oldest that there is has lost what expired since the table began; who asks for an offset has
         lost what is gone from there on; who begins later has lost nothing.

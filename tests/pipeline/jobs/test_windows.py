@@ -184,7 +184,7 @@ def late_of(clocks: list[str], until: Callable[[float], float], watermark: float
     return late
 
 
-def test_late_events_are_counted_one_by_one(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_late_events_are_counted(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Each event is late, in a window, or in an open one; and too many late ones are an error."""
     clocks = random.Random(3).sample(CLOCKS, 2 * BATCH)
     clocks = [*clocks, *[min(clocks)] * BATCH, "23:00"]
@@ -237,7 +237,7 @@ def test_the_first_window_of_an_event(spark: SparkSession) -> None:
         assert found.count() == 80
 
 
-def test_a_batch_that_comes_again(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_repeated_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """One output has it and the other not, or all have and Spark does not know: in the end each has it once."""
     topics(broker, "again", "counted")
     put(broker, "again", [event("00:10", page="/tea"), event("03:00", page="/end")])
@@ -278,7 +278,7 @@ def test_a_batch_that_comes_again(spark: SparkSession, broker: Broker, tmp_path:
         run(spark, asked)
 
 
-def test_what_is_wrong_is_said_at_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_invalid_expressions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Expressions and columns, before the query begins."""
     topics(broker, "wrong")
 
@@ -309,7 +309,7 @@ def test_what_is_wrong_is_said_at_once(spark: SparkSession, broker: Broker, tmp_
     assert events.columns[-2:] == ["user", "event_time"]
 
 
-def test_a_query_that_goes_on_until_it_is_stopped(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_continuous_query(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """The current batch is finished, and the next one not started."""
     topics(broker, "endless")
     watch = JobControl()
@@ -328,7 +328,7 @@ def test_a_query_that_goes_on_until_it_is_stopped(spark: SparkSession, broker: B
     assert len(seen.batches) == 1
 
 
-def test_a_backlog_that_is_left_and_taken_up_again(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_stopped_and_resumed_backlog(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Batches that were planned and not begun are those of the next run."""
     topics(broker, "backlog")
     put(broker, "backlog", [event(f"{hour:02}:30", page="/tea") for hour in range(12)])

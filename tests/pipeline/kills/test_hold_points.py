@@ -31,8 +31,8 @@ class PointTests(SynchronousTestCase):
         named.start()
         self.addCleanup(named.stop)
 
-    def test_nobody_is_to_be_held(self) -> None:
-        """Then a point is only counted."""
+    def test_no_orders(self) -> None:
+        """Without orders a point is only counted."""
         for point in ("here", "there", "here"):
             at(point)
         self.assertEqual((self.orders.count("here"), self.orders.count("there"), self.orders.count("else")), (2, 1, 0))
@@ -41,8 +41,8 @@ class PointTests(SynchronousTestCase):
         at("there")
         self.assertEqual(self.orders.last, "there")
 
-    def test_one_is_held(self) -> None:
-        """Where it was ordered, until the order is withdrawn; who comes next passes."""
+    def test_held_process(self) -> None:
+        """A process is held at its point until the order is withdrawn; the next one passes."""
         self.orders.hold("here")
         process = subprocess.Popen([sys.executable, "-c", _PASSES], stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.communicate)
@@ -56,8 +56,8 @@ class PointTests(SynchronousTestCase):
         self.orders.release()
         self.assertEqual(process.communicate(timeout=60)[0], "passed\n")
 
-    def test_nobody_is_left_who_gives_orders(self) -> None:
-        """Then processes go on."""
+    def test_controller_is_gone(self) -> None:
+        """Without a controller processes continue."""
         with mock.patch.dict("os.environ", {VARIABLE: str(self.directory / "gone")}):
             at("here")
 

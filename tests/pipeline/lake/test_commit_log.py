@@ -24,7 +24,7 @@ def _load(number: int, start: int, end: int, path: str = "", topic_id: str = "on
 class StateTests(TestCase):
     """Commits make a state, and contradictions are refused."""
 
-    def test_commits_and_snapshots_survive_json(self) -> None:
+    def test_round_trip(self) -> None:
         """What is read is what was written."""
         state = TableState().after(_load(1, 0, 5)).after(Commit(number=2, kind=CommitKind.CLAIM, at_ms=8, writer="v"))
         self.assertEqual(TableState.from_json("x", state.as_json()), state)

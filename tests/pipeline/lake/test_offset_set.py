@@ -32,7 +32,7 @@ class OffsetSetTests(TestCase):
         for each in (a, a | b, a & b, a - b):
             self.assertEqual(each, OffsetSet.of(*((offset, offset + 1) for offset in _set(each))))
 
-    def test_refuses_what_is_no_range(self) -> None:
+    def test_invalid_ranges(self) -> None:
         """A range goes up, from 0 on."""
         for each in ((-1, 3), (5, 4)):
             with self.assertRaisesRegex(ValueError, f"{each[0]}..{each[1]} is no range"):

@@ -210,7 +210,7 @@ class TableTests(TestCase):
         self.assertEqual(late.files.names(tables.STAGING), [])
         self.assertEqual(late.files.names(tables.COMMITS), [f"{number:020}.json" for number in (1, 2, 3)])
 
-    def test_a_job_that_stands_still_while_it_moves_files(self) -> None:
+    def test_frozen_job(self) -> None:
         """What it committed stands, others go on from there, and it is told so."""
         late = Table(LocalFileSystem(self.root))
 
@@ -232,7 +232,7 @@ class TableTests(TestCase):
             slow.commit(CommitKind.LOAD, added, offsets=offsets)
         self.assertEqual(_seen(self.root), [0, 1])
 
-    def test_what_jobs_write_that_were_taken_over(self) -> None:
+    def test_files_of_replaced_jobs(self) -> None:
         """What was deleted under a job's hands ends it as one that was taken over."""
         late = Table(LocalFileSystem(self.root))
         early = Table(Meddled(LocalFileSystem(self.root), {("sync", ""): late.claim}))
@@ -258,7 +258,7 @@ class TableTests(TestCase):
         self.assertLess(len(files.names(tables.COMMITS)), tables.KEEP + tables.SNAPSHOT_EVERY + 1)
         self.assertEqual(Table(files).refresh().number, 2 * tables.KEEP)
 
-    def test_a_commit_that_cannot_be_read(self) -> None:
+    def test_unreadable_commit(self) -> None:
         """A name without a file is said, and not looked at for ever."""
         commits = self.root / tables.COMMITS
         commits.mkdir(parents=True)
@@ -279,7 +279,7 @@ class TableTests(TestCase):
         self.assertEqual(Table(files).refresh(), table.state)
         self.assertEqual(table.state.held("t", 0), OffsetSet.of((0, 3 * tables.KEEP)))
 
-    def test_what_is_made_durable(self) -> None:
+    def test_synced_files_and_directories(self) -> None:
         """Files, and the directories that name them, up to the table's."""
         synced = set()
         (self.root / "a" / "b").mkdir(parents=True)
@@ -292,7 +292,7 @@ class TableTests(TestCase):
             files.create("c/g", b"")
             self.assertEqual(synced, {self.root / each for each in ("", "c", "c/g")})
 
-    def test_what_the_file_system_refuses(self) -> None:
+    def test_file_system_errors(self) -> None:
         """A full disk is told with the file's name, and a place without links with what they are for."""
         files = LocalFileSystem(self.root)
         full = OSError(errno.ENOSPC, "No space left on device")
@@ -306,13 +306,13 @@ class TableTests(TestCase):
             files.create("c/g", b"x")
         self.assertEqual(files.names("c"), [], "no draft is left")
 
-    def test_a_directory_of_others(self) -> None:
+    def test_foreign_directory(self) -> None:
         """A directory with other files is left alone."""
         (self.root / "part-0.parquet").write_text("[]")
         with self.assertRaisesRegex(LakeError, "holds files, but no _logbus/commits: it is not a table"):
             Table(LocalFileSystem(self.root)).refresh()
 
-    def test_a_file_that_somebody_deleted(self) -> None:
+    def test_deleted_file(self) -> None:
         """A file of the last commit that is nowhere is named."""
         files = LocalFileSystem(self.root)
         table = Table(files)

@@ -179,7 +179,7 @@ class TypesTests(TestCase):
             },
         )
 
-    def test_what_no_column_can_be(self) -> None:
+    def test_unsupported_types(self) -> None:
         """The field is named."""
         for schema, words in (
             ("int", "must be a record, to have columns; this one is int"),
@@ -294,7 +294,7 @@ class ReaderTests(TestCase):
                     self.assertIsNone(each["event"])
                     self.assertIn(words, each["reason"])
 
-    def test_the_registry_is_asked_once(self) -> None:
+    def test_schemas_are_cached(self) -> None:
         """A schema is asked for once; one that is missing again after a while, since it may come; trouble is raised."""
         now = [0.0]
         registry = Schemas({1: record(a="int")})
@@ -313,7 +313,7 @@ class ReaderTests(TestCase):
         with self.assertRaisesRegex(RegistryFailed, "does not answer"):
             reader.read("t", frame(3, b""))
 
-    def test_arrow_alone(self) -> None:
+    def test_values_are_checked_by_arrow(self) -> None:
         """Values that fit are not looked at one by one."""
         kind = pa.struct([("event", pa.int32()), ("reason", pa.string())])
         good, bad = {"event": 1, "reason": None}, {"event": 2**40, "reason": None}

@@ -63,7 +63,7 @@ class ReadingTests(TestCase):
             self.assertEqual(str(e.exception), f"{schema!r} is no schema such as 'user STRING, at TIMESTAMP': {words}")
 
     @given(st.one_of(st.text("ab<>(),:` '\"", max_size=30), st.text(max_size=20)))
-    def test_anything(self, schema: str) -> None:
+    def test_arbitrary_text(self, schema: str) -> None:
         """It is a schema, or an error, or for Spark to say."""
         try:
             found = fields_of(schema)

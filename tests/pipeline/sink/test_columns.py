@@ -26,8 +26,8 @@ class ColumnTests(SynchronousTestCase):
         self.assertEqual(sink_columns(fields, None), SinkColumns(True, True, True, True, True))
         self.assertFalse(sink_columns(fields, "orders").topic)
 
-    def test_what_is_missing(self) -> None:
-        """Is named."""
+    def test_missing_columns(self) -> None:
+        """They are named."""
         self.refused("'value' is missing; it is required, and takes string or binary", ("key", "string"))
         self.refused("option 'topic', or a column 'topic'", ("value", "string"), topic=None)
 

@@ -38,7 +38,7 @@ class NotedTests(SynchronousTestCase):
             self.assertEqual(latest.number, max(each.number for each in all_of_them))
 
     @given(st.text())
-    def test_anything_beside(self, beside: str) -> None:
+    def test_foreign_metadata(self, beside: str) -> None:
         """What somebody else has written there is no error before it matters."""
         latest = last_committed_batch([OffsetAndMetadata(PLACE, 3, beside)])
         assert latest is not None
@@ -52,12 +52,15 @@ class IsDoneTests(SynchronousTestCase):
         self.assertFalse(is_committed(RUN, CommittedBatch(4, 2, 10)))
         self.assertFalse(is_committed(BatchIdentity("write", None), CommittedBatch(4, 2, 10)))
 
-    def test_one_that_was_committed(self) -> None:
-        """Is not written again."""
+    def test_committed_batch(self) -> None:
+        """It is not written again."""
         self.assertTrue(is_committed(RUN, CommittedBatch(5, 2, 10)))
 
-    def test_one_that_is_older(self) -> None:
-        """Of a query is an error, as its offsets may be others now; of who numbers batches himself it is not."""
+    def test_older_batch(self) -> None:
+        """
+        It is an error for a query, whose offsets may differ now, and allowed where the application numbers its
+        batches.
+        """
         error = self.assertRaises(NotRepeatable, is_committed, RUN, CommittedBatch(6, 2, 10))
         self.assertRegex(str(error), "batch 5 of query .* but batch 6 is committed")
         self.assertTrue(is_committed(BatchIdentity("daily", 5, skips_older=True), CommittedBatch(6, 2, 10)))
@@ -68,8 +71,8 @@ class CheckTests(SynchronousTestCase):
         ours = PreparedTransaction(ProducerIdentity(7, 0, "x"), "orders")
         return [TaskOutcome(task, rows, None if each else ours, each) for task, each in enumerate(before)]
 
-    def test_as_it_was(self) -> None:
-        """Then what is missing can be written."""
+    def test_same_rows_again(self) -> None:
+        """The missing rows can be written."""
         check_same_batch(RUN, self.outcomes(CommittedBatch(5, 3, 10), None, CommittedBatch(5, 3, 10)))
         check_same_batch(RUN, self.outcomes(None, None))
 

@@ -91,8 +91,8 @@ class ExactlyOnceTests(TestCase):
         self.assertEqual(len(self.there()), 24)
         self.assertEqual(len(set(self.there())), 24)
 
-    def test_nothing_is_there_before_the_commit(self) -> None:
-        """Also when all tasks are done."""
+    def test_invisible_before_the_commit(self) -> None:
+        """Even when all tasks are done."""
         outcomes = [self.task(0, 0, [b"a"]), self.task(0, 1, [b"b"])]
         before = list_offsets(self.brokers, dict.fromkeys(self.partitions(), -1), committed=True)
         self.assertEqual({each.offset for each in before.values()}, {0})
@@ -102,8 +102,8 @@ class ExactlyOnceTests(TestCase):
     def partitions(self) -> list[Any]:
         return [transactions.TopicPartition(self.topic, index) for index in (0, 1)]
 
-    def test_a_batch_that_comes_again(self) -> None:
-        """Is passed over: Spark had died before it noted that the batch was done."""
+    def test_repeated_batch(self) -> None:
+        """It is skipped: Spark died before it recorded that the batch was done."""
         for _ in range(3):
             outcomes = [self.task(0, 0, [b"a", b"b"]), self.task(0, 1, [b"c"])]
             self.commit(0, *outcomes)
@@ -210,7 +210,7 @@ class ExactlyOnceTests(TestCase):
         self.commit(0, *new)
         self.assertEqual(self.there(), [b"a", b"b"])
 
-    def test_a_zombie_driver_that_is_quicker(self) -> None:
+    def test_zombie_driver_commits_first(self) -> None:
         """It commits before tasks begin anew: they pass over what it wrote."""
         old = [self.task(0, 0, [b"a"]), self.task(0, 1, [b"b"])]
         self.commit(0, *old)
@@ -218,8 +218,8 @@ class ExactlyOnceTests(TestCase):
         self.commit(0, *new)
         self.assertEqual(self.there(), [b"a", b"b"])
 
-    def test_a_task_that_fails(self) -> None:
-        """Its rows are aborted at once, so that nobody waits for them."""
+    def test_failing_task(self) -> None:
+        """Its rows are aborted at once, so that readers do not wait for them."""
 
         def batches() -> Iterator[Any]:
             yield pa.RecordBatch.from_arrays([pa.array([b"a"])], ["value"])
@@ -229,7 +229,7 @@ class ExactlyOnceTests(TestCase):
         self.assertRaises(ColumnError, _write_once, self.brokers, self.options, SinkColumns(), run, 0, batches())
         self.assertEqual(self.there(), [])
 
-    def test_a_batch_that_is_given_up(self) -> None:
+    def test_abandoned_batch(self) -> None:
         """The tasks that were done have written nothing."""
         outcomes = [self.task(0, 0, [b"a"]), None]
         exactly_once.abort(self.brokers, outcomes)
@@ -241,7 +241,7 @@ class ExactlyOnceTests(TestCase):
         self.assertRaises(NotRepeatable, self.task, 0, 0, [b"b"])
         self.assertEqual(self.there(), [b"a"])
 
-    def test_a_transaction_that_takes_too_long(self) -> None:
+    def test_transaction_timeout(self) -> None:
         """The brokers end it, and the commit says so."""
         for seconds in (0.001, 0.5, 10.0):
             self.options = evolve(self.options, transaction_timeout=seconds)
@@ -261,7 +261,7 @@ class ExactlyOnceTests(TestCase):
         error = self.assertRaises(OptionError, self.task, 0, 0, [b"a"])
         self.assertRegex(str(error), "'kafka.transaction.timeout.ms'.*transaction.max.timeout.ms")
 
-    def test_a_write_that_is_not_repeated(self) -> None:
+    def test_single_write_leaves_no_group(self) -> None:
         """It leaves no group behind."""
         run = BatchIdentity("once", None)
         batches = [pa.RecordBatch.from_arrays([pa.array([b"a"])], ["value"])]

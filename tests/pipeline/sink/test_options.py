@@ -36,7 +36,7 @@ class OptionTests(SynchronousTestCase):
         self.assertEqual(found.delivery.acks, -1)
         self.assertIs(found.packing.codec, Codec.NONE)
 
-    def test_what_is_said_is_heard(self) -> None:
+    def test_options(self) -> None:
         """Kafka's own names, in any case."""
         found = read(
             KAFKA__COMPRESSION__TYPE="zstd",
@@ -60,7 +60,7 @@ class OptionTests(SynchronousTestCase):
         """Where the one is said to be smaller than the other."""
         self.assertEqual(read(kafka__max__request__size="100").packing.batch_bytes, 100)
 
-    def test_it_pickles(self) -> None:
+    def test_pickled_options(self) -> None:
         """Spark sends it to workers."""
         found = read(deliveryGuarantee="exactly-once")
         self.assertEqual(pickle.loads(pickle.dumps(found)), found)
@@ -74,13 +74,13 @@ class OptionTests(SynchronousTestCase):
         self.refused("kafka.batch.size.*whole number", kafka__batch__size="16k")
         self.refused("transactionalIdPrefix.*letters", transactionalIdPrefix="a b")
 
-    def test_what_has_no_meaning_is_refused_by_name(self) -> None:
+    def test_refused_options(self) -> None:
         """As Spark's Kafka sink does, and why."""
         for name in options.REFUSED:
             self.refused("cannot be used: ", **{"kafka." + name: "x"})
         self.refused("'kafka.fetch.max.bytes' is not known", kafka__fetch__max__bytes="1")
 
-    def test_what_has_no_effect_is_taken(self) -> None:
+    def test_ignored_options(self) -> None:
         """Options for Spark's Kafka sink can stay as they are."""
         read(**{"kafka." + name: "x" for name in options.NO_EFFECT})
         read(checkpointLocation="/tmp/x", includeHeaders="true")
@@ -110,7 +110,7 @@ class OptionTests(SynchronousTestCase):
         self.refused("kafka.sasl.mechanism", kafka__security__protocol="SASL_SSL")
 
     @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=4))
-    def test_anything(self, given: dict[str, str]) -> None:
+    def test_arbitrary_options(self, given: dict[str, str]) -> None:
         """Whatever is said is taken or refused in words."""
         try:
             options.read_sink_options(NEEDED | given, streaming=False)

@@ -80,7 +80,7 @@ class PackerTests(SynchronousTestCase):
         st.sampled_from(Codec),
         st.integers(0, 3),
     )
-    def test_rows_come_out_as_they_went_in(
+    def test_round_trip(
         self, rows: list[dict[str, Any]], columns: SinkColumns, batch_bytes: int, codec: Codec, before: int
     ) -> None:
         """Whatever columns there are, whatever is null, however small batches are, also in a slice of a batch."""
@@ -124,7 +124,7 @@ class PackerTests(SynchronousTestCase):
             numbers = [int(each.value) for each in some]
             self.assertEqual(numbers, sorted(numbers))
 
-    def test_without_a_key_one_partition_at_a_time(self) -> None:
+    def test_rows_without_a_key(self) -> None:
         """Small batches for many partitions would cost much: one partition gets rows until its batch is full."""
         rows = a_batch([{"value": b"x" * 100}] * 10, iter(["value"]))
         packer = a_packer(SinkColumns(), "c", BatchingSettings(batch_bytes=2500))
@@ -148,8 +148,8 @@ class PackerTests(SynchronousTestCase):
         error = self.assertRaises(ColumnError, lambda: list(packer.pack(rows)))
         self.assertRegex(str(error), pattern)
 
-    def test_what_cannot_be_written(self) -> None:
-        """Is named."""
+    def test_invalid_rows(self) -> None:
+        """The error names the column."""
         self.refused("column 'topic' is null", SinkColumns(topic=True), {"topic": None}, None)
         self.refused(
             "column 'partition' is 3 .*'a' has partitions 0 to 2", SinkColumns(partition=True), {"partition": 3}
@@ -184,6 +184,6 @@ class GatheredTests(SynchronousTestCase):
         # Asked when the first comes, and after each.
         self.assertEqual([each.num_rows for each in coalesced(batches, 0.4, lambda: next(times))], [3, 1])
 
-    def test_nothing(self) -> None:
-        """Gives nothing."""
+    def test_no_rows(self) -> None:
+        """No rows make no batch."""
         self.assertEqual(list(coalesced([], 1.0)), [])

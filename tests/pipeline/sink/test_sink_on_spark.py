@@ -48,7 +48,7 @@ def some_rows(count: int = 60) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_rows_are_what_they_were(spark: SparkSession, broker: Broker) -> None:
+def test_rows_equal_records(spark: SparkSession, broker: Broker) -> None:
     """With every codec: keys, values, headers, nulls, and partitions where they are asked for."""
     rows = some_rows()
     table = spark.createDataFrame(rows, SCHEMA).select("key", "value", "headers", "partition")
@@ -88,7 +88,7 @@ def test_topics_and_times_of_rows(spark: SparkSession, broker: Broker) -> None:
     assert len(committed_messages(broker.bootstrap, "left")) == 15
 
 
-def test_what_is_wrong_is_said_before_a_task_starts(spark: SparkSession, broker: Broker) -> None:
+def test_errors_before_a_task_starts(spark: SparkSession, broker: Broker) -> None:
     """Columns, options, topics: each by name."""
     create_topic(broker.bootstrap, "wrong", 1)
     good = "cast(id as string) as value"
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_said_before_a_task_starts(spark: SparkSession, broker:
     assert len(tracker.getJobIdsForGroup(None)) == before
 
 
-def test_a_topic_that_there_is_not(spark: SparkSession) -> None:
+def test_missing_topic(spark: SparkSession) -> None:
     """Brokers that create none: it is said at once."""
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         rows = spark.range(3).selectExpr("cast(id as string) as value")
@@ -119,7 +119,7 @@ def test_a_topic_that_there_is_not(spark: SparkSession) -> None:
             writing(rows, broker, topic="nowhere", kafka__max__block__ms="200").save()
 
 
-def test_a_write_that_is_repeated(spark: SparkSession, broker: Broker) -> None:
+def test_repeated_write(spark: SparkSession, broker: Broker) -> None:
     """Who numbers writes can repeat them; a failed one leaves nothing to be read."""
     create_topic(broker.bootstrap, "numbered", 2)
     rows = spark.range(20).selectExpr("cast(id as string) as value")
@@ -140,7 +140,7 @@ def test_a_write_that_is_repeated(spark: SparkSession, broker: Broker) -> None:
     assert values == list(range(20))
 
 
-def test_a_stream_that_is_started_again(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_restarted_stream(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Also one whose last batch Spark did not note: it comes again, and is passed over."""
     create_topic(broker.bootstrap, "source", 2)
     create_topic(broker.bootstrap, "copy", 2)
@@ -170,7 +170,7 @@ def test_a_stream_that_is_started_again(spark: SparkSession, broker: Broker, tmp
         ).option("topic", "copy").option("checkpointLocation", str(tmp_path / "other")).start().awaitTermination()
 
 
-def test_new_topics_come_into_being(spark: SparkSession, broker: Broker) -> None:
+def test_topics_are_created(spark: SparkSession, broker: Broker) -> None:
     """Where brokers create topics that producers ask for."""
     rows = spark.range(3).selectExpr("cast(id as string) as value")
     writing(rows, broker, topic=f"new-{time.time_ns()}").save()

@@ -39,7 +39,9 @@ class SplitTests(SynchronousTestCase):
     """Ranges cut for more tasks."""
 
     @given(SIZES, st.none() | st.integers(1, 200), st.none() | st.integers(1, 10**6))
-    def test_parts_are_the_whole(self, sizes: dict[TopicPartition, int], parts: int | None, most: int | None) -> None:
+    def test_ranges_cover_everything(
+        self, sizes: dict[TopicPartition, int], parts: int | None, most: int | None
+    ) -> None:
         """Nothing is left out, nothing is read twice, no part is empty; each knows which topic is meant."""
         if most is not None:
             most = max(most, sum(sizes.values()) // 1000, 1)
@@ -93,7 +95,7 @@ class LimitTests(SynchronousTestCase):
                 self.assertLessEqual(abs(ends[each] - 5 - limit * sizes[each] / total), 1 + len(some))
 
     @given(SIZES, SIZES)
-    def test_a_partition_that_went_back_stays_there(
+    def test_partition_below_its_start(
         self, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
     ) -> None:
         """It has nothing to share."""

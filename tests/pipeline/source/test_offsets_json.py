@@ -19,7 +19,7 @@ class OffsetsJsonTests(SynchronousTestCase):
     """Offsets in JSON."""
 
     @given(st.dictionaries(PARTITIONS, st.integers(-2, 2**63 - 1), max_size=8))
-    def test_what_is_spelled_is_read(self, offsets: dict[TopicPartition, int]) -> None:
+    def test_round_trip(self, offsets: dict[TopicPartition, int]) -> None:
         """The same again, in whatever order it was."""
         import json
 
@@ -28,7 +28,7 @@ class OffsetsJsonTests(SynchronousTestCase):
         self.assertEqual(offsets_from_json(offsets_to_json(offsets), -2), offsets)
 
     @given(st.text() | st.from_regex(r'\{"t": ?[\[{].{0,20}[\]}]\}', fullmatch=True))
-    def test_anything_is_read_or_refused(self, text: str) -> None:
+    def test_arbitrary_json(self, text: str) -> None:
         """There is no other outcome."""
         for reader in (lambda: read_offsets(text, -2), lambda: read_partitions(text)):
             try:

@@ -107,13 +107,13 @@ class OptionTests(SynchronousTestCase):
             with self.subTest(name=name, value=value):
                 self.refused(f"option '{name.replace('__', '.')}'", repr(value), takes, **{name: value})
 
-    def test_what_is_not_known(self) -> None:
+    def test_unknown_options(self) -> None:
         """A slip of the pen is not passed over in silence."""
         self.refused("option 'startingOffset' is not known", "startingOffsets", startingOffset="earliest")
         self.refused("did you mean kafka.isolation.level", kafka__isolation_level="read_committed")
         self.refused("option 'zzz' is not known; there are subscribe, subscribePattern", zzz="1")
 
-    def test_spark_spells_names_in_its_own_way(self) -> None:
+    def test_names_in_errors(self) -> None:
         """An error has the name as it is documented."""
         self.refused("option 'failOnDataLoss': 'no' cannot be used", failondataloss="no")
         self.refused("option 'kafka.isolation.level': 'x' cannot be used", **{"KAFKA.isolation.LEVEL": "x"})
@@ -122,20 +122,20 @@ class OptionTests(SynchronousTestCase):
         """``load("orders")`` is a slip, and what is meant has another name."""
         self.refused("load() takes no path here; the option 'subscribe' says", path="orders")
 
-    def test_what_is_refused(self) -> None:
+    def test_refused_options(self) -> None:
         """What Spark's Kafka source refuses, and what we cannot do; in any case."""
         for name, why in REFUSED.items():
             self.refused(f"option 'kafka.{name}' cannot be used", why, **{f"kafka.{name}": "x"})
         self.refused("say where to begin with startingOffsets", KAFKA__AUTO__OFFSET__RESET="latest")
 
-    def test_what_has_no_effect(self) -> None:
+    def test_ignored_options(self) -> None:
         """It is taken, so that options for Spark's Kafka source can stay."""
         given = {f"kafka.{name}": "x" for name in NO_EFFECT}
         self.assertEqual(
             read_source_options({**MINIMAL, **given, "groupIdPrefix": "g"}, streaming=True), source(streaming=True)
         )
 
-    def test_what_is_missing(self) -> None:
+    def test_missing_options(self) -> None:
         """Brokers, and what goes together."""
         self.refused("'kafka.bootstrap.servers' is missing", without="kafka.bootstrap.servers")
         self.refused("'kafka.sasl.mechanism' is missing for SASL_SSL", kafka__security__protocol="SASL_SSL")
@@ -178,7 +178,7 @@ class OptionTests(SynchronousTestCase):
         )
         self.assertEqual((all_three.starting, all_three.ending), (AtTime(0), AtTime(9)))
 
-    def test_batches_have_an_end_and_streams_have_none(self) -> None:
+    def test_positions_of_batches_and_streams(self) -> None:
         """Positions that make no sense are refused."""
         self.refused("'startingOffsets'", "cannot begin at latest", startingOffsets="latest")
         self.refused("'startingOffsets'", "of t-0", startingOffsets='{"t": {"0": -1}}')

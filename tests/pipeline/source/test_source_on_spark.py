@@ -130,7 +130,7 @@ def offsets(topic: str, *ends: int) -> list[tuple[str, int, int]]:
     return [(topic, number, offset) for number, end in enumerate(ends) for offset in range(end)]
 
 
-def test_arrow_and_spark_have_the_same_schema() -> None:
+def test_equal_schemas_of_arrow_and_spark() -> None:
     """To the letter: Spark refuses batches otherwise."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -138,7 +138,7 @@ def test_arrow_and_spark_have_the_same_schema() -> None:
     assert to_arrow_schema(source_schema(True), timezone="UTC").equals(SCHEMA_WITH_HEADERS)
 
 
-def test_rows_are_what_was_written(spark: SparkSession, broker: Broker) -> None:
+def test_rows_equal_records(spark: SparkSession, broker: Broker) -> None:
     """Keys, values, headers, nulls and times, by every codec, wherever ranges are cut."""
     topic = make(broker, partitions=len(CODECS))
     values = [None if number % 11 == 0 else b"\xfe value %d " % number * (number % 50) for number in range(400)]
@@ -249,7 +249,7 @@ def test_errors_are_brief(spark: SparkSession, broker: Broker, monkeypatch: pyte
         assert "UnboundLocalError" not in told
 
 
-def test_a_stream_goes_on_where_it_was(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_restarted_stream(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Limited batches, restarts, new partitions and topics that a pattern finds: each offset once."""
     topic = make(broker, f"{tmp_path.name}-a", partitions=2)
     fill(broker, topic, [b"x"] * 90)
@@ -268,7 +268,7 @@ def test_a_stream_goes_on_where_it_was(spark: SparkSession, broker: Broker, tmp_
     assert stream.run() == []
 
 
-def test_a_first_batch_that_was_not_done(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_unfinished_first_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """It begins again where it began, though the end that it was to begin at is elsewhere now."""
     topic = make(broker)
     fill(broker, topic, [b"before"] * 5)
@@ -302,7 +302,7 @@ def test_lost_data(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     assert sum(each.numInputRows for each in stream.run(failOnDataLoss="false")) == 30
 
 
-def test_a_topic_that_goes_while_it_is_read(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_topic_deleted_during_a_query(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """The running query fails, and says which."""
     topic = make(broker, f"{tmp_path.name}-a")
     fill(broker, topic, [b"x"] * 10)
@@ -314,7 +314,7 @@ def test_a_topic_that_goes_while_it_is_read(spark: SparkSession, broker: Broker,
         query.awaitTermination(SECONDS)
 
 
-def test_a_broker_that_restarts_while_it_is_read(spark: SparkSession) -> None:
+def test_broker_restarts_during_a_query(spark: SparkSession) -> None:
     """Tasks wait for it, and read on."""
     with Broker() as broker:
         topic = make(broker)

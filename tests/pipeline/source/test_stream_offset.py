@@ -25,10 +25,10 @@ class StreamOffsetTests(SynchronousTestCase):
     """What Spark keeps, and what it means after a restart."""
 
     @given(SIZES, st.none() | SIZES, st.dictionaries(st.sampled_from("ab"), st.uuids()))
-    def test_it_is_read_as_it_was_told(
+    def test_round_trip(
         self, offsets: dict[TopicPartition, int], begun: dict[TopicPartition, int] | None, ids: dict[str, uuid.UUID]
     ) -> None:
-        """All of it."""
+        """All fields."""
         told = StreamOffset(offsets, ids, begun)
         self.assertEqual(StreamOffset.read(told.as_json()), told)
 
@@ -37,7 +37,7 @@ class StreamOffsetTests(SynchronousTestCase):
         told = StreamOffset({PLACES[0]: 3, PLACES[1]: 4}, {"a": ONE}).as_json()
         self.assertEqual(told, {"a": {"0": 3, "1": 4}, ":ids": {"a": str(ONE)}})
 
-    def test_what_cannot_be_read(self) -> None:
+    def test_damaged_checkpoint(self) -> None:
         """A damaged checkpoint is an error, not a beginning anew."""
         for told in (
             {"a": 3},
@@ -89,18 +89,18 @@ class ResumeOffsetsTests(SynchronousTestCase):
             self.assertEqual(len(told), 1)
             self.assertIn(words, told[0])
 
-    def test_nothing_left_to_read_is_no_loss(self) -> None:
+    def test_deleted_topic_without_unread_records(self) -> None:
         """A topic that goes after all of it was read leaves nothing behind."""
         one = PLACES[0]
         self.assertEqual(self.begin({one: 9}, {one: 9}, {}), ({}, []))
 
-    def test_the_first_batch_begins_where_it_did(self) -> None:
-        """Though "latest" is elsewhere now."""
+    def test_first_batch_is_repeated(self) -> None:
+        """Even if "latest" is another offset now."""
         one = PLACES[0]
         self.assertEqual(self.begin({one: 8}, {one: 9}, {one: 0}, begun={one: 5}), ({one: 5}, []))
 
     @given(SIZES, SIZES, SIZES)
-    def test_no_batch_goes_backwards(
+    def test_batches_go_forward(
         self, start: dict[TopicPartition, int], end: dict[TopicPartition, int], first: dict[TopicPartition, int]
     ) -> None:
         """What begins does so at or before its end, at or after what is kept, and not before what was read."""

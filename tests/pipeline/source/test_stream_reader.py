@@ -109,7 +109,7 @@ class StreamTests(SynchronousTestCase):
         again = self.reader(startingOffsets="latest")
         self.assertEqual(self.ranges(again, again.initialOffset(), first), [("t", 0, 10, 11)])
 
-    def test_partitions_and_topics_that_appear(self) -> None:
+    def test_new_partitions_and_topics(self) -> None:
         """They are read from their beginning; one that does not begin at 0 has lost something."""
         known = {"kafka.bootstrap.servers": self.cluster.bootstrap, "subscribePattern": "^t", **QUICK}
         reader = LogbusStreamReader(options.read_source_options({**known, "startingOffsets": "latest"}, streaming=True))
@@ -126,7 +126,7 @@ class StreamTests(SynchronousTestCase):
             self.next(reader, end)
         self.assertIn("t3-0 is new and begins at 1", str(caught.exception))
 
-    def test_a_topic_that_goes(self) -> None:
+    def test_deleted_topic(self) -> None:
         """It is an error, or what is left is read; so it is after a restart."""
         reader = self.reader(subscribe="t,u", failOnDataLoss="false")
         self.cluster.add("u", 1)[0].put(b"a", b"b")
@@ -144,7 +144,7 @@ class StreamTests(SynchronousTestCase):
         now.prepareForTriggerAvailableNow()
         self.assertEqual(self.next(now, start)["t"], {"0": 11, "1": 10})
 
-    def test_a_topic_that_goes_just_now(self) -> None:
+    def test_topic_deleted_between_requests(self) -> None:
         """Between two requests: it is told as if it had gone before, and soon."""
         reader = self.reader(subscribe="t,u", **{"kafka.default.api.timeout.ms": "60000"})
         for when in (-1, -2):
@@ -169,7 +169,7 @@ class StreamTests(SynchronousTestCase):
         with self.assertRaisesRegex(ApiError, "there is no partition u-0 any more: its topic was deleted"):
             batch.partitions()
 
-    def test_an_old_leader_is_asked_again(self) -> None:
+    def test_end_offset_of_a_former_leader(self) -> None:
         """An end before what was read may be a mistake; if it is not, the log was truncated."""
         reader = self.reader()
         start = self.next(reader, reader.initialOffset())
