@@ -22,6 +22,7 @@ from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 from logbus.wire.messages.inter_broker import (
     AlteredPartition,
+    AlterPartitionData,
     AlterPartitionsRequest,
     PartitionNumbers,
     ReportedLogEnd,
@@ -31,7 +32,6 @@ from logbus.wire.messages.inter_broker import (
     ReportLogEndsRequest,
     ReportReplicasRequest,
     ShutDownRequest,
-    WantedIsr,
 )
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class ControllerChannel:
             request = AlterPartitionsRequest(
                 broker_epoch=epoch,
                 changes=[
-                    WantedIsr(
+                    AlterPartitionData(
                         topic=one.topic_partition.topic,
                         partition=one.topic_partition.partition,
                         leader_epoch=one.leader_epoch,

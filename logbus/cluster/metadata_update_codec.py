@@ -18,14 +18,14 @@ from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 from logbus.records.file_slice import joined
 from logbus.wire.element_budget import RESPONSE_ELEMENTS
 from logbus.wire.messages.inter_broker import (
-    AnnouncedBroker,
-    AnnouncedDeletion,
-    AnnouncedEndpoint,
-    AnnouncedSettings,
-    AnnouncedTopic,
-    AnnouncementBody,
-    AnnounceRequest,
-    PartitionRole,
+    DeletedTopicState,
+    EntityConfig,
+    MetadataUpdateBody,
+    MetadataUpdateBroker,
+    MetadataUpdateEndpoint,
+    MetadataUpdatePartitionState,
+    MetadataUpdateRequest,
+    MetadataUpdateTopicState,
     Setting,
 )
 from logbus.wire.schema import ZERO_UUID, decode, element_budget, encode
@@ -33,9 +33,9 @@ from logbus.wire.schema import ZERO_UUID, decode, element_budget, encode
 BODY_VERSION = 0
 
 
-def update_request(update: MetadataUpdate) -> AnnounceRequest:
+def update_request(update: MetadataUpdate) -> MetadataUpdateRequest:
     """Encode an update as a request."""
-    return AnnounceRequest(
+    return MetadataUpdateRequest(
         controller_id=update.controller_id,
         controller_epoch=update.controller_epoch,
         broker_epoch=update.broker_epoch,
@@ -43,14 +43,14 @@ def update_request(update: MetadataUpdate) -> AnnounceRequest:
     )
 
 
-def decode_update(request: AnnounceRequest) -> MetadataUpdate:
+def decode_update(request: MetadataUpdateRequest) -> MetadataUpdate:
     """
     Decode a request. Call it only once the sender is authenticated: it may build millions of objects.
 
     :raise DecodeError: the body cannot be decoded.
     """
     data = request.body
-    body, end = decode(AnnouncementBody, BODY_VERSION, data, 0, element_budget(len(data), RESPONSE_ELEMENTS))
+    body, end = decode(MetadataUpdateBody, BODY_VERSION, data, 0, element_budget(len(data), RESPONSE_ELEMENTS))
     if end != len(data):
         raise DecodeError(f"{len(data) - end} bytes are left over after a metadata update")
     return MetadataUpdate(
@@ -68,17 +68,17 @@ def decode_update(request: AnnounceRequest) -> MetadataUpdate:
     )
 
 
-def _body(update: MetadataUpdate) -> AnnouncementBody:
+def _body(update: MetadataUpdate) -> MetadataUpdateBody:
     brokers = update.brokers
-    return AnnouncementBody(
+    return MetadataUpdateBody(
         full=update.full,
-        brokers=None if brokers is None else [_announced_broker(one) for one in brokers.values()],
+        brokers=None if brokers is None else [_broker_message(one) for one in brokers.values()],
         deleted=[
-            AnnouncedDeletion(name=one.name, topic_id=one.topic_id.bytes, partitions=one.partitions)
+            DeletedTopicState(name=one.name, topic_id=one.topic_id.bytes, partitions=one.partitions)
             for one in update.deleted
         ],
         topics=[
-            _announced_topic(name, topic_id, list(states))
+            _topic_message(name, topic_id, list(states))
             for (name, topic_id), states in groupby(
                 update.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
             )
@@ -90,22 +90,22 @@ def _body(update: MetadataUpdate) -> AnnouncementBody:
     )
 
 
-def _announced_broker(broker: BrokerImage) -> AnnouncedBroker:
-    return AnnouncedBroker(
+def _broker_message(broker: BrokerImage) -> MetadataUpdateBroker:
+    return MetadataUpdateBroker(
         broker_id=broker.broker_id,
         epoch=broker.epoch,
         incarnation=ZERO_UUID if broker.incarnation is None else broker.incarnation.bytes,
         feature_level=broker.feature_level,
         rack=broker.rack,
         endpoints=[
-            AnnouncedEndpoint(listener=name, host=at.host, port=at.port, protocol=at.protocol)
+            MetadataUpdateEndpoint(listener=name, host=at.host, port=at.port, protocol=at.protocol)
             for name, at in broker.endpoints.items()
         ],
         in_controlled_shutdown=broker.in_controlled_shutdown,
     )
 
 
-def _broker_image(broker: AnnouncedBroker) -> BrokerImage:
+def _broker_image(broker: MetadataUpdateBroker) -> BrokerImage:
     return BrokerImage(
         broker.broker_id,
         {one.listener: Endpoint(one.listener, one.host, one.port, one.protocol) for one in broker.endpoints},
@@ -117,13 +117,13 @@ def _broker_image(broker: AnnouncedBroker) -> BrokerImage:
     )
 
 
-def _announced_topic(name: str, topic_id: UUID, states: list[PartitionState]) -> AnnouncedTopic:
-    return AnnouncedTopic(
+def _topic_message(name: str, topic_id: UUID, states: list[PartitionState]) -> MetadataUpdateTopicState:
+    return MetadataUpdateTopicState(
         name=name,
         topic_id=topic_id.bytes,
         overrides=_settings(states[0].overrides),
         partitions=[
-            PartitionRole(
+            MetadataUpdatePartitionState(
                 partition=state.topic_partition.partition,
                 leader=state.leader_and_isr.leader,
                 leader_epoch=state.leader_and_isr.leader_epoch,
@@ -140,7 +140,7 @@ def _announced_topic(name: str, topic_id: UUID, states: list[PartitionState]) ->
     )
 
 
-def _states(topic: AnnouncedTopic) -> Iterable[PartitionState]:
+def _states(topic: MetadataUpdateTopicState) -> Iterable[PartitionState]:
     topic_id = UUID(bytes=topic.topic_id)
     overrides = _overrides(topic.overrides)  # One mapping for all partitions of a topic.
     for one in topic.partitions:
@@ -165,9 +165,9 @@ def _overrides(settings: list[Setting]) -> Mapping[str, str]:
     return MappingProxyType({one.name: one.value for one in settings}) if settings else NO_OVERRIDES
 
 
-def _by_entity(overrides: Mapping[str, Mapping[str, str]]) -> list[AnnouncedSettings]:
-    return [AnnouncedSettings(entity=name, settings=_settings(given)) for name, given in overrides.items()]
+def _by_entity(overrides: Mapping[str, Mapping[str, str]]) -> list[EntityConfig]:
+    return [EntityConfig(entity=name, settings=_settings(given)) for name, given in overrides.items()]
 
 
-def _overrides_by_entity(given: list[AnnouncedSettings]) -> dict[str, Mapping[str, str]]:
+def _overrides_by_entity(given: list[EntityConfig]) -> dict[str, Mapping[str, str]]:
     return {one.entity: _overrides(one.settings) for one in given}

@@ -34,7 +34,7 @@ from logbus.timers import Timers
 from logbus.wire.messages.inter_broker import IntroduceRequest, IntroduceResponse
 from logbus.wire.version_range import VersionRange
 
-CONTROL, ANNOUNCE, FORWARD, FETCH, PLUGIN = "control", "announce", "forward", "fetch", "plugin"
+CONTROL, METADATA_UPDATES, FORWARD, FETCH, PLUGIN = "control", "metadata-updates", "forward", "fetch", "plugin"
 
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
 """Seconds between two attempts to connect."""

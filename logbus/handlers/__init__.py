@@ -59,7 +59,7 @@ Transactions:
 
 Between brokers:
 
-* ``inter_broker``: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, ReportReplicas, ReportLogEnds
+* ``inter_broker``: Introduce, MetadataUpdate, AlterPartitions, ShutDown, ReportFailed, ReportReplicas, ReportLogEnds
 * ``inter_broker_identity``: checks that a connection's peer is a broker
 * ``ask_plugin``: AskPlugin
 """

@@ -1,5 +1,5 @@
 """
-Inter-broker APIs: Introduce, Announce, AlterPartitions, ShutDown, ReportFailed, ReportReplicas, ReportLogEnds.
+Inter-broker APIs: Introduce, MetadataUpdate, AlterPartitions, ShutDown, ReportFailed, ReportReplicas, ReportLogEnds.
 
 They are not listed in ApiVersions, and all but Introduce are refused on a connection whose peer has not proved to be a
 broker. The proof is the incarnation in the broker's registration, which is known only to that broker and to readers of
@@ -36,11 +36,11 @@ from logbus.wire.messages.inter_broker import (
     AlteredPartition,
     AlterPartitionsRequest,
     AlterPartitionsResponse,
-    AnnounceRequest,
-    AnnounceResponse,
     FailedPartition,
     IntroduceRequest,
     IntroduceResponse,
+    MetadataUpdateRequest,
+    MetadataUpdateResponse,
     ReportFailedRequest,
     ReportFailedResponse,
     ReportLogEndsRequest,
@@ -59,7 +59,7 @@ class InterBrokerHandlers:
     """
     Serves the inter-broker APIs.
 
-    :param receiver: applies announcements to this broker.
+    :param receiver: applies metadata updates to this broker.
     """
 
     _broker_id: int
@@ -130,14 +130,14 @@ class InterBrokerHandlers:
 
     @serves(1001, 0, 0)
     @task
-    async def announce(self, context: RequestContext, request: Request) -> AnnounceResponse:
-        message: AnnounceRequest = request.message
+    async def metadata_update(self, context: RequestContext, request: Request) -> MetadataUpdateResponse:
+        message: MetadataUpdateRequest = request.message
         try:
-            self._identity.require(context, message.controller_id, "announced something")
+            self._identity.require(context, message.controller_id, "sent a metadata update")
             failed = await shield_from_cancellation(self._receiver.apply(decode_update(message)))
         except ApiError as e:
-            return AnnounceResponse(error_code=e.code, error_message=e.message)
-        return AnnounceResponse(
+            return MetadataUpdateResponse(error_code=e.code, error_message=e.message)
+        return MetadataUpdateResponse(
             failed=[
                 FailedPartition(
                     topic=name.topic, partition=name.partition, error_code=error.code, error_message=error.message

@@ -118,11 +118,11 @@ class IntroductionTests(PeerCase):
         self.introduced()
 
 
-class AnnounceTests(PeerCase):
-    """Announce, from the controller and from others."""
+class MetadataUpdateTests(PeerCase):
+    """MetadataUpdate, from the controller and from others."""
 
     def test_in_another_name(self) -> None:
-        """A broker announces in its own name only."""
+        """A broker sends updates in its own name only."""
         request = update_request(MetadataUpdate(0, 99, 99, full=True))
         answer = self.introduced().ask(request, 0)
         self.assertEqual(answer.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

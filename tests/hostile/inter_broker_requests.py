@@ -8,6 +8,7 @@ from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import MetadataUpdate
 from logbus.cluster.metadata_update_codec import update_request
 from logbus.wire.messages.inter_broker import (
+    AlterPartitionData,
     AlterPartitionsRequest,
     AskPluginRequest,
     ForwardRequest,
@@ -20,7 +21,6 @@ from logbus.wire.messages.inter_broker import (
     ReportLogEndsRequest,
     ReportReplicasRequest,
     ShutDownRequest,
-    WantedIsr,
 )
 
 
@@ -33,7 +33,7 @@ def broker_requests() -> list[Any]:
         update_request(MetadataUpdate(1, 2**31 - 1, 2**63 - 1, brokers={1: BrokerImage(1, {})}, full=True)),
         AlterPartitionsRequest(
             broker_epoch=1,
-            changes=[WantedIsr(topic="t", partition=0, leader_epoch=0, version=0, isr=[1], broker_epochs=[1])],
+            changes=[AlterPartitionData(topic="t", partition=0, leader_epoch=0, version=0, isr=[1], broker_epochs=[1])],
         ),
         ShutDownRequest(broker_epoch=1),
         ReportFailedRequest(broker_epoch=1, failed=[PartitionNumbers(topic="t", partitions=[0, 1])]),

@@ -45,7 +45,7 @@ NOT_IN_KIO = {
     "WriteTxnMarkers": {0},
     # Ours.
     "Introduce": {0},
-    "Announce": {0},
+    "MetadataUpdate": {0},
     "AlterPartitions": {0},
     "ShutDown": {0},
     "ReportFailed": {0},

@@ -22,10 +22,10 @@ from zope.interface import implementer
 from logbus.cluster.icluster import FullUpdate, IMetadataUpdateReceiver, MetadataUpdate, PartitionErrors
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update_codec import update_request
-from logbus.cluster.peers import ANNOUNCE, Peers
+from logbus.cluster.peers import METADATA_UPDATES, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
-from logbus.wire.messages.inter_broker import AnnounceResponse
+from logbus.wire.messages.inter_broker import MetadataUpdateResponse
 
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
 """Seconds between two attempts."""
@@ -96,8 +96,8 @@ class MetadataUpdateSender:
 
     async def _deliver(self, update: MetadataUpdate, answers: list[Deferred[PartitionErrors]]) -> None:
         try:
-            response: AnnounceResponse = await self.peers.request(
-                self.broker, update_request(update), ANNOUNCE, self.timeout
+            response: MetadataUpdateResponse = await self.peers.request(
+                self.broker, update_request(update), METADATA_UPDATES, self.timeout
             )
             if response.error_code:
                 raise error_of(response.error_code, response.error_message)
@@ -138,13 +138,13 @@ class MetadataUpdateSender:
     def _finish(self, error: ApiError) -> None:
         self._end = error
         self._schedule_full_update()
-        self.peers.forget(self.broker, ANNOUNCE)
+        self.peers.forget(self.broker, METADATA_UPDATES)
         waiting, self._waiting = self._waiting, deque()
         for answer in waiting:
             answer.errback(error)
 
     def _broken(self, failure: Failure) -> None:
-        self._log.failure("announcing to broker {broker} broke", failure, broker=self.broker.broker_id)
+        self._log.failure("sending metadata updates to broker {broker} failed", failure, broker=self.broker.broker_id)
         self._serving = False
         self._finish(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
 

@@ -1,5 +1,5 @@
 """
-Messages between brokers: Introduce (1000), Announce (1001), AlterPartitions (1002), ShutDown (1003), ReportFailed
+Messages between brokers: Introduce (1000), MetadataUpdate (1001), AlterPartitions (1002), ShutDown (1003), ReportFailed
 (1004), Forward (1005), AskPlugin (1006), ReportReplicas (1007), ReportLogEnds (1008).
 
 The API keys are our own, far above Kafka's, and never advertised to clients. Introduce comes first on every connection
@@ -46,12 +46,12 @@ class PartitionNumbers:
 
 
 @message(1001, versions="0", flexible="0+")
-class AnnounceRequest:
+class MetadataUpdateRequest:
     """
     Decisions of the controller for one broker (Kafka: LeaderAndIsr, UpdateMetadata, StopReplica).
 
     :ivar broker_epoch: of the receiving broker.
-    :ivar body: an :class:`AnnouncementBody`, decoded only once the sender is known to be the controller that it names.
+    :ivar body: a :class:`MetadataUpdateBody`, decoded once the sender is known to be the controller that it names.
     """
 
     controller_id: Int32
@@ -71,8 +71,8 @@ class FailedPartition:
 
 
 @message(1001, versions="0", flexible="0+")
-class AnnounceResponse:
-    """The response to :class:`AnnounceRequest`, once what was announced is served."""
+class MetadataUpdateResponse:
+    """The response to :class:`MetadataUpdateRequest`, once the broker serves it."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -80,7 +80,7 @@ class AnnounceResponse:
 
 
 @struct
-class AnnouncedEndpoint:
+class MetadataUpdateEndpoint:
     """A broker's address on one listener."""
 
     listener: String
@@ -90,7 +90,7 @@ class AnnouncedEndpoint:
 
 
 @struct
-class AnnouncedBroker:
+class MetadataUpdateBroker:
     """A live broker."""
 
     broker_id: Int32
@@ -98,7 +98,7 @@ class AnnouncedBroker:
     incarnation: Uuid
     feature_level: Int16
     rack: String | None = None
-    endpoints: list[AnnouncedEndpoint]
+    endpoints: list[MetadataUpdateEndpoint]
     in_controlled_shutdown: Bool = tagged(0, "0+", default=False, ignorable=True)
 
 
@@ -111,7 +111,7 @@ class Setting:
 
 
 @struct
-class AnnouncedSettings:
+class EntityConfig:
     """The overrides of a topic, a broker or a consumer group."""
 
     entity: String
@@ -119,7 +119,7 @@ class AnnouncedSettings:
 
 
 @struct
-class PartitionRole:
+class MetadataUpdatePartitionState:
     """A partition's replicas, leader and in-sync replicas."""
 
     partition: Int32
@@ -135,17 +135,17 @@ class PartitionRole:
 
 
 @struct
-class AnnouncedTopic:
+class MetadataUpdateTopicState:
     """Partitions of one topic."""
 
     name: String
     topic_id: Uuid
     overrides: list[Setting]
-    partitions: list[PartitionRole]
+    partitions: list[MetadataUpdatePartitionState]
 
 
 @struct
-class AnnouncedDeletion:
+class DeletedTopicState:
     """A deleted topic, with its former number of partitions."""
 
     name: String
@@ -154,21 +154,21 @@ class AnnouncedDeletion:
 
 
 @message(None, versions="0", flexible="0+")
-class AnnouncementBody:
-    """The content of an announcement, the same for all receivers."""
+class MetadataUpdateBody:
+    """The content of a metadata update, the same for all receivers."""
 
     full: Bool
-    brokers: list[AnnouncedBroker] | None = None
-    deleted: list[AnnouncedDeletion]
-    topics: list[AnnouncedTopic]
-    configs: list[AnnouncedSettings]
-    broker_configs: list[AnnouncedSettings]
+    brokers: list[MetadataUpdateBroker] | None = None
+    deleted: list[DeletedTopicState]
+    topics: list[MetadataUpdateTopicState]
+    configs: list[EntityConfig]
+    broker_configs: list[EntityConfig]
     unreadable: list[String]
-    group_configs: list[AnnouncedSettings] = tagged(0, "0+", factory=list)
+    group_configs: list[EntityConfig] = tagged(0, "0+", factory=list)
 
 
 @struct
-class WantedIsr:
+class AlterPartitionData:
     """
     The in-sync replicas that the leader of a partition asks for.
 
@@ -188,7 +188,7 @@ class AlterPartitionsRequest:
     """Ask the controller, as a leader, to change in-sync replicas (Kafka: AlterPartition, KIP-497)."""
 
     broker_epoch: Int64
-    changes: list[WantedIsr]
+    changes: list[AlterPartitionData]
 
 
 @struct

@@ -15,7 +15,7 @@ from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update_codec import decode_update
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.wire.messages.inter_broker import AnnounceRequest, AnnounceResponse, FailedPartition
+from logbus.wire.messages.inter_broker import FailedPartition, MetadataUpdateRequest, MetadataUpdateResponse
 from tests.cluster.test_metadata_update_codec import NO_ID
 
 UNREACHABLE = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "it is not there")
@@ -28,7 +28,9 @@ class FakePeers:
     asked: list[tuple[MetadataUpdate, Deferred[Any]]] = field(factory=list)
     forgotten: list[int] = field(factory=list)
 
-    def request(self, broker: BrokerImage, message: AnnounceRequest, purpose: str, timeout: float) -> Deferred[Any]:
+    def request(
+        self, broker: BrokerImage, message: MetadataUpdateRequest, purpose: str, timeout: float
+    ) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()
         self.asked.append((decode_update(message), answer))
         return answer
@@ -47,7 +49,7 @@ class RemoteReceiverTests(SynchronousTestCase):
             BrokerImage(1, {}, epoch=5), lambda: self.all, self.peers, self.clock, 30.0
         )  # type: ignore[arg-type]
 
-    def announce(self, name: str) -> Deferred[Any]:
+    def update(self, name: str) -> Deferred[Any]:
         """Something that can be told from other things."""
         return self.receiver.apply(MetadataUpdate(0, 3, 5, deleted=(DeletedTopic(name, NO_ID, 1),)))
 
@@ -61,11 +63,11 @@ class RemoteReceiverTests(SynchronousTestCase):
         if error is not None:
             waiting.errback(error)
         else:
-            waiting.callback(AnnounceResponse(**response))
+            waiting.callback(MetadataUpdateResponse(**response))
 
     def test_in_order(self) -> None:
-        """One at a time; each answer is for who announced it."""
-        first, second = self.announce("a"), self.announce("b")
+        """One at a time; each answer is for its sender."""
+        first, second = self.update("a"), self.update("b")
         self.assertEqual(self.told(), ["a"])
         self.answer(failed=[FailedPartition(topic="a", partition=2, error_code=56, error_message="the disk")])
         self.assertEqual(self.told(), ["a", "b"])
@@ -77,9 +79,9 @@ class RemoteReceiverTests(SynchronousTestCase):
 
     def test_out_of_reach(self) -> None:
         """What could not be said is made up for by everything, as often as it takes; nobody is forgotten."""
-        waiting = [self.announce("a"), self.announce("b")]
+        waiting = [self.update("a"), self.update("b")]
         self.answer(UNREACHABLE)
-        waiting.append(self.announce("c"))
+        waiting.append(self.update("c"))
         self.assertEqual(self.told(), ["a"])
         for attempt in range(1, 6):
             self.clock.advance(1)
@@ -89,42 +91,42 @@ class RemoteReceiverTests(SynchronousTestCase):
         self.answer()
         for one in waiting:
             self.assertEqual(self.successResultOf(one), {})
-        self.announce("d")
+        self.update("d")
         self.assertEqual(self.told()[-1], "d")
 
     def test_retries_send_the_present_state(self) -> None:
         """Each attempt sends the state of that moment; later changes follow, in full again."""
-        self.announce("a")
+        self.update("a")
         self.answer(UNREACHABLE)
         self.all = MetadataUpdate(0, 3, 5, brokers={1: BrokerImage(1, {})}, full=True)
         self.clock.advance(1)
         self.assertEqual(self.peers.asked[-1][0], self.all)
-        self.announce("b")
+        self.update("b")
         self.answer()
         self.assertEqual(self.told(), ["a", "all", "b"])
 
     def test_refused_for_now(self) -> None:
         """A broker that could not check who we are is asked again."""
-        self.announce("a")
+        self.update("a")
         self.answer(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
         self.clock.advance(1)
         self.assertEqual(self.told(), ["a", "all"])
 
     def test_the_end(self) -> None:
         """It ends when the broker, or the tenure, is gone: who waits is told, and nothing is tried any more."""
-        waiting = self.announce("a")
+        waiting = self.update("a")
         self.answer(UNREACHABLE)
         self.all = None
         self.clock.advance(1)
         self.failureResultOf(waiting, ApiError)
-        self.failureResultOf(self.announce("b"), ApiError)
+        self.failureResultOf(self.update("b"), ApiError)
         self.assertEqual((self.told(), self.peers.forgotten, self.clock.getDelayedCalls()), (["a"], [1], []))
 
     def test_replaced(self) -> None:
         """It ends when the broker says that another controller, or another life of it, is what counts."""
         for code in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH):
             self.setUp()
-            waiting = [self.announce("a"), self.announce("b")]
+            waiting = [self.update("a"), self.update("b")]
             self.answer(error_code=code)
             for one in waiting:
                 self.assertEqual(self.failureResultOf(one, ApiError).value.code, code)
@@ -132,12 +134,12 @@ class RemoteReceiverTests(SynchronousTestCase):
 
     def test_bounded(self) -> None:
         """A slow broker is told everything rather than very many things; of very many who wait the first give up."""
-        waiting = [self.announce(f"t{n}") for n in range(MAX_QUEUED_UPDATES + 2)]
+        waiting = [self.update(f"t{n}") for n in range(MAX_QUEUED_UPDATES + 2)]
         self.answer()
         self.successResultOf(waiting[0])
         self.assertEqual(self.told(), ["t0", "all"])
         self.answer(UNREACHABLE)
-        more = [self.announce("x") for _ in range(MAX_WAITING)]
+        more = [self.update("x") for _ in range(MAX_WAITING)]
         self.assertEqual(self.failureResultOf(waiting[1], ApiError).value.code, ErrorCode.REQUEST_TIMED_OUT)
         self.assertNoResult(more[-1])
         self.clock.advance(1)
