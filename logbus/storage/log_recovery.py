@@ -17,7 +17,7 @@ from collections.abc import Callable
 from attrs import define, field
 from twisted.logger import Logger
 
-from logbus.errors import ApiError, DecodeError, StorageError
+from logbus.errors import DecodeError, StorageError
 from logbus.model import NO_EPOCH
 from logbus.records.batch import HEADER_SIZE, MAGIC, Marker, batch_problem, read_header, read_marker
 from logbus.records.header import CONTROL_BIT, check_crc
@@ -29,7 +29,7 @@ from logbus.storage.log_flusher import sync_all
 from logbus.storage.producers.producer_state_loader import latest_snapshot, load_producer_state
 from logbus.storage.segment_replacement import complete_replacements
 from logbus.storage.segments.index_check import check_times
-from logbus.storage.segments.index_rebuild import IndexRebuild, rebuild_indexes
+from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt
 from logbus.storage.segments.segment import Segment
 
@@ -208,14 +208,9 @@ async def _check_older(log: Log, segment: Segment, progress: Progress) -> bool:
         segment.open_indexes()
         check_times(segment)
     except IndexCorrupt as problem:
-        index_rebuild = rebuild_indexes(
-            segment, str(problem), lambda size, position: progress.add(log, size, position, segment)
+        index_rebuild = segment.rebuild_indexes(
+            str(problem), lambda size, position: progress.add(log, size, position, segment)
         )
-    except ApiError:
-        # A damaged index may be found only by using it.
-        if segment.index_rebuild is None:
-            raise
-        index_rebuild = segment.index_rebuild
     except StorageError:
         if log.disk.failure is not None:
             raise

@@ -1,7 +1,8 @@
 """
 Segments: the files that a log consists of.
 
-* ``segment``: Segment: a file of batches with its indexes
+* ``segment``: Segment: appends, reads, truncation, repair of its indexes
+* ``indexed_file``: IndexedFile: a file of batches with its two indexes
 * ``indexes``: the sparse offset and time indexes
 * ``transaction_index``: the index of aborted transactions
 * ``header_scan``: reads batch headers, skipping records

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from logbus.errors import StorageError
+from logbus.storage.segments.indexed_file import IndexedFile
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex
-
-if TYPE_CHECKING:
-    from logbus.storage.segments.segment import Segment
 
 LAST_INTERVAL = 256 * 1024
 """Upper bound of bytes behind the last entry. A rebuilt index has an entry every 4 KB."""
 
 
-def check_times(segment: Segment) -> None:
+def check_times(file: IndexedFile) -> None:
     """
     Check the time index of a sealed segment: its last entry must name the largest timestamp.
 
@@ -22,15 +18,15 @@ def check_times(segment: Segment) -> None:
 
     :raises IndexCorrupt: it does not.
     """
-    if not segment.size:
+    if not file.size:
         return
-    last = segment.times.last
-    indexed = segment.offsets.floor(MAX_RELATIVE_OFFSET)[1]
+    last = file.times.last
+    indexed = file.offsets.floor(MAX_RELATIVE_OFFSET)[1]
     latest = -1
     try:
-        for position, header in segment.batches(indexed):
+        for position, header in file.batches(indexed):
             if position - indexed > LAST_INTERVAL:
-                raise IndexCorrupt(f"its last entry points at byte {indexed} of {segment.size}")
+                raise IndexCorrupt(f"its last entry points at byte {indexed} of {file.size}")
             latest = max(latest, header.max_timestamp)
     except StorageError as problem:
         if not indexed:
@@ -41,24 +37,24 @@ def check_times(segment: Segment) -> None:
             raise IndexCorrupt(f"it has no entry for timestamp {latest}")
         return
     timestamp, relative = last
-    _, found = next(segment.batches(segment.find(segment.base_offset + relative)), (0, None))
+    _, found = next(file.batches(file.search(file.base_offset + relative)), (0, None))
     if found is None or found.max_timestamp != timestamp or latest > timestamp:
         raise IndexCorrupt(f"its last entry ({timestamp}, {relative}) does not fit the batches")
 
 
-def trusted_entry(segment: Segment, offsets: OffsetIndex, offset: int) -> tuple[int, int]:
+def trusted_entry(file: IndexedFile, offsets: OffsetIndex, offset: int) -> tuple[int, int]:
     """
     The entry to start from for ``offset``, if it matches the batch at its position.
 
     :raises IndexCorrupt: it does not.
     """
-    relative, position = offsets.floor(offset - segment.base_offset)
+    relative, position = offsets.floor(offset - file.base_offset)
     if relative >= 0:
         problem = IndexCorrupt(f"entry ({relative}, {position}) does not fit the batch there")
         try:
-            _, header = next(segment.batches(position))
+            _, header = next(file.batches(position))
         except StorageError:
             raise problem from None
-        if header.last_offset - segment.base_offset != relative:
+        if header.last_offset - file.base_offset != relative:
             raise problem
     return relative, position

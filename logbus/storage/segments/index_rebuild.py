@@ -9,7 +9,6 @@ need it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
@@ -19,9 +18,7 @@ from twisted.python.failure import Failure
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.records.batch import HEADER_SIZE, MAGIC, read_header
 from logbus.storage.istorage import IOPool
-
-if TYPE_CHECKING:
-    from logbus.storage.segments.segment import Segment
+from logbus.storage.segments.indexed_file import IndexedFile
 
 SLICE = 128 * 1024
 """Bytes read and indexed in one turn: two thousand of the smallest batches, a few milliseconds."""
@@ -31,44 +28,37 @@ INTERVAL = 4096
 _log = Logger()
 
 
-def rebuild_indexes(segment: Segment, problem: str, progress: Callable[[int, int], None] | None = None) -> IndexRebuild:
-    """
-    Begin to rebuild both indexes of a segment, unless a rebuild runs already.
-
-    :param problem: the reason, for the log.
-    :param progress: called for each slice with its bytes, and the position behind it.
-    """
-    index_rebuild = segment.index_rebuild
-    if index_rebuild is None:
-        _log.warn("{path}: index rebuilt: {problem}", path=segment.log.path, problem=problem)
-        segment.drop_indexes()
-        fresh = type(segment)(segment.disk, segment.files, segment.directory, segment.base_offset, -1, segment.suffix)
-        index_rebuild = segment.index_rebuild = IndexRebuild(segment, fresh, progress)
-        index_rebuild.start()
-    return index_rebuild
-
-
 @define(eq=False)
 class IndexRebuild:
     """
     A rebuild of one segment's indexes.
 
     :ivar segment: may be appended to meanwhile, but not truncated.
-    :ivar fresh: the same segment with empty indexes, which are filled and then handed over.
+    :ivar fresh: the same file with empty indexes, which are filled and then handed over.
+    :ivar _adopt: called with ``fresh`` when they are complete.
+    :ivar _ended: called when the rebuild is over, successful or not.
+    :ivar _progress: called for each slice with its bytes, and the position behind it.
     :ivar problem: what ended it early: the disk failed, or (the indexes reach up to there then) the segment is damaged.
     """
 
-    segment: Segment
-    fresh: Segment
+    segment: IndexedFile
+    fresh: IndexedFile
+    _adopt: Callable[[IndexedFile], object]
+    _ended: Callable[[], object]
     _progress: Callable[[int, int], None] | None = None
     position: int = field(default=0, init=False)
     problem: StorageError | None = field(default=None, init=False)
     _stopped: bool = field(default=False, init=False)
-    _ended: bool = field(default=False, init=False)
+    _is_over: bool = field(default=False, init=False)
     _waiting: list[Deferred[None]] = field(factory=list, init=False)
 
-    def start(self) -> None:
-        """Begin; a small segment is done when this returns."""
+    def start(self, problem: str) -> None:
+        """
+        Begin; a small segment is done when this returns.
+
+        :param problem: the reason, for the log.
+        """
+        _log.warn("{path}: index rebuilt: {problem}", path=self.segment.log.path, problem=problem)
         Deferred.fromCoroutine(self._run()).addErrback(self._failed).addCallback(self._end)
 
     def stop(self) -> None:
@@ -77,7 +67,7 @@ class IndexRebuild:
 
     def finished(self) -> Deferred[None]:
         """Fires when the rebuild is over, successful or not."""
-        if self._ended:
+        if self._is_over:
             return succeed(None)
         waiter: Deferred[None] = Deferred()
         self._waiting.append(waiter)
@@ -111,7 +101,7 @@ class IndexRebuild:
             self.problem = problem
             _log.error("{path}: {problem}", path=segment.log.path, problem=str(problem))
         if not self._stopped and disk.failure is None:
-            segment.adopt(self.fresh)
+            self._adopt(self.fresh)
 
     def _walk(self, data: bytes) -> None:
         """Index the batches whose headers are in ``data``, which begins at :attr:`position`."""
@@ -131,9 +121,8 @@ class IndexRebuild:
         _log.error("{path}: index not rebuilt: {error}", path=self.segment.log.path, error=str(failure.value))
 
     def _end(self, _: None) -> None:
-        self._ended = True
-        if self.segment.index_rebuild is self:
-            self.segment.index_rebuild = None
+        self._is_over = True
+        self._ended()
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             waiter.callback(None)

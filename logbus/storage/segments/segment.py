@@ -8,71 +8,48 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
-from struct import Struct
+from collections.abc import Callable
 
 from twisted.logger import Logger
 
 from logbus.errors import ApiError, StorageError
-from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader
+from logbus.records.batch import BatchHeader
 from logbus.records.file_slice import FileSlice
 from logbus.storage import file_names
 from logbus.storage.filesystem.file_cache import FileCache, LazyFile
 from logbus.storage.istorage import IDisk
-from logbus.storage.segments.header_scan import CHUNK, MAX_CHUNK, scan_headers
 from logbus.storage.segments.index_check import check_times, trusted_entry
-from logbus.storage.segments.index_rebuild import IndexRebuild, rebuild_indexes
-from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
+from logbus.storage.segments.index_rebuild import IndexRebuild
+from logbus.storage.segments.indexed_file import IndexedFile
+from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt
 from logbus.storage.segments.transaction_index import TransactionIndex
 
 _RECENT = 256
 """The positions of at least half that many batches at the end of the active segment are kept in memory."""
-
-_SCANNED = Struct(">qi4xb6xi")
-"""Base offset, length, magic and last offset delta, from a batch's header."""
 
 _NONE = array("q")
 """Stands for the attributes of an active segment in other segments; never changed."""
 _NEVER = 2**63 - 1
 
 
-class Segment:
+class Segment(IndexedFile):
     """
-    One segment.
+    One segment: an indexed file that is appended to, and repairs its indexes.
 
-    :ivar base_offset: names its files.
-    :ivar size: bytes of whole batches in the log file.
-    :ivar max_timestamp: the largest timestamp of a batch in it, -1 without any.
-    :ivar max_timestamp_offset: last offset of the first batch with that timestamp.
-    :ivar suffix: of its file names while it is about to replace others; empty otherwise.
     :ivar created_ms: time of creation, for logs whose records have no timestamps.
-    :ivar first_timestamp: largest timestamp of its first batch, for rolling by age; -1 if unknown.
     :ivar index_rebuild: the rebuild of its indexes, while it runs.
     :ivar on_damage: called when something that is not a batch is found where batches are; a stale index may be the
         reason.
-    :ivar indexed_size: bytes up to the end of the batch that the last index entry stands for.
     """
 
     __slots__ = (
         "_aborted",
-        "_offsets",
         "_recent_floor",
         "_recent_last",
         "_recent_position",
-        "_times",
-        "base_offset",
         "created_ms",
-        "disk",
-        "files",
-        "first_timestamp",
         "index_rebuild",
-        "indexed_size",
-        "log",
-        "max_timestamp",
-        "max_timestamp_offset",
         "on_damage",
-        "size",
-        "suffix",
     )
 
     _log = Logger()
@@ -86,19 +63,8 @@ class Segment:
         created_ms: int = -1,
         suffix: str = "",
     ) -> None:
-        self.disk = disk
-        self.files = files
-        self.base_offset = base_offset
+        super().__init__(disk, files, directory, base_offset, suffix)
         self.created_ms = created_ms
-        self.suffix = suffix
-        self.log = LazyFile(files, disk, f"{directory}/{base_offset:020d}{file_names.LOG}{suffix}")
-        self.size = 0
-        self.max_timestamp = -1
-        self.max_timestamp_offset = -1
-        self.first_timestamp = -1
-        self.indexed_size = 0
-        self._offsets: OffsetIndex | None = None
-        self._times: TimeIndex | None = None
         self._aborted: TransactionIndex | None = None
         self.index_rebuild: IndexRebuild | None = None
         self.on_damage: Callable[[Segment], object] | None = None
@@ -107,28 +73,6 @@ class Segment:
         self._recent_position = _NONE
         # Every offset from here on is in one of them, or behind them.
         self._recent_floor = _NEVER
-
-    def __repr__(self) -> str:
-        return f"<Segment {self.log.path}: {self.size} bytes>"
-
-    def modified_ms(self) -> int:
-        """When the log file was last written to, ms since 1970."""
-        return self.disk.modified_ns(self.log.path) // 1_000_000
-
-    def first_ms(self) -> int:
-        """The first timestamp; read from the file if unknown."""
-        if self.first_timestamp < 0 and self.size:
-            self.first_timestamp = next(self.batches(0))[1].max_timestamp
-        return self.first_timestamp
-
-    @property
-    def directory(self) -> str:
-        """The log's directory, relative to the disk's."""
-        return self.log.path.rpartition("/")[0]
-
-    def path(self, suffix: str) -> str:
-        """The path of one of the segment's files."""
-        return f"{self.directory}/{self.base_offset:020d}{suffix}{self.suffix}"
 
     # -- Becoming usable
 
@@ -183,99 +127,6 @@ class Segment:
                 self._remember(header.last_offset, at)
         self.first_ms()
 
-    def _new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Replace the index objects by new ones with nothing loaded."""
-        self._close_indexes()
-        self._offsets = OffsetIndex(LazyFile(self.files, self.disk, self.path(file_names.OFFSET_INDEX)))
-        self._times = TimeIndex(LazyFile(self.files, self.disk, self.path(file_names.TIME_INDEX)))
-        return self._offsets, self._times
-
-    def _close_indexes(self) -> None:
-        if self._offsets is not None:
-            self._offsets.close()
-            self._offsets = None
-        if self._times is not None:
-            self._times.close()
-            self._times = None
-
-    @property
-    def offsets(self) -> OffsetIndex:
-        """The offset index; opened, and rebuilt if damaged, on first use."""
-        if self._offsets is None:
-            self._open_indexes()
-            assert self._offsets is not None
-        return self._offsets
-
-    @property
-    def times(self) -> TimeIndex:
-        """The time index; opened, and rebuilt if damaged, on first use."""
-        if self._times is None:
-            self._open_indexes()
-            assert self._times is not None
-        return self._times
-
-    @property
-    def aborted(self) -> TransactionIndex:
-        """
-        The transaction index; opened on first use.
-
-        :raises IndexCorrupt: it is damaged; see :mod:`logbus.storage.producers.aborted_transactions`.
-        """
-        index = self._aborted
-        if index is None:
-            index = self._new_aborted()
-            index.open()
-            self._aborted = index
-        return index
-
-    @property
-    def aborted_in_memory(self) -> TransactionIndex | None:
-        """The transaction index, if it was used since the log was opened."""
-        return self._aborted
-
-    @property
-    def aborted_unsynced_from(self) -> int | None:
-        """The offset from which on the transaction index is not on stable storage; None: all of it is."""
-        return None if self._aborted is None else self._aborted.unsynced_from
-
-    def _new_aborted(self) -> TransactionIndex:
-        self.close_transaction_index()
-        file = LazyFile(self.files, self.disk, self.path(file_names.TRANSACTION_INDEX))
-        return TransactionIndex(self.disk, file, self.base_offset)
-
-    def close_transaction_index(self) -> None:
-        """Close the transaction index; the next use reads the file again."""
-        if self._aborted is not None:
-            self._aborted.close()
-            self._aborted = None
-
-    def drop_transaction_index(self) -> None:
-        """Start an empty transaction index."""
-        self._aborted = self._new_aborted()
-        self._aborted.start()
-
-    def _open_indexes(self) -> None:
-        self._expect_indexes()
-        try:
-            self.open_indexes()
-            check_times(self)
-        except IndexCorrupt as problem:
-            self._repair(str(problem))
-
-    def open_indexes(self) -> None:
-        """
-        Open the index files, without loading them.
-
-        :raises IndexCorrupt: one is missing or damaged.
-        """
-        offsets, times = self._new_indexes()
-        try:
-            offsets.open(self.size)
-            times.open()
-        except BaseException:
-            self._close_indexes()
-            raise
-
     def begin_scan(self, offset: int) -> tuple[int, int]:
         """
         Activate the segment for batches that are in the file already: :meth:`index` must be called for each from the
@@ -307,49 +158,6 @@ class Segment:
             self.first_ms()
         self._start_recent(self.base_offset if position == 0 else self.base_offset + relative)
         return position, self.base_offset
-
-    def _repair(self, problem: str) -> None:
-        """
-        Rebuild the indexes.
-
-        :raises ApiError: KAFKA_STORAGE_ERROR: that takes a while.
-        """
-        rebuild_indexes(self, problem)
-        self._expect_indexes()
-        if self._offsets is None:
-            raise self.disk.offline()
-
-    def _expect_indexes(self) -> None:
-        if self.index_rebuild is not None:
-            raise self.index_rebuild.refusal()
-
-    def drop_indexes(self) -> None:
-        """Close useless indexes, unless they are being written to."""
-        if self._recent_floor == _NEVER:
-            self._close_indexes()
-
-    def adopt(self, fresh: Segment) -> None:
-        """Take over the indexes of ``fresh``, which were built from the whole log file."""
-        self._close_indexes()
-        self._remove_indexes()
-        self._offsets, self._times, self.indexed_size = fresh.offsets, fresh.times, fresh.indexed_size
-        self.max_timestamp, self.max_timestamp_offset = fresh.max_timestamp, fresh.max_timestamp_offset
-        self.first_timestamp = fresh.first_timestamp
-        if self._recent_floor == _NEVER:
-            self.seal()
-
-    def begin_rebuild(self) -> None:
-        """Drop the indexes, on disk too; :meth:`index` must be called for every batch then."""
-        self._remove_indexes()
-        offsets, times = self._new_indexes()
-        offsets.start()
-        times.start()
-        self.indexed_size = 0
-        self.max_timestamp = self.max_timestamp_offset = -1
-
-    def _remove_indexes(self) -> None:
-        for suffix in (file_names.OFFSET_INDEX, file_names.TIME_INDEX):
-            self.disk.unlink(self.path(suffix))
 
     @property
     def is_active(self) -> bool:
@@ -389,24 +197,10 @@ class Segment:
             self.first_timestamp = timestamp
         self.size = position + size
 
-    def _index_entry(self, last_offset: int, position: int) -> None:
-        self.offsets.append(last_offset - self.base_offset, position)
-        self.indexed_size = position
-        if self.max_timestamp >= 0:
-            self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-
     def index(self, header: BatchHeader, position: int, interval: int) -> None:
         """Index a batch that is in the file already: like :meth:`appended`, without growing the segment."""
-        last_offset = header.base_offset + header.last_offset_delta
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
-            self.max_timestamp_offset = last_offset
-        if self._recent_floor != _NEVER:
-            self._remember(last_offset, position)
-        if position - self.indexed_size > interval:
-            self._index_entry(last_offset, position)
-        elif not position:
-            self.first_timestamp = header.max_timestamp
+        super().index(header, position, interval)
+        self.remember(header.last_offset, position)
 
     def remember(self, last_offset: int, position: int) -> None:
         """Have look-ups find a batch whose header is not to be believed, as :meth:`index` does for others."""
@@ -475,20 +269,11 @@ class Segment:
 
     # -- Reading
 
-    def batches(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """
-        Scan the headers from ``position``, where a batch begins: yields position and header of each batch.
-
-        :param end: where to stop, in bytes; the segment's size by default.
-        :raises StorageError: something there is not a batch.
-        """
-        return scan_headers(self.log.get(), position, self.size if end is None else end, self.damaged)
-
     def damaged(self, position: int, what: str) -> StorageError:
         """The error for something at ``position`` that is not a batch; also reports it to the owner."""
         if self.on_damage is not None:
             self.on_damage(self)
-        return StorageError(f"{self.disk.root}/{self.log.path} is damaged at byte {position}: {what}")
+        return super().damaged(position, what)
 
     def find(self, offset: int) -> int:
         """The position of the first batch that has ``offset`` or a later one; the segment's size without one."""
@@ -496,38 +281,11 @@ class Segment:
             recent = self._recent_last
             i = bisect_left(recent, offset)
             return self._recent_position[i] if i < len(recent) else self.size
-        return self._search(offset)
-
-    def _search(self, offset: int) -> int:
-        relative, position = self.offsets.floor(offset - self.base_offset)
-        file, size, chunk = self.log.get(), self.size, CHUNK
-        expected = self.base_offset + relative
-        if relative < 0:
-            expected = -1
-        # Like batches(), reading only what is needed of each header.
-        while position < size:
-            data = file.pread(chunk, position)
-            at, end = 0, min(len(data), size - position) - _SCANNED.size
-            if end < 0:
-                raise self.damaged(position, "the file ends in the middle of a batch header")
-            while at <= end:
-                base, length, magic, delta = _SCANNED.unpack_from(data, at)
-                if expected >= 0:
-                    if magic != MAGIC or base + delta != expected:
-                        self._repair(f"entry ({relative}, {position}) points at something else")
-                        return self._search(offset)
-                    expected = -1
-                if magic != MAGIC or length < HEADER_SIZE - 12:
-                    raise self.damaged(position + at, f"there is no record batch (magic {magic})")
-                if delta < 0 or length + 12 > size - position - at:
-                    # Skipping it would hide the damage from readers and followers.
-                    raise self.damaged(position + at, f"a batch of {length + 12} bytes and {delta + 1} offsets")
-                if base + delta >= offset:
-                    return position + at
-                at += length + 12
-            position += at
-            chunk = min(2 * chunk, MAX_CHUNK) if at < 2 * chunk else CHUNK
-        return size
+        try:
+            return self.search(offset)
+        except IndexCorrupt as problem:
+            self._repair(str(problem))
+            return self.find(offset)
 
     def slice(
         self, start: int, max_bytes: int, bound: int, end_offset: int, min_one_batch: bool
@@ -584,19 +342,103 @@ class Segment:
                 break
         return end, bound
 
-    def rename(self, suffix: str) -> None:
-        """
-        Set the suffix of the segment's file names, that of the log file last.
+    # -- Repair of its indexes
 
-        :raises ApiError: there is no space; some files may have their new names.
+    def _open_on_demand(self) -> None:
+        """Open the indexes, rebuilt if they are damaged."""
+        self._expect_indexes()
+        try:
+            self.open_indexes()
+            check_times(self)
+        except IndexCorrupt as problem:
+            self._repair(str(problem))
+
+    def _repair(self, problem: str) -> None:
         """
+        Rebuild the indexes.
+
+        :raises ApiError: KAFKA_STORAGE_ERROR: that takes a while.
+        """
+        self.rebuild_indexes(problem)
+        self._expect_indexes()
+        if self._offsets is None:
+            raise self.disk.offline()
+
+    def _expect_indexes(self) -> None:
+        if self.index_rebuild is not None:
+            raise self.index_rebuild.refusal()
+
+    def rebuild_indexes(self, problem: str, progress: Callable[[int, int], None] | None = None) -> IndexRebuild:
+        """
+        Begin to rebuild both indexes, unless a rebuild runs already.
+
+        :param problem: the reason, for the log.
+        :param progress: called for each slice with its bytes, and the position behind it.
+        """
+        index_rebuild = self.index_rebuild
+        if index_rebuild is None:
+            # Those of an active segment are written to meanwhile.
+            if not self.is_active:
+                self._close_indexes()
+            fresh = IndexedFile(self.disk, self.files, self.directory, self.base_offset, self.suffix)
+            index_rebuild = self.index_rebuild = IndexRebuild(self, fresh, self._adopt, self._rebuild_ended, progress)
+            index_rebuild.start(problem)
+        return index_rebuild
+
+    def _rebuild_ended(self) -> None:
+        self.index_rebuild = None
+
+    def _adopt(self, fresh: IndexedFile) -> None:
+        """Take over the indexes of ``fresh``, which were built from the whole log file."""
         self._close_indexes()
-        self.rename_transaction_index(suffix)
-        for kind in (file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.LOG):
-            path = f"{self.directory}/{self.base_offset:020d}{kind}{suffix}"
-            self.disk.rename(self.path(kind), path)
-        self.log.path = path
-        self.suffix = suffix
+        self._remove_indexes()
+        self._offsets, self._times, self.indexed_size = fresh.offsets, fresh.times, fresh.indexed_size
+        self.max_timestamp, self.max_timestamp_offset = fresh.max_timestamp, fresh.max_timestamp_offset
+        self.first_timestamp = fresh.first_timestamp
+        if self._recent_floor == _NEVER:
+            self.seal()
+
+    # -- Aborted transactions
+
+    @property
+    def aborted(self) -> TransactionIndex:
+        """
+        The transaction index; opened on first use.
+
+        :raises IndexCorrupt: it is damaged; see :mod:`logbus.storage.producers.aborted_transactions`.
+        """
+        index = self._aborted
+        if index is None:
+            index = self._new_aborted()
+            index.open()
+            self._aborted = index
+        return index
+
+    @property
+    def aborted_in_memory(self) -> TransactionIndex | None:
+        """The transaction index, if it was used since the log was opened."""
+        return self._aborted
+
+    @property
+    def aborted_unsynced_from(self) -> int | None:
+        """The offset from which on the transaction index is not on stable storage; None: all of it is."""
+        return None if self._aborted is None else self._aborted.unsynced_from
+
+    def _new_aborted(self) -> TransactionIndex:
+        self.close_transaction_index()
+        file = LazyFile(self.files, self.disk, self.path(file_names.TRANSACTION_INDEX))
+        return TransactionIndex(self.disk, file, self.base_offset)
+
+    def close_transaction_index(self) -> None:
+        """Close the transaction index; the next use reads the file again."""
+        if self._aborted is not None:
+            self._aborted.close()
+            self._aborted = None
+
+    def drop_transaction_index(self) -> None:
+        """Start an empty transaction index."""
+        self._aborted = self._new_aborted()
+        self._aborted.start()
 
     def rename_transaction_index(self, suffix: str) -> bool:
         """
@@ -613,6 +455,22 @@ class Segment:
         index.open()
         self._aborted = index
         return True
+
+    # -- Files
+
+    def rename(self, suffix: str) -> None:
+        """
+        Set the suffix of the segment's file names, that of the log file last.
+
+        :raises ApiError: there is no space; some files may have their new names.
+        """
+        self._close_indexes()
+        self.rename_transaction_index(suffix)
+        for kind in (file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.LOG):
+            path = f"{self.directory}/{self.base_offset:020d}{kind}{suffix}"
+            self.disk.rename(self.path(kind), path)
+        self.log.path = path
+        self.suffix = suffix
 
     def close(self) -> None:
         """Close the files."""
