@@ -15,6 +15,7 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * ``offset_lookup``: offsets by timestamp
 * ``leader_epoch_cache``: leader epochs and their start offsets
 * ``leader_epoch_loader``: loads them, or rebuilds them from batch headers
+* ``log_truncator``: LogTruncator: truncates logs so that no crash undoes it
 * ``log_mover``: moves logs between log directories (KIP-113)
 * ``housekeeping``: periodic work on all logs, on one timer
 * ``space_monitor``: watches the free space of all log directories

@@ -245,17 +245,10 @@ class LogFlusher:
             self._behind.append(turn)
             return turn.addCallback(lambda _: self._commit(pool, before))
         log = self.log
-        replaced = []
         epochs = log.epochs
-        saved = epochs.saved
-        if not saved:
-            replaced.append((f"{log.directory}/{file_names.EPOCHS}", epochs.encode()))
-            log.unsynced_directories.add(log.directory)
-        topic_id_saved = log.topic_id_saved
-        if not topic_id_saved and log.topic_id is not None:
-            # Without it the log would be taken for that of a deleted topic.
-            metadata = encode_partition_metadata(log.topic_id)
-            replaced.append((f"{log.directory}/{file_names.PARTITION_METADATA}", metadata))
+        saved, topic_id_saved = epochs.saved, log.topic_id_saved
+        replaced = self._unsaved_files()
+        if replaced:
             log.unsynced_directories.add(log.directory)
         # The directory entry of a new log is synced last: it must not be durable before its small files.
         directories = sorted(log.unsynced_directories, reverse=True)
@@ -299,6 +292,18 @@ class LogFlusher:
         if is_exclusive:
             synced.addBoth(over)
         return synced.addCallback(lambda _: self._commit(pool, before)) if is_split else synced
+
+    def _unsaved_files(self) -> list[tuple[str, bytes]]:
+        """Paths and contents of the small files that are not up to date on disk."""
+        log = self.log
+        files = []
+        if not log.epochs.saved:
+            files.append((f"{log.directory}/{file_names.EPOCHS}", log.epochs.encode()))
+        if not log.topic_id_saved and log.topic_id is not None:
+            # Without it the log would be taken for that of a deleted topic.
+            metadata = encode_partition_metadata(log.topic_id)
+            files.append((f"{log.directory}/{file_names.PARTITION_METADATA}", metadata))
+        return files
 
     def _settled(self, covered: list[tuple[Segment, int]]) -> None:
         for segment, size in covered:

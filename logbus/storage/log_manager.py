@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -31,13 +31,13 @@ from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
 from logbus.storage.log_mover import LogMover, settle_moves
+from logbus.storage.log_truncator import LogTruncator
 from logbus.storage.repair.damage import DamageReports
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.repair.log_scrubber import LogScrubber
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
 from logbus.storage.space_monitor import SpaceMonitor
-from logbus.storage.truncation import truncate_fully, truncate_to
 
 
 def _ignore_failure(partitions: Sequence[TopicPartition], reason: str) -> None:
@@ -85,6 +85,7 @@ class LogManager:
     scrubber: LogScrubber = field(init=False)
     repairer: LogRepairer = field(init=False)
     mover: LogMover = field(init=False)
+    truncator: LogTruncator = field(init=False)
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -150,6 +151,10 @@ class LogManager:
             self.housekeeping.remove_trees_later,
             self._unique,
         )
+
+    @truncator.default
+    def _make_truncator(self) -> LogTruncator:
+        return LogTruncator(self.directories, self.cleaner, self.repairer)
 
     def _unique(self) -> uuid.UUID:
         return uuid.UUID(int=self.jitter.getrandbits(128), version=4)
@@ -327,7 +332,7 @@ class LogManager:
         # The last syncs scheduled checkpoints; the markers of a clean shutdown already contain them.
         self.housekeeping.stop()
 
-    # -- Creating, deleting and truncating logs
+    # -- Creating and deleting logs
 
     def create(
         self, partition: TopicPartition, topic_id: uuid.UUID | None = None, config: TopicConfig | None = None
@@ -400,78 +405,6 @@ class LogManager:
             gone = file_names.deleted_directory(partition, self._unique())
             await directory.disk.submit(IOPool.BACKGROUND, _rename_for_good, directory.disk, log.directory, gone)
             self.housekeeping.remove_trees_later(directory.disk, [gone], log.config.file_delete_delay_ms)
-
-    def truncate(self, offsets: Mapping[TopicPartition, int]) -> Deferred[None]:
-        """
-        Truncate logs durably. If one is cut below its recovery point, the lower recovery point is checkpointed first:
-        otherwise recovery after a crash would trust bytes that replaced synced ones. Nothing may be appended to the
-        logs until this fires; then the truncation is on stable storage, too.
-
-        :param offsets: for each partition, the first offset to remove.
-        :raise StorageError: (as a failure) the disk failed.
-        """
-        return Deferred.fromCoroutine(self._truncate(offsets))
-
-    async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
-        logs = [log for directory in self.directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
-        with self.cleaner.paused(logs) as cleaner_off, self.repairer.paused(logs) as repairer_off:
-            # The segments that they put in place later would bring back what is truncated now.
-            await repairer_off
-            await cleaner_off
-            await self._truncate_durably(offsets)
-
-    async def _truncate_durably(self, offsets: Mapping[TopicPartition, int]) -> None:
-        for directory in self.directories:
-            logs = [(directory.logs[tp], offset) for tp, offset in offsets.items() if tp in directory.logs]
-            lower = [(log, offset) for log, offset in logs if offset < log.checkpointed_recovery_point]
-            for log, _ in lower:
-                if log.is_active:
-                    # A write-back in progress could raise the recovery point again, or write a snapshot above it.
-                    await log.flusher.write_back_and_wait()
-                    log.flusher.truncated()
-            for log, offset in lower:
-                log.flushed_end_offset = min(log.flushed_end_offset, offset)
-            if lower:
-                await directory.checkpoint_recovery_points()
-            given_up = [(log, offset) for log, offset in logs if offset < log.high_watermark]
-            for log, offset in given_up:
-                log.high_watermark = offset
-            if given_up:
-                # Otherwise it would be applied after a restart to the records that replace these.
-                await directory.checkpoint_high_watermarks()
-            cut = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
-            for log, offset in cut:
-                truncate_to(log, offset)
-            # Before anything is written in their place: a crash must not mix old and new records.
-            try:
-                await gatherResults([log.flusher.flush() for log, _ in cut], consumeErrors=True)
-            except FirstError as e:
-                e.subFailure.raiseException()
-
-    def restart(self, partition: TopicPartition, offset: int) -> Deferred[None]:
-        """
-        Drop all records of a log, and continue at ``offset``, which may be anywhere, even behind its end. Nothing may
-        be appended to it until this fires; then that is on stable storage.
-        """
-        return Deferred.fromCoroutine(self._restart(partition, offset))
-
-    async def _restart(self, partition: TopicPartition, offset: int) -> None:
-        log = self.get(partition)
-        if log is None:
-            return
-        with self.cleaner.paused([log]) as cleaner_off, self.repairer.paused([log]) as repairer_off:
-            await repairer_off
-            await cleaner_off
-            # Remove the records first, as in any truncation; then move the empty log.
-            start = log.log_start_offset
-            await self._truncate_durably({partition: min(offset, log.segments[0].base_offset)})
-            if offset != log.log_end_offset:
-                truncate_fully(log, offset)
-                await log.flusher.flush()
-        if offset < start:
-            for directory in self.directories:
-                if directory.logs.get(partition) is log:
-                    await directory.checkpoint_start_offsets()
 
     def delete_records(self, partition: TopicPartition, offset: int) -> Deferred[int]:
         """

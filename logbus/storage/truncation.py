@@ -61,7 +61,7 @@ def truncate_to(log: Log, offset: int) -> None:
     """
     Remove the batches at ``offset`` and behind it, and one that contains it (Kafka: UnifiedLog.truncateTo).
 
-    The checkpointed recovery point must not be above ``offset``: :meth:`LogManager.truncate` lowers it first.
+    The checkpointed recovery point must not be above ``offset``: :meth:`.LogTruncator.truncate` lowers it first.
     """
     if offset >= log.log_end_offset:
         return

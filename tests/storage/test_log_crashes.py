@@ -83,7 +83,7 @@ def one_log(story: Story) -> None:
     cut = log.log_end_offset - 4
     story.synced = min(story.synced, cut)
     story.truncated_at = cut
-    result(manager.truncate({PARTITION: cut}))
+    result(manager.truncator.truncate({PARTITION: cut}))
     del story.written[cut:]
     story.truncated_at = None
     for _ in range(3):

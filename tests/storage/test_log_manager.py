@@ -205,7 +205,7 @@ class LogManagerTests(SynchronousTestCase):
         self.successResultOf(log.flusher.write_back_and_wait())
         self.successResultOf(manager.directories[0].checkpoint_recovery_points())
         self.assertRaises(ValueError, truncate_to, log, 3)
-        self.successResultOf(manager.truncate({PARTITION: 3}))
+        self.successResultOf(manager.truncator.truncate({PARTITION: 3}))
         self.assertEqual(disk.read("recovery-point-offset-checkpoint"), b"0\n1\norders 0 3\n")
         self.assertEqual((log.log_end_offset, len(read_all(log))), (3, 3))
         steps = [step for step in disk.done if step[0] in ("replace", "truncate")]
@@ -220,7 +220,7 @@ class LogManagerTests(SynchronousTestCase):
         for _ in range(5):
             append_as_leader(log, batch(), 0)
         disk.faults = lambda op, path: broken() if op == "sync" else None
-        self.failureResultOf(manager.truncate({PARTITION: 3}), StorageError)
+        self.failureResultOf(manager.truncator.truncate({PARTITION: 3}), StorageError)
 
     def test_snapshot_of_the_recovery_point_on_disk(self) -> None:
         """

@@ -105,7 +105,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = self.end - back
         if offset < self.log.segments[0].base_offset:
             return
-        now(self.manager.truncate({PARTITION: offset}))
+        now(self.manager.truncator.truncate({PARTITION: offset}))
         if back:
             self.batches = [b for b in self.batches if b[0] + len(b[1]) <= offset]
             self.end = self.log.log_end_offset

@@ -130,7 +130,7 @@ class MoveTests(SynchronousTestCase):
         machine.move()
         append(log, 5)
         machine.disks[0].release(IOPool.READ, 1)  # Bytes of offsets that are cut now.
-        result(machine.manager.truncate({PARTITION: 20}))
+        result(machine.manager.truncator.truncate({PARTITION: 20}))
         append(log, 30, 2)
         machine.disks[0].held.clear()
         machine.disks[0].release(IOPool.READ)

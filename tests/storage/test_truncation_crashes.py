@@ -66,14 +66,14 @@ class Life:
         self.synced = synced
 
     def cut(self, manager: LogManager, offset: int) -> None:
-        result(manager.truncate({PARTITION: offset}))
+        result(manager.truncator.truncate({PARTITION: offset}))
 
 
 class Restarting(Life):
     """Its leader's log begins further on: it drops its own, and begins again."""
 
     def cut(self, manager: LogManager, offset: int) -> None:
-        result(manager.restart(PARTITION, 2))
+        result(manager.truncator.restart(PARTITION, 2))
         self.append(manager.get(PARTITION), COMMON[2:])  # type: ignore[arg-type]
 
 

@@ -48,12 +48,12 @@ class Truncator:
 
         async def begun() -> None:
             try:
-                await self.logs.restart(followed.name, first_offset(records))
+                await self.logs.truncator.restart(followed.name, first_offset(records))
                 followed.replica.follow(records, high_watermark)
                 followed.replica.log.advance_start(start)
             except (ApiError, StorageError) as e:
                 if followed.replica.log.log_end_offset <= start:
-                    await self.logs.restart(followed.name, start)
+                    await self.logs.truncator.restart(followed.name, start)
                 self._over(followed, str(e))
             else:
                 self._over(followed)
@@ -93,9 +93,9 @@ class Truncator:
         followed.replica.partition.cut(min(step.offset, log.log_end_offset))
         try:
             if isinstance(step, TruncateTo):
-                await self.logs.truncate({name: step.offset})
+                await self.logs.truncator.truncate({name: step.offset})
             else:
-                await self.logs.restart(name, step.offset)
+                await self.logs.truncator.restart(name, step.offset)
         except (ApiError, StorageError) as e:
             self._over(followed, str(e))
         else:

@@ -254,7 +254,7 @@ class ChoiceTests(CleanerCase):
         self.assertEqual(log.cleaned_end_offset, before)
         self.clean()
         self.assertEqual(self.manager.cleaner.cleanings, 0)
-        self.successResultOf(self.manager.truncate({PARTITION: 52}))
+        self.successResultOf(self.manager.truncator.truncate({PARTITION: 52}))
         self.assertEqual((log.cleaned_end_offset, log.log_end_offset), (52, 52))
         self.successResultOf(self.manager.close())
         self.disk.replace("cleaner-offset-checkpoint", b"0\n1\norders 0 1000\n")
@@ -534,7 +534,7 @@ class ReplacementTests(CleanerCase):
         self.evict()
         self.disk.held.add(IOPool.READ)
         self.clean()
-        cut = self.manager.truncate({PARTITION: 58})
+        cut = self.manager.truncator.truncate({PARTITION: 58})
         self.assertNoResult(cut)
         self.assertEqual(self.log.log_end_offset, 60)
         self.disk.release(IOPool.READ, 1)
@@ -552,7 +552,7 @@ class ReplacementTests(CleanerCase):
         """A truncation waits until the cleaning has stopped, and truncated records do not come back."""
 
         def truncate() -> None:
-            cut = self.manager.truncate({PARTITION: 21})
+            cut = self.manager.truncator.truncate({PARTITION: 21})
             self.check_files()
             self.successResultOf(cut)
             self.assertLessEqual(self.log.log_end_offset, 21)

@@ -517,7 +517,7 @@ class DamageTests(SynchronousTestCase):
         now(self.manager.close())
         self.damage(4, b"torn")
         self.reopen()
-        now(self.manager.truncate({PARTITION: 7}))
+        now(self.manager.truncator.truncate({PARTITION: 7}))
         log = self.log
         self.assertEqual(list(log.aborted_transactions(0, 12)), self.known[:3])
         self.assertEqual(log.last_stable_offset(7), 5)

@@ -226,7 +226,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(back=st.integers(1, 20))
     def truncate(self, back: int) -> None:
         offset = max(0, len(self.batches) - back)
-        now(self.manager.truncate({PARTITION: offset}))
+        now(self.manager.truncator.truncate({PARTITION: offset}))
         self.came_back(offset)
 
     @precondition(lambda self: len(self.batches) > 15)

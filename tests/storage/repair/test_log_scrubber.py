@@ -137,9 +137,9 @@ class RoundTests(ScrubberCase):
     def test_logs_truncated_or_deleted_during_a_scrub(self) -> None:
         """A log that is truncated or deleted during a scrub does not count as damaged."""
         for change in (
-            lambda: self.manager.truncate({PARTITION: 5}),
+            lambda: self.manager.truncator.truncate({PARTITION: 5}),
             lambda: self.manager.delete(PARTITION),
-            lambda: self.manager.restart(PARTITION, 3),
+            lambda: self.manager.truncator.restart(PARTITION, 3),
         ):
             self.begin()
             self.fill()
@@ -228,7 +228,7 @@ class SuspectTests(ScrubberCase):
         self.manager.scrubber.suspect(self.log, segment)
         self.clock.advance(0)
         self.assertEqual(len(self.found), 1)
-        self.successResultOf(self.manager.truncate({PARTITION: 3}))
+        self.successResultOf(self.manager.truncator.truncate({PARTITION: 3}))
         self.assertEqual((self.found, self.manager.damage.count), ([], 0))
 
 

@@ -298,7 +298,7 @@ class RefusalTests(RestorationCase):
     def test_stopped(self) -> None:
         """A truncation, a deletion and a stop do not wait for the other replica."""
         changes: list[Callable[[], Deferred[Any]]] = [
-            lambda: self.manager.truncate({PARTITION: 8}),
+            lambda: self.manager.truncator.truncate({PARTITION: 8}),
             lambda: self.manager.delete(PARTITION),
             lambda: self.manager.close(),  # noqa: PLW0108 - it is another manager each time
         ]

@@ -1,0 +1,105 @@
+"""
+Truncates logs durably (Kafka: LogManager.truncateTo, truncateFullyAndStartAt).
+
+Checkpoints are lowered before the log is cut, and the cut is synced before anything is written in its place: at no
+moment would recovery after a crash trust what is not there, or mix old and new records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+from twisted.internet.defer import Deferred, FirstError, gatherResults
+
+from logbus.model import TopicPartition
+from logbus.storage.cleaner.log_cleaner import LogCleaner
+from logbus.storage.log_directory import LogDirectory
+from logbus.storage.repair.log_repairer import LogRepairer
+from logbus.storage.truncation import truncate_fully, truncate_to
+
+
+@frozen
+class LogTruncator:
+    """
+    Truncates the logs of a broker.
+
+    :ivar _cleaner: paused meanwhile, as ``_repairer`` is: the segments that they put in place later would bring back
+        what is truncated now.
+    """
+
+    _directories: Sequence[LogDirectory]
+    _cleaner: LogCleaner
+    _repairer: LogRepairer
+
+    def truncate(self, offsets: Mapping[TopicPartition, int]) -> Deferred[None]:
+        """
+        Truncate logs durably. If one is cut below its recovery point, the lower recovery point is checkpointed first:
+        otherwise recovery after a crash would trust bytes that replaced synced ones. Nothing may be appended to the
+        logs until this fires; then the truncation is on stable storage, too.
+
+        :param offsets: for each partition, the first offset to remove.
+        :raise StorageError: (as a failure) the disk failed.
+        """
+        return Deferred.fromCoroutine(self._truncate(offsets))
+
+    async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
+        logs = [log for directory in self._directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
+        with self._cleaner.paused(logs) as cleaner_off, self._repairer.paused(logs) as repairer_off:
+            await repairer_off
+            await cleaner_off
+            await self._truncate_durably(offsets)
+
+    async def _truncate_durably(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for directory in self._directories:
+            logs = [(directory.logs[tp], offset) for tp, offset in offsets.items() if tp in directory.logs]
+            lower = [(log, offset) for log, offset in logs if offset < log.checkpointed_recovery_point]
+            for log, _ in lower:
+                if log.is_active:
+                    # A write-back in progress could raise the recovery point again, or write a snapshot above it.
+                    await log.flusher.write_back_and_wait()
+                    log.flusher.truncated()
+            for log, offset in lower:
+                log.flushed_end_offset = min(log.flushed_end_offset, offset)
+            if lower:
+                await directory.checkpoint_recovery_points()
+            given_up = [(log, offset) for log, offset in logs if offset < log.high_watermark]
+            for log, offset in given_up:
+                log.high_watermark = offset
+            if given_up:
+                # Otherwise it would be applied after a restart to the records that replace these.
+                await directory.checkpoint_high_watermarks()
+            cut = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
+            for log, offset in cut:
+                truncate_to(log, offset)
+            # Before anything is written in their place: a crash must not mix old and new records.
+            try:
+                await gatherResults([log.flusher.flush() for log, _ in cut], consumeErrors=True)
+            except FirstError as e:
+                e.subFailure.raiseException()
+
+    def restart(self, partition: TopicPartition, offset: int) -> Deferred[None]:
+        """
+        Drop all records of a log, and continue at ``offset``, which may be anywhere, even behind its end. Nothing may
+        be appended to it until this fires; then that is on stable storage.
+        """
+        return Deferred.fromCoroutine(self._restart(partition, offset))
+
+    async def _restart(self, partition: TopicPartition, offset: int) -> None:
+        directory = next((each for each in self._directories if each.is_online and partition in each.logs), None)
+        if directory is None:
+            return
+        log = directory.logs[partition]
+        with self._cleaner.paused([log]) as cleaner_off, self._repairer.paused([log]) as repairer_off:
+            await repairer_off
+            await cleaner_off
+            # Remove the records first, as in any truncation; then move the empty log.
+            start = log.log_start_offset
+            await self._truncate_durably({partition: min(offset, log.segments[0].base_offset)})
+            if offset != log.log_end_offset:
+                truncate_fully(log, offset)
+                await log.flusher.flush()
+        if offset < start:
+            for directory in self._directories:
+                if directory.logs.get(partition) is log:
+                    await directory.checkpoint_start_offsets()
