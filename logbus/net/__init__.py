@@ -21,6 +21,9 @@ Servers:
 * ``request_context``: the peer of a request
 * ``shared_resources``: what the connections of all listeners share
 * ``request_budget``: memory of requests, over all connections
+* ``memory_holder``: the interface between a connection's memory and the budget
+* ``memory_overdraft``: memory beyond the total, for frames that lack little
+* ``slow_frames``: finds frames that make hardly any progress
 * ``connection_limits``: limits and counts of connections
 * ``time_slices``: slices of reactor time for large requests
 * ``cancellation``: shields work from the end of its request

@@ -16,12 +16,14 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from itertools import count
-from typing import Protocol
 
 from attrs import define, field
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from logbus.net.memory_holder import MemoryHolder
+from logbus.net.memory_overdraft import MemoryOverdraft
 from logbus.net.metrics import NetMetrics
+from logbus.net.slow_frames import PATIENCE, SlowFrames
 
 HOST_SHARE = 3
 """An address may hold this many times the free bytes: at most three quarters of all memory."""
@@ -32,37 +34,8 @@ SLOWEST = 16 * 1024
 SLOWEST_BEYOND = 64 * 1024
 """The same for a frame with memory beyond the total."""
 
-PATIENCE = 3
-"""Seconds for which a frame may be slower than that."""
-
-BEYOND_SHARE = 16
-"""
-Frames that lack little may together exceed the total by a sixteenth (16 MB by default). In addition one frame may lack
-any number of bytes.
-"""
-
 # Waiting connections examined for one that fits, if the first in line are above the share of their address.
 _MAX_EXAMINED = 64
-
-
-class MemoryHolder(Protocol):
-    """A connection, as the budget sees it."""
-
-    @property
-    def host(self) -> str:
-        """The peer's address; empty without one (UNIX sockets): no share by address then."""
-
-    def memory_granted(self, size: int) -> None:
-        """Called when ``size`` bytes that the connection waited for are reserved."""
-
-    def give_back_memory(self) -> None:
-        """Release unneeded memory."""
-
-    def progress(self) -> tuple[int, int] | None:
-        """Frames received, and bytes of the unfinished one; None if the peer is not expected to send."""
-
-    def evict(self, why: str) -> None:
-        """Close the connection, and forget the reservation."""
 
 
 @define(eq=False, order=False)
@@ -72,14 +45,6 @@ class _Waiter:
     holder: MemoryHolder
     size: int
     missing: int
-
-
-@define(eq=False)
-class _Beyond:
-    """The bytes that a frame may take beyond its connection's share, and those it has taken."""
-
-    promised: int
-    used: int = 0
 
 
 @define(eq=False)
@@ -104,14 +69,10 @@ class RequestBudget:
     _line: list[tuple[int, int, _Waiter]] = field(factory=list, init=False)
     _entries: dict[MemoryHolder, tuple[int, int, _Waiter]] = field(factory=dict, init=False)
     _numbers: count[int] = field(factory=count, init=False)
-    # Connections that may exceed their share.
-    _beyond: dict[MemoryHolder, _Beyond] = field(factory=dict, init=False)
-    _used_beyond: int = field(default=0, init=False)
-    _promised: int = field(default=0, init=False)
-    _largest: MemoryHolder | None = field(default=None, init=False)
+    _overdraft: MemoryOverdraft = field(factory=MemoryOverdraft, init=False)
     _granting: bool = field(default=False, init=False)
     _timer: IDelayedCall | None = field(default=None, init=False)
-    _seen: dict[MemoryHolder, tuple[tuple[int, int], int]] = field(factory=dict, init=False)
+    _slow_frames: SlowFrames = field(factory=SlowFrames, init=False)
 
     @property
     def used(self) -> int:
@@ -132,7 +93,7 @@ class RequestBudget:
         """
         if self._fits(holder, size):
             self._put(holder, size)
-        elif holder in self._beyond:
+        elif holder in self._overdraft:
             self._put_beyond(holder, size)
         else:
             self._wait(_Waiter(holder, size, max(size, missing)))
@@ -170,7 +131,7 @@ class RequestBudget:
         """
         held = self._held.get(holder, 0)
         size = held if size is None else min(size, held)
-        if not size and holder not in self._beyond:
+        if not size and holder not in self._overdraft:
             return
         self._end_privilege(holder)
         if size == held:
@@ -189,7 +150,7 @@ class RequestBudget:
 
     def _fits(self, holder: MemoryHolder, size: int) -> bool:
         share = self._held.get(holder, 0) + size
-        free = self.total - (self._used - self._used_beyond) - size
+        free = self.total - (self._used - self._overdraft.used) - size
         if share > free:
             return False
         host = holder.host
@@ -203,31 +164,12 @@ class RequestBudget:
             self._count(holder, size)
 
     def _put_beyond(self, holder: MemoryHolder, size: int) -> None:
-        self._beyond[holder].used += size
-        self._used_beyond += size
+        self._overdraft.take(holder, size)
         self._put(holder, size)
         self._count_for_host(holder, -size)
 
-    def _begin_privilege(self, waiter: _Waiter) -> bool:
-        """Let a frame exceed the total by the bytes that it lacks, if there is room for that."""
-        if self._promised + waiter.missing <= self.total // BEYOND_SHARE:
-            self._promised += waiter.missing
-            self._beyond[waiter.holder] = _Beyond(waiter.missing)
-        elif self._largest is None:
-            self._largest = waiter.holder
-            self._beyond[waiter.holder] = _Beyond(0)
-        else:
-            return False
-        return True
-
     def _end_privilege(self, holder: MemoryHolder) -> None:
-        beyond = self._beyond.pop(holder, None)
-        if beyond is not None:
-            self._used_beyond -= beyond.used
-            self._promised -= beyond.promised
-            if holder is self._largest:
-                self._largest = None
-            self._count_for_host(holder, beyond.used)
+        self._count_for_host(holder, self._overdraft.end(holder))
 
     def _count(self, holder: MemoryHolder, size: int) -> None:
         self._used += size
@@ -256,10 +198,11 @@ class RequestBudget:
                 waiter = self._next()
                 if waiter is not None:
                     self._put(waiter.holder, waiter.size)
-                elif self._begin_privilege(waiter := self._line[0][2]):
-                    self._put_beyond(waiter.holder, waiter.size)
                 else:
-                    return
+                    waiter = self._line[0][2]
+                    if not self._overdraft.admit(waiter.holder, waiter.missing, self.total):
+                        return
+                    self._put_beyond(waiter.holder, waiter.size)
                 self._dequeue(waiter.holder)
                 waiter.holder.memory_granted(waiter.size)
         finally:
@@ -278,29 +221,19 @@ class RequestBudget:
             self._timer = self.clock.callLater(1.0, self._close_slow_frames)
 
     def _cancel_check(self) -> None:
-        self._seen.clear()
+        self._slow_frames.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _close_slow_frames(self) -> None:
         self._timer = None
-        seen, slow = self._seen, []
-        self._seen = {}
-        for holder in self._held:
-            if holder in self._entries:
-                continue
-            progress = holder.progress()
-            if progress is None:
-                continue
-            (frames, size), seconds = seen.get(holder, ((-1, 0), 0))
-            least = SLOWEST_BEYOND if holder in self._beyond else SLOWEST
-            seconds = seconds + 1 if progress[0] == frames and progress[1] < size + least else 0
-            if seconds < PATIENCE:
-                self._seen[holder] = (progress, seconds)
-            else:
-                slow.append(holder)
-        for holder in slow:
+        frames = [
+            (holder, SLOWEST_BEYOND if holder in self._overdraft else SLOWEST)
+            for holder in self._held
+            if holder not in self._entries
+        ]
+        for holder in self._slow_frames.look(frames):
             holder.evict(
                 "memory for requests is short (queued.max.request.bytes), and its frame brought too few bytes for "
                 f"{PATIENCE} s"
