@@ -28,7 +28,7 @@ from logbus.wire.messages.records import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from logbus.wire.schema import ZERO_UUID, encode
+from logbus.wire.schema import encode
 
 PRODUCE = 0
 FIRST, LAST = 5, 13
@@ -55,7 +55,7 @@ _NUMBERS = 24
 
 class RequestTemplate:
     """
-    The repeated bytes of one client's Produce requests to one partition.
+    The repeated bytes of one client's Produce requests to one partition, made from one of them.
 
     :ivar prefix: the template: from the length of the client id to the partition's index.
     :ivar tail: the bytes after the batch.
@@ -94,28 +94,20 @@ class RequestTemplate:
         "transactional",
     )
 
-    def __init__(
-        self,
-        prefix: bytes,
-        client_id: str,
-        api_version: int,
-        topic: str,
-        index: int,
-        topic_id: bytes = ZERO_UUID,
-        acks: int = 1,
-        timeout_ms: int = 0,
-        transactional: bool = False,
-    ) -> None:
+    def __init__(self, prefix: bytes, request: Request, client_id: str) -> None:
+        message: ProduceRequest = request.message
+        topic = message.topic_data[0]
+        api_version = request.api_version
         self.prefix = prefix
         self.client_id = client_id
         self.api_version = api_version
         self.api = PRODUCE << 16 | api_version
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.transactional = transactional
+        self.topic = topic.name
+        self.topic_id = topic.topic_id
+        self.index = topic.partition_data[0].index
+        self.acks = message.acks
+        self.timeout_ms = message.timeout_ms
+        self.transactional = message.transactional_id is not None
         self.tail = _NO_TAGS if api_version >= _FLEXIBLE else b""
         self.size = self.before = 0
         self.head: bytes | None = None
@@ -218,17 +210,7 @@ class TemplateCache:
             return False
         if len(self._known) >= MAX_TEMPLATES:
             self._known.clear()
-        self._known[version, prefix] = RequestTemplate(
-            prefix,
-            client_id,
-            version,
-            topic.name,
-            data.index,
-            topic.topic_id,
-            message.acks,
-            message.timeout_ms,
-            message.transactional_id is not None,
-        )
+        self._known[version, prefix] = RequestTemplate(prefix, request, client_id)
         return True
 
     def take(
