@@ -25,7 +25,7 @@ from logbus.config.reference import reference_rst
 from logbus.ilogbus import Listener
 from logbus.metrics import Family
 from logbus.tap import Options
-from logbus.testing.broker import close_reactor, private_reactor
+from logbus.testing.private_reactor import close_reactor, private_reactor
 from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES, advertised_table, finalized_features, release_table
 from logbus.wire.messages import api_name
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from attrs import define, field
 
 from logbus.cli.runner import CommandFailed
-from logbus.testing.broker import local_listener
-from logbus.testing.broker_process import BrokerFailed, BrokerProcess
+from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
 
 LOCK_FILE = ".cluster.lock"

@@ -11,6 +11,8 @@ A test kit that ships with the product: real brokers for any test.
 Used by these:
 
 * :mod:`~logbus.testing.broker_process`: a broker as a child process.
+* :mod:`~logbus.testing.broker_thread`: a broker in a thread of this process.
+* :mod:`~logbus.testing.private_reactor`: reactors for threads of tests.
 * :mod:`~logbus.testing.network_proxy`: a network between brokers that can be cut.
 * :mod:`~logbus.testing.zookeeper_view`: reads ZooKeeper, and waits for changes there.
 * :mod:`~logbus.testing.held_ports`: ports that stay a test's own.

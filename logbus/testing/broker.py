@@ -17,25 +17,17 @@ import atexit
 import contextlib
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from logbus.errors import LogbusError
-from logbus.testing.broker_process import BrokerFailed, BrokerProcess
+from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
+from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.settings import Setting, as_texts
 
-__all__ = ["TEST_CONFIG", "Broker", "BrokerFailed", "close_reactor", "local_listener", "private_reactor"]
-
-if TYPE_CHECKING:
-    from twisted.internet.posixbase import PosixReactorBase
-
-    from logbus.broker import Broker as BrokerService
+__all__ = ["TEST_CONFIG", "Broker", "BrokerFailed"]
 
 #: Settings of a broker for tests that differ from the defaults; the test's own settings override them.
 TEST_CONFIG: Mapping[str, str] = {
@@ -46,12 +38,8 @@ TEST_CONFIG: Mapping[str, str] = {
 }
 
 
-#: Seconds to wait for a broker that did not stop in time, so that nothing of it is left.
-GRACE = 60.0
-
-
-class _Runner(Protocol):
-    """A running broker."""
+class BrokerRunner(Protocol):
+    """A running broker: a process, or a thread of this one."""
 
     def wait_ready(self, timeout: float) -> Mapping[str, str]: ...
     def stop(self, timeout: float) -> None: ...
@@ -91,7 +79,7 @@ class Broker:
         self._addresses: dict[str, str] = {}
         self._held = HeldPorts()
         self._ports: dict[str, int] = {}
-        self._runner: _Runner | None = None
+        self._runner: BrokerRunner | None = None
         atexit.register(self._at_exit)
 
     @property
@@ -232,11 +220,11 @@ class Broker:
             raise BrokerFailed("the broker has no process of its own; use Broker(in_process=False), and start it")
         return self._runner
 
-    def _run(self) -> _Runner:
+    def _run(self) -> BrokerRunner:
         ports = {name: self._port(name) for name in ("kafka", "admin")}
         config = as_texts(self.config)
         if self.in_process:
-            return _InProcess(config, self.data_dir, ports)
+            return BrokerThread(config, self.data_dir, ports)
         return BrokerProcess(config, self.data_dir, [local_listener(name, port) for name, port in ports.items()])
 
     def _port(self, name: str) -> int:
@@ -260,157 +248,3 @@ class Broker:
     def __repr__(self) -> str:
         where = self._addresses.get("kafka", "stopped") if self.running else "stopped"
         return f"<logbus.testing.Broker {where} data={self.data_dir}>"
-
-
-class _InProcess:
-    """
-    A broker on a private reactor, in a thread of its own.
-
-    The thread ends when the broker has stopped, or could not start.
-    """
-
-    def __init__(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
-        self._started: Future[Mapping[str, str]] = Future()
-        self._service: BrokerService | None = None
-        self._stop_failure: BaseException | None = None
-        self._stopping = self._abandoned = False
-        self._reactor = private_reactor()
-        self._open = True
-        self._closing = threading.Lock()
-        self._thread = threading.Thread(
-            target=self._run, args=(config, data_dir, ports), name="logbus-test-broker", daemon=True
-        )
-        self._thread.start()
-
-    def wait_ready(self, timeout: float) -> Mapping[str, str]:
-        try:
-            return self._started.result(timeout)
-        except FutureTimeout:
-            with contextlib.suppress(BrokerFailed):
-                self.stop(GRACE)
-            raise BrokerFailed(f"the broker was not ready after {timeout:g} s") from None
-        except LogbusError as e:
-            self._thread.join(GRACE)
-            # The message is enough; a traceback is of no use to a test.
-            raise BrokerFailed(f"the broker did not start: {e}") from None
-        except Exception as e:
-            self._thread.join(GRACE)
-            raise BrokerFailed(f"the broker did not start: {e!r}") from e
-
-    def _run(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
-        from twisted.internet.defer import Deferred
-
-        reactor = self._reactor
-        reactor.callWhenRunning(lambda: Deferred.fromCoroutine(self._start(config, data_dir, ports)))
-        reactor.run(installSignalHandlers=False)
-        with self._closing:
-            self._open = False
-            if not self._abandoned:
-                # Otherwise threads of the broker still report to it.
-                close_reactor(reactor)
-
-    async def _start(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
-        from logbus.broker import Broker as BrokerService
-        from logbus.config import ConfigView
-        from logbus.config.unenforced_security import refuse_unenforced
-        from logbus.ilogbus import Listener
-
-        try:
-            view = ConfigView.load(set={"log.dirs": str(data_dir), **config})
-            refuse_unenforced(view, ())
-            listeners = [Listener(name, name, f"tcp:{port}:interface=127.0.0.1") for name, port in ports.items()]
-            self._service = BrokerService(self._reactor, view, listeners)
-            await self._service.startService()
-        except BaseException as e:
-            self._started.set_exception(e)
-            if not self._stopping:
-                self._stopping = True
-                self._reactor.stop()
-        else:
-            self._started.set_result({e.listener: f"{e.host}:{e.port}" for e in self._service.endpoints.values()})
-
-    def stop(self, timeout: float) -> None:
-        """
-        Stop in order.
-
-        :raise BrokerFailed: it took longer than ``timeout`` seconds, or failed.
-        """
-        self._call(self._begin_stop)
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            # Wait for a late stop, too: files cannot be removed while the broker writes.
-            self._thread.join(GRACE)
-            raise BrokerFailed(f"the broker had not stopped after {timeout:g} s")
-        if self._stop_failure is not None:
-            raise BrokerFailed(f"the broker did not stop in order: {self._stop_failure}") from self._stop_failure
-
-    def _begin_stop(self) -> None:
-        from twisted.internet.defer import Deferred
-
-        if self._stopping or self._service is None:
-            # In the second case it could not start, and ends by itself.
-            return
-        self._stopping = True
-        Deferred.fromCoroutine(self._stop(self._service))
-
-    async def _stop(self, service: BrokerService) -> None:
-        try:
-            await service.stopService()
-        except BaseException as e:
-            self._stop_failure = e
-        self._reactor.stop()
-
-    def kill(self) -> None:
-        raise BrokerFailed("a broker in this process cannot be killed; use Broker(in_process=False)")
-
-    def abandon(self) -> None:
-        """End the thread, and with it all that the broker does. For the end of the process: it stops in no order."""
-        self._stopping = self._abandoned = True
-        self._call(self._reactor.stop)
-        self._thread.join(GRACE)
-
-    def _call(self, fn: Callable[[], object]) -> None:
-        """Have the thread call a function, if it has not ended."""
-        with self._closing:
-            if self._open:
-                self._reactor.callFromThread(fn)
-
-
-def local_listener(name: str, port: int, protocol: str | None = None) -> str:
-    """The value of ``--listen`` for a port of 127.0.0.1."""
-    return f"{name}={protocol or name}:tcp:{port}:interface=127.0.0.1"
-
-
-def private_reactor() -> PosixReactorBase:
-    """A reactor that is not installed as the process's own: the best this platform has."""
-    import time
-
-    reactor: PosixReactorBase
-    try:
-        from logbus.net.reactor import BrokerReactor
-    except ImportError:  # no epoll here, as on macOS
-        try:
-            from twisted.internet.kqreactor import KQueueReactor
-
-            reactor = KQueueReactor()
-        except ImportError:
-            from twisted.internet.selectreactor import SelectReactor
-
-            reactor = SelectReactor()
-    else:
-        reactor = BrokerReactor()
-    # Before any timer exists: a step of the wall clock must not move them.
-    reactor.seconds = time.monotonic
-    return reactor
-
-
-def close_reactor(reactor: PosixReactorBase) -> None:
-    """Close the resources of a stopped private reactor: its waker's sockets and its poller."""
-    for reader in reactor.removeAll():
-        reader.connectionLost(None)  # type: ignore[arg-type]
-    waker = getattr(reactor, "waker", None)
-    if waker is not None:
-        waker.connectionLost(None)
-    poller = getattr(reactor, "_poller", None)
-    if poller is not None:
-        poller.close()

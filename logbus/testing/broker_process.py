@@ -173,3 +173,8 @@ class BrokerProcess:
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
+
+
+def local_listener(name: str, port: int, protocol: str | None = None) -> str:
+    """The value of ``--listen`` for a port of 127.0.0.1."""
+    return f"{name}={protocol or name}:tcp:{port}:interface=127.0.0.1"

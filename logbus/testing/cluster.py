@@ -35,8 +35,8 @@ from typing import TypeVar
 from logbus.metastore.cluster_znodes import ControllerZnode
 from logbus.metastore.znodes import BROKER_IDS, CONTROLLER, TOPICS, BrokerIdZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr
-from logbus.testing.broker import TEST_CONFIG, Broker, _Runner, local_listener
-from logbus.testing.broker_process import BrokerFailed, BrokerProcess
+from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
+from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, Way
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
@@ -137,7 +137,7 @@ class ClusterBroker(Broker):
             if session_id and 0 < size <= len(said) - 24:
                 self._session = session_id, said[24 : 24 + size]
 
-    def _run(self) -> _Runner:
+    def _run(self) -> BrokerRunner:
         listeners = [local_listener(name, self._port(name)) for name in ("kafka", "admin")]
         host, port = self._at
         listeners.append(f"{REPLICATION}=kafka:tcp:{port}:interface={host}")

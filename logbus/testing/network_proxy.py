@@ -25,7 +25,7 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.internet.protocol import Factory, Protocol
 from zope.interface import implementer
 
-from logbus.testing.broker import close_reactor, private_reactor
+from logbus.testing.private_reactor import close_reactor, private_reactor
 
 T = TypeVar("T")
 

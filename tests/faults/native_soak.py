@@ -26,8 +26,8 @@ from logbus.client import Cluster as Client
 from logbus.client import Consumer, ConsumerRecord, Producer, RecordMetadata
 from logbus.client.retry import Backoff
 from logbus.model import TopicPartition
-from logbus.testing.broker import close_reactor, private_reactor
 from logbus.testing.cluster import Cluster
+from logbus.testing.private_reactor import close_reactor, private_reactor
 from tests.faults.conftest import FAULTY_CONFIG
 from tests.faults.nemesis import Nemesis
 from tests.faults.partition_logs import wait_same

@@ -12,7 +12,7 @@ import logbus.handlers
 from logbus.broker import Broker
 from logbus.config import ConfigView
 from logbus.handlers.discovery import handler_classes
-from logbus.testing.broker import close_reactor, private_reactor
+from logbus.testing.private_reactor import close_reactor, private_reactor
 
 PING = """
 from logbus.handlers.request_router import serves

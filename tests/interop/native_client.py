@@ -17,7 +17,7 @@ from twisted.internet.task import deferLater
 from logbus.client import Cluster, Consumer, Producer
 from logbus.model import TopicPartition
 from logbus.records.compression import Codec
-from logbus.testing.broker import close_reactor, private_reactor
+from logbus.testing.private_reactor import close_reactor, private_reactor
 from tests.interop.clients import CLIENT_MAX, SECONDS, Message
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore.embedded_store import EmbeddedStore
 from logbus.metastore.imetastore import Create, EventKind, SessionState, Set, StoreUnusable, WatchedEvent
-from logbus.testing.broker import close_reactor, private_reactor
+from logbus.testing.private_reactor import close_reactor, private_reactor
 from tests.metastore.conformance import StoreConformance
 
 

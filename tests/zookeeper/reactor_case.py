@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.zookeeper_store import ZooKeeperStore
-from logbus.testing.broker import close_reactor, private_reactor
+from logbus.testing.private_reactor import close_reactor, private_reactor
 from logbus.testing.zookeeper import ZooKeeper
 
 SECONDS = 30.0

@@ -1,0 +1,42 @@
+"""Reactors that are not the process's own, for threads of tests."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from twisted.internet.posixbase import PosixReactorBase
+
+
+def private_reactor() -> PosixReactorBase:
+    """A reactor that is not installed as the process's own: the best this platform has."""
+    reactor: PosixReactorBase
+    try:
+        from logbus.net.reactor import BrokerReactor
+    except ImportError:  # no epoll here, as on macOS
+        try:
+            from twisted.internet.kqreactor import KQueueReactor
+
+            reactor = KQueueReactor()
+        except ImportError:
+            from twisted.internet.selectreactor import SelectReactor
+
+            reactor = SelectReactor()
+    else:
+        reactor = BrokerReactor()
+    # Before any timer exists: a step of the wall clock must not move them.
+    reactor.seconds = time.monotonic
+    return reactor
+
+
+def close_reactor(reactor: PosixReactorBase) -> None:
+    """Close the resources of a stopped private reactor: its waker's sockets and its poller."""
+    for reader in reactor.removeAll():
+        reader.connectionLost(None)  # type: ignore[arg-type]
+    waker = getattr(reactor, "waker", None)
+    if waker is not None:
+        waker.connectionLost(None)
+    poller = getattr(reactor, "_poller", None)
+    if poller is not None:
+        poller.close()
