@@ -54,7 +54,7 @@ class FetchResponseBuilder:
         """Add the results of some partitions."""
         topics, last = self._topics, self._last_topic
         for result in results:
-            partition = result.want
+            partition = result.fetch
             assert isinstance(partition, CachedPartition)
             if partition.topic_key != last:
                 last = partition.topic_key

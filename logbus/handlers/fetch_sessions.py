@@ -75,7 +75,7 @@ class FetchSession:
         """Number of partitions that may have changed."""
         return len(self._dirty)
 
-    def wants(self) -> Sequence[PartitionFetch]:
+    def fetches(self) -> Sequence[PartitionFetch]:
         found = []
         for key in self._dirty:
             want = self.partitions[key]
@@ -135,7 +135,7 @@ class FetchSession:
         """
         told = []
         for answer in got:
-            want = answer.want
+            want = answer.fetch
             assert isinstance(want, CachedPartition)
             key = (want.topic_key, want.partition)
             if key not in self.partitions:

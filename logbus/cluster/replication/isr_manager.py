@@ -124,7 +124,7 @@ class IsrManager:
         now: float = self._clock.seconds()
         return now
 
-    def lives(self, broker_id: int) -> bool:
+    def is_alive(self, broker_id: int) -> bool:
         return broker_id in self._metadata.brokers
 
     def epoch_of(self, broker_id: int) -> int:
@@ -248,28 +248,6 @@ class IsrManager:
             self._ask_at_once()
 
     # Metrics.
-
-    def under_replicated(self) -> int:
-        """Partitions led here with replicas that are not in sync."""
-        return sum(
-            len(partition.leader_and_isr.isr) < len(partition.replicas)
-            for partition in (replica.partition for replica in self._replicas)
-            if partition.is_leader
-        )
-
-    def under_min_isr(self) -> int:
-        """Partitions led here with fewer replicas in sync than ``min.insync.replicas``."""
-        return sum(
-            not replica.partition.has_enough_replicas for replica in self._replicas if replica.partition.is_leader
-        )
-
-    def at_min_isr(self) -> int:
-        """Partitions led here that take no more acks=all when one more replica falls out of sync."""
-        return sum(
-            len(partition.leader_and_isr.isr) == partition.enough_replicas
-            for partition in (replica.partition for replica in self._replicas)
-            if partition.is_leader
-        )
 
     def lags(self) -> Iterator[Lag]:
         """Every other replica of the partitions led here."""

@@ -63,7 +63,7 @@ class ReplicaContext(Protocol):
     def seconds(self) -> float:
         """The time, on a monotonic clock."""
 
-    def lives(self, broker_id: int) -> bool:
+    def is_alive(self, broker_id: int) -> bool:
         """Whether a broker is registered, as far as this broker knows."""
 
     def epoch_of(self, broker_id: int) -> int:
@@ -85,7 +85,7 @@ class StandaloneContext:
     def seconds(self) -> float:
         return 0.0
 
-    def lives(self, broker_id: int) -> bool:
+    def is_alive(self, broker_id: int) -> bool:
         return False
 
     def epoch_of(self, broker_id: int) -> int:
@@ -467,7 +467,7 @@ class Replica:
     @property
     def low_watermark(self) -> int:
         """The lowest log start offset of all live replicas."""
-        starts = [f.log_start_offset for n, f in self.partition.followers.items() if self.cluster.lives(n)]
+        starts = [f.log_start_offset for n, f in self.partition.followers.items() if self.cluster.is_alive(n)]
         return min(self.log.log_start_offset, *starts) if starts else self.log.log_start_offset
 
     def deleted(self) -> Deferred[None] | None:

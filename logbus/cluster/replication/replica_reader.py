@@ -118,7 +118,7 @@ class PartitionFetchResult:
     :ivar diverging: the point of divergence of the client's log from this one (KIP-595), instead of records.
     """
 
-    want: PartitionFetch
+    fetch: PartitionFetch
     error: ApiError | None = None
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -138,7 +138,7 @@ class FetchContext(Protocol):
     def empty(self) -> bool:
         """Whether there is nothing to wait for."""
 
-    def wants(self) -> Sequence[PartitionFetch]:
+    def fetches(self) -> Sequence[PartitionFetch]:
         """The partitions to read now, in order."""
 
     def watch(self, watcher: Watcher) -> None:
@@ -157,19 +157,19 @@ class SessionlessFetchContext:
     """
 
     _replicas: ReplicaManager
-    _wants: Sequence[PartitionFetch]
+    _fetches: Sequence[PartitionFetch]
     _to_log_end: bool = False
     _watched: list[Replica] = field(factory=list, init=False)
 
     @property
     def empty(self) -> bool:
-        return not self._wants
+        return not self._fetches
 
-    def wants(self) -> Sequence[PartitionFetch]:
-        return self._wants
+    def fetches(self) -> Sequence[PartitionFetch]:
+        return self._fetches
 
     def watch(self, watcher: Watcher) -> None:
-        self._watched = [r for w in self._wants if (r := self._replicas.find(w.topic, w.partition)) is not None]
+        self._watched = [r for w in self._fetches if (r := self._replicas.find(w.topic, w.partition)) is not None]
         for replica in self._watched:
             replica.watchers_for(self._to_log_end)[watcher] = None
 
@@ -204,10 +204,10 @@ class ReplicaReader:
         :param max_bytes: of the whole answer; the first batch found is returned even when it is larger.
         :return: a result for each partition; a Deferred (cancellable) if it must wait for ``min_bytes``.
         """
-        got, size, urgent = self.read(source.wants(), max_bytes, fetch_params)
+        results, size, urgent = self.read(source.fetches(), max_bytes, fetch_params)
         enough = min(min_bytes, max_bytes)
-        if urgent or size >= enough or max_wait_ms <= 0 or source.empty or (size and self._more_follows(got)):
-            return got
+        if urgent or size >= enough or max_wait_ms <= 0 or source.empty or (size and self._more_follows(results)):
+            return results
 
         found: list[list[PartitionFetchResult]] = []
 
@@ -217,21 +217,21 @@ class ReplicaReader:
                 return False
             if not fetch_params.committed:
                 return True
-            got, size, urgent = self.read(source.wants(), max_bytes, fetch_params)
-            if not urgent and size < enough and not (size and self._more_follows(got)):
+            results, size, urgent = self.read(source.fetches(), max_bytes, fetch_params)
+            if not urgent and size < enough and not (size and self._more_follows(results)):
                 arrivals.missing = enough - size
                 return False
-            found.append(got)
+            found.append(results)
             return True
 
         delayed: DelayedOperation[list[PartitionFetchResult]] = self._purgatory.wait(
             max_wait_ms,
             ready=ready,
-            answer=lambda: found.pop() if found else self.read(source.wants(), max_bytes, fetch_params)[0],
+            answer=lambda: found.pop() if found else self.read(source.fetches(), max_bytes, fetch_params)[0],
             leave=lambda: source.unwatch(arrivals),
         )
         if fetch_params.committed:
-            stable = {(one.want.topic, one.want.partition): one.last_stable_offset for one in got}
+            stable = {(one.fetch.topic, one.fetch.partition): one.last_stable_offset for one in results}
             arrivals: _DelayedFetch = _CommittedDelayedFetch(self._purgatory, delayed, enough - size, stable)
         else:
             arrivals = _DelayedFetch(self._purgatory, delayed, enough - size)
@@ -253,10 +253,10 @@ class ReplicaReader:
 
         :param time_slice: of the request.
         """
-        got, size, urgent = await self._read_in_slices(source.wants(), max_bytes, fetch_params, time_slice)
+        results, size, urgent = await self._read_in_slices(source.fetches(), max_bytes, fetch_params, time_slice)
         missing = min(min_bytes, max_bytes) - size
-        if urgent or missing <= 0 or max_wait_ms <= 0 or source.empty or (size and self._more_follows(got)):
-            return got
+        if urgent or missing <= 0 or max_wait_ms <= 0 or source.empty or (size and self._more_follows(results)):
+            return results
         nothing: list[PartitionFetchResult] = []
         delayed: DelayedOperation[list[PartitionFetchResult]] = self._purgatory.wait(
             max_wait_ms,
@@ -267,23 +267,25 @@ class ReplicaReader:
         arrivals = _DelayedFetch(self._purgatory, delayed, missing)
         source.watch(arrivals)
         await delayed.deferred
-        return (await self._read_in_slices(source.wants(), max_bytes, fetch_params, time_slice))[0]
+        return (await self._read_in_slices(source.fetches(), max_bytes, fetch_params, time_slice))[0]
 
     async def _read_in_slices(
-        self, wants: Sequence[PartitionFetch], max_bytes: int, fetch_params: FetchParams, time_slice: TimeSlice
+        self, fetches: Sequence[PartitionFetch], max_bytes: int, fetch_params: FetchParams, time_slice: TimeSlice
     ) -> tuple[list[PartitionFetchResult], int, bool]:
         answers: list[PartitionFetchResult] = []
         size, urgent = 0, False
-        for start in range(0, len(wants), PARTITIONS_AT_A_TIME):
-            got, size, hurry = self.read(wants[start : start + PARTITIONS_AT_A_TIME], max_bytes, fetch_params, size)
-            answers += got
+        for start in range(0, len(fetches), PARTITIONS_AT_A_TIME):
+            results, size, hurry = self.read(
+                fetches[start : start + PARTITIONS_AT_A_TIME], max_bytes, fetch_params, size
+            )
+            answers += results
             urgent = urgent or hurry
-            if time_slice.used(UNITS_TO_READ * len(got)):
+            if time_slice.used(UNITS_TO_READ * len(results)):
                 await time_slice.next()
         return answers, size, urgent
 
     def read(
-        self, wants: Sequence[PartitionFetch], max_bytes: int, fetch_params: FetchParams, size: int = 0
+        self, fetches: Sequence[PartitionFetch], max_bytes: int, fetch_params: FetchParams, size: int = 0
     ) -> tuple[list[PartitionFetchResult], int, bool]:
         """
         Read now; return the results, their size in bytes, and whether the client should be answered at once.
@@ -292,35 +294,35 @@ class ReplicaReader:
         """
         answers: list[PartitionFetchResult] = []
         urgent, left = False, max(0, max_bytes - size)
-        for want in wants:
-            got = PartitionFetchResult(want)
-            answers.append(got)
+        for fetch in fetches:
+            result = PartitionFetchResult(fetch)
+            answers.append(result)
             try:
-                if want.refused is not None:
-                    raise want.refused
-                replica = self._replicas.get(want.topic, want.partition)
-                if want.topic_id is not None and want.topic_id != replica.topic_id:
+                if fetch.refused is not None:
+                    raise fetch.refused
+                replica = self._replicas.get(fetch.topic, fetch.partition)
+                if fetch.topic_id is not None and fetch.topic_id != replica.topic_id:
                     raise ApiError(
-                        ErrorCode.UNKNOWN_TOPIC_ID, f"{want.topic} has the id {replica.topic_id}, not {want.topic_id}"
+                        ErrorCode.UNKNOWN_TOPIC_ID, f"{fetch.topic} has the id {replica.topic_id}, not {fetch.topic_id}"
                     )
                 if fetch_params.is_replica:
-                    self._read_for_follower(got, replica, left, fetch_params, min_one=size == 0)
+                    self._read_for_follower(result, replica, left, fetch_params, min_one=size == 0)
                 else:
-                    self._read_for_consumer(got, replica, left, fetch_params, min_one=size == 0)
+                    self._read_for_consumer(result, replica, left, fetch_params, min_one=size == 0)
             except (ApiError, StorageError) as e:
-                got.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
+                result.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 # The frames hold the results, which hold the error: a cycle that only the garbage collector frees.
-                got.error.without_frames()
+                result.error.without_frames()
                 urgent = True
                 continue
-            if got.data is not None:
-                size += len(got.data)
+            if result.data is not None:
+                size += len(result.data)
                 left = max(0, max_bytes - size)
-            elif got.diverging is not None or got.preferred != -1:
+            elif result.diverging is not None or result.preferred != -1:
                 urgent = True
-            elif fetch_params.is_replica and self.selector is not None and want.told is not None:
+            elif fetch_params.is_replica and self.selector is not None and fetch.told is not None:
                 # The follower's consumers may wait for the new high watermark, not for records (KIP-392).
-                urgent = urgent or want.told[0] != got.high_watermark
+                urgent = urgent or fetch.told[0] != result.high_watermark
         return answers, size, urgent
 
     def _more_follows(self, answers: Sequence[PartitionFetchResult]) -> bool:
@@ -330,92 +332,94 @@ class ReplicaReader:
 
         :param answers: results with records from at least one partition, so that the next fetch gets further.
         """
-        for got in answers:
-            if not 0 <= got.read_to < got.end:
+        for result in answers:
+            if not 0 <= result.read_to < result.end:
                 continue
-            if got.data is not None:
+            if result.data is not None:
                 return True
             # Either its first batch did not fit behind other partitions', or compaction left nothing up to the end.
-            replica = self._replicas.find(got.want.topic, got.want.partition)
+            replica = self._replicas.find(result.fetch.topic, result.fetch.partition)
             try:
-                if replica is not None and replica.log.read(got.want.offset, 0, got.end).data is not None:
+                if replica is not None and replica.log.read(result.fetch.offset, 0, result.end).data is not None:
                     return True
             except (ApiError, StorageError):
                 return True  # The next fetch gets the error.
         return False
 
     def _read_for_consumer(
-        self, got: PartitionFetchResult, replica: Replica, left: int, fetch_params: FetchParams, *, min_one: bool
+        self, result: PartitionFetchResult, replica: Replica, left: int, fetch_params: FetchParams, *, min_one: bool
     ) -> None:
-        want, log, partition = got.want, replica.log, replica.partition
+        fetch, log, partition = result.fetch, replica.log, replica.partition
         if partition.is_leader or not fetch_params.follows:
-            partition.check_leader(want.current_leader_epoch)
+            partition.check_leader(fetch.current_leader_epoch)
         else:
-            partition.check_epoch(want.current_leader_epoch)
-        got.high_watermark = replica.high_watermark
-        got.last_stable_offset = replica.last_stable_offset
-        got.log_start_offset = log.log_start_offset
-        got.end = got.high_watermark
+            partition.check_epoch(fetch.current_leader_epoch)
+        result.high_watermark = replica.high_watermark
+        result.last_stable_offset = replica.last_stable_offset
+        result.log_start_offset = log.log_start_offset
+        result.end = result.high_watermark
         if fetch_params.committed:
-            got.end, got.aborted = got.last_stable_offset, ()
-        if want.last_fetched_epoch != NO_EPOCH and self._diverges(got, replica):
+            result.end, result.aborted = result.last_stable_offset, ()
+        if fetch.last_fetched_epoch != NO_EPOCH and self._diverges(result, replica):
             return
-        if not partition.is_leader and got.high_watermark < want.offset <= log.log_end_offset:
+        if not partition.is_leader and result.high_watermark < fetch.offset <= log.log_end_offset:
             # By the leader it is committed, or the consumer would not fetch from it.
             raise ApiError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
-                f"{replica.topic_partition}: offset {want.offset} is not known to be committed on this follower yet",
+                f"{replica.topic_partition}: offset {fetch.offset} is not known to be committed on this follower yet",
             )
         if fetch_params.rack and self.selector is not None and partition.is_leader:
-            got.preferred = self.selector.select(partition, want.offset, fetch_params.rack)
-            if got.preferred != -1:
+            result.preferred = self.selector.select(partition, fetch.offset, fetch_params.rack)
+            if result.preferred != -1:
                 return
         if left <= 0 and not min_one:
             # Nothing more fits; but an offset that does not exist must not look like the end of the log.
-            if not log.log_start_offset <= want.offset <= log.log_end_offset:
-                raise log.out_of_range(want.offset)
+            if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
+                raise log.out_of_range(fetch.offset)
             return
-        found = replica.read(want.offset, min(left, want.max_bytes), committed=fetch_params.committed, min_one=min_one)
-        got.data, got.read_to = found.data, found.end_offset
-        if fetch_params.committed and got.data is not None:
-            got.aborted = log.aborted_transactions(want.offset, found.end_offset)
+        found = replica.read(
+            fetch.offset, min(left, fetch.max_bytes), committed=fetch_params.committed, min_one=min_one
+        )
+        result.data, result.read_to = found.data, found.end_offset
+        if fetch_params.committed and result.data is not None:
+            result.aborted = log.aborted_transactions(fetch.offset, found.end_offset)
 
     def _read_for_follower(
-        self, got: PartitionFetchResult, replica: Replica, left: int, fetch_params: FetchParams, *, min_one: bool
+        self, result: PartitionFetchResult, replica: Replica, left: int, fetch_params: FetchParams, *, min_one: bool
     ) -> None:
-        want, log = got.want, replica.log
+        fetch, log = result.fetch, replica.log
         follower = replica.partition.follower(
-            fetch_params.broker_id, want.current_leader_epoch, fetch_params.broker_epoch
+            fetch_params.broker_id, fetch.current_leader_epoch, fetch_params.broker_epoch
         )
-        got.log_start_offset = log.log_start_offset
-        if want.last_fetched_epoch == NO_EPOCH or not self._diverges(got, replica):
+        result.log_start_offset = log.log_start_offset
+        if fetch.last_fetched_epoch == NO_EPOCH or not self._diverges(result, replica):
             # Note the follower's offset first: that may move the high watermark, which goes into the answer.
-            replica.fetched(follower, OffsetAndStart(want.offset, want.log_start_offset))
+            replica.fetched(follower, OffsetAndStart(fetch.offset, fetch.log_start_offset))
             if not self.throttle.is_throttled(replica, follower):
-                found = log.read(want.offset, min(left, want.max_bytes), None, min_one)
-                got.data, got.read_to = found.data, found.end_offset
-                if got.data is not None:
-                    self.throttle.sent(replica, follower, len(got.data))
-                    if follower.given_at == want.offset:
-                        self.follower_stuck(replica, want.offset)
-                    follower.given_at = want.offset
-        got.high_watermark = replica.high_watermark
-        got.last_stable_offset = replica.last_stable_offset
-        got.end = log.log_end_offset
+                found = log.read(fetch.offset, min(left, fetch.max_bytes), None, min_one)
+                result.data, result.read_to = found.data, found.end_offset
+                if result.data is not None:
+                    self.throttle.sent(replica, follower, len(result.data))
+                    if follower.given_at == fetch.offset:
+                        self.follower_stuck(replica, fetch.offset)
+                    follower.given_at = fetch.offset
+        result.high_watermark = replica.high_watermark
+        result.last_stable_offset = replica.last_stable_offset
+        result.end = log.log_end_offset
 
-    def _diverges(self, got: PartitionFetchResult, replica: Replica) -> bool:
+    def _diverges(self, result: PartitionFetchResult, replica: Replica) -> bool:
         """
         Whether the client's log diverges from this one.
 
         :raise ApiError: OFFSET_OUT_OF_RANGE: its last epoch is before all epochs of this log.
         """
-        want = got.want
-        ours = replica.log.end_offset_for_epoch(want.last_fetched_epoch)
+        fetch = result.fetch
+        ours = replica.log.end_offset_for_epoch(fetch.last_fetched_epoch)
         if ours.epoch == NO_EPOCH:
-            raise replica.log.out_of_range(want.offset)
-        if ours.epoch < want.last_fetched_epoch or ours.offset < want.offset:
-            got.diverging = ours
-        return got.diverging is not None
+            raise replica.log.out_of_range(fetch.offset)
+        if ours.epoch < fetch.last_fetched_epoch or ours.offset < fetch.offset:
+            result.diverging = ours
+        return result.diverging is not None
 
 
 @define(eq=False)

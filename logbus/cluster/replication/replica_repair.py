@@ -255,7 +255,7 @@ class ReplicaRepair:
             return True
         partition = replica.partition
         cluster = self.replicas.cluster
-        in_sync = [one for one in partition.leader_and_isr.isr if one != self.broker_id and cluster.lives(one)]
+        in_sync = [one for one in partition.leader_and_isr.isr if one != self.broker_id and cluster.is_alive(one)]
         if not partition.is_leader:
             self._asked.pop(log, None)
             # It was reported to have another replica elected. It has all records but the damaged ones, and without it
