@@ -64,7 +64,6 @@ class GroupOffsetHandlers:
     _upkeep: GroupCleanup
     _rules: OffsetCommitValidator
 
-    # Kafka 4 has removed versions 0 and 1; the fields that they lack have defaults.
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
         return cls(
@@ -74,6 +73,7 @@ class GroupOffsetHandlers:
             OffsetCommitValidator(broker.metadata, broker.config),
         )
 
+    # Kafka 4 has removed versions 0 and 1; the fields that they lack have defaults.
     @serves(8, 0, 10)
     @task
     async def offset_commit(self, context: RequestContext, request: Request) -> OffsetCommitResponse:
