@@ -32,7 +32,8 @@ from logbus.cluster.replication.replica import Replica
 from logbus.config import TopicConfig
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net import reactor as own_reactor
-from logbus.net.channel import Channel, connect
+from logbus.net.channel import Channel
+from logbus.net.connect import connect
 from logbus.records.batch import encode_batch, patch_offset_and_epoch
 from logbus.records.record import Record
 from logbus.storage.filesystem.disk import disks_at

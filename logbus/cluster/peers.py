@@ -28,7 +28,8 @@ from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut, error_of
 from logbus.metastore.znodes import FEATURE_LEVEL
 from logbus.model import Endpoint
-from logbus.net.channel import Channel, connect
+from logbus.net.channel import Channel
+from logbus.net.connect import connect
 from logbus.net.keepalive import enable_keepalive
 from logbus.timers import Timers
 from logbus.wire.messages.inter_broker import IntroduceRequest, IntroduceResponse

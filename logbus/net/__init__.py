@@ -33,6 +33,7 @@ Servers:
 Clients, and connections between brokers:
 
 * ``channel``: Channel: requests to one broker
+* ``connect``: makes channels: connects, and negotiates API versions
 * ``keepalive``: detects dead peers
 
 A request goes socket → ``transport`` → frame buffer → ``protocol`` → ``request_dispatcher`` →

@@ -1,11 +1,5 @@
 """
-A client's connection to one broker.
-
-.. code-block:: python
-
-    channel = await connect(endpoint, timers, client_id="copier")
-    response = await channel.request(MetadataRequest(topics=None))
-    await channel.close()
+A client's connection to one broker. :func:`logbus.net.connect.connect` makes it.
 
 A channel does not reconnect: its user knows better whether lost requests may be repeated.
 """
@@ -13,29 +7,26 @@ A channel does not reconnect: its user knows better whether lost requests may be
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from attrs import define
 from twisted.internet import main, tcp
-from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionDone, ConnectionLost
-from twisted.internet.interfaces import IStreamClientEndpoint, ITCPTransport
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.interfaces import ITCPTransport
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus import __version__
 from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, ProtocolError, RequestTimedOut
 from logbus.records.file_slice import Parts, joined
 from logbus.timers import Timer, Timers
 from logbus.wire.connection import ClientConnection, api_key_of
 from logbus.wire.frame_buffer import FrameBuffer
 from logbus.wire.messages import api, api_name
-from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.version_range import VersionRange
 
-_API_VERSIONS = 18
 _KEEP = 1 << 20
 _KEEP_LENT = 1 << 24
 """Bytes of memory kept between responses."""
@@ -55,7 +46,7 @@ class _Waiting:
 
 class Channel(Protocol):
     """
-    A connection to one broker. :func:`connect` makes it.
+    A connection to one broker.
 
     :ivar versions: what the broker serves, by API key; empty until negotiated.
     :ivar features: the cluster's finalized feature levels (KIP-584), by name; empty until negotiated, and for brokers
@@ -182,25 +173,6 @@ class Channel(Protocol):
         self._watchers.append(lost)
         return lost
 
-    async def negotiate(self) -> None:
-        """
-        Ask the broker for its API versions (KIP-35, KIP-511), at first in our highest version, then in one it supports.
-
-        :raises ApiError: the broker answered with an error.
-        :raises Disconnected: the broker closed the connection, as brokers before 0.10 do.
-        """
-        version = api(_API_VERSIONS).versions.max
-        response = await self._ask_versions(version)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # Newer brokers name the versions of ApiVersions that they support; older ones support version 0.
-            known = next((each.max_version for each in response.api_keys if each.api_key == _API_VERSIONS), 0)
-            response = await self._ask_versions(max(0, min(known, version)))
-        if response.error_code:
-            code = next((code for code in ErrorCode if code == response.error_code), ErrorCode.UNKNOWN_SERVER_ERROR)
-            raise ApiError(code, f"{self.peer} does not say which versions it serves: error {response.error_code}")
-        self.versions = {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}
-        self.features = {each.name: each.max_version_level for each in response.finalized_features}
-
     # Called by Twisted.
 
     def connectionMade(self) -> None:
@@ -269,13 +241,6 @@ class Channel(Protocol):
 
     # Internals.
 
-    async def _ask_versions(self, version: int) -> ApiVersionsResponse:
-        request = ApiVersionsRequest()
-        if version >= 3:
-            request = ApiVersionsRequest(client_software_name="logbus", client_software_version=__version__)
-        response: ApiVersionsResponse = await self.request(request, version)
-        return response
-
     def _encode(self, message: Any, key: int, version: int | None, expects_response: bool) -> tuple[int, Parts]:
         if self._end is not None:
             raise type(self._end)(*self._end.args)
@@ -314,61 +279,3 @@ class Channel(Protocol):
         for each in waiting.values():
             each.timer.cancel()
             each.answer.errback(error)
-
-
-def connect(
-    endpoint: IStreamClientEndpoint,
-    timers: Timers,
-    *,
-    client_id: str | None = None,
-    timeout: float = 30.0,
-    response_max_bytes: int = 128 * 1024 * 1024,
-    lends: bool = False,
-    begin: Callable[[Channel], Awaitable[object]] = Channel.negotiate,
-) -> Deferred[Channel]:
-    """
-    Connect to a broker and negotiate API versions.
-
-    :param timers: keeps the deadlines; may be shared by any number of channels.
-    :param client_id: sent with each request.
-    :param timeout: seconds until connected and negotiated, and afterwards for each response.
-    :param response_max_bytes: the longest response accepted.
-    :param lends: records in a response are only lent: they are views of the channel's memory, valid until the
-        response's callback returns. That makes large responses cheaper.
-    :param begin: the first exchange on the connection; it sets :attr:`Channel.versions`.
-    :returns: fires with the channel, or fails as the endpoint or ``begin`` does. Cancelling it closes the connection.
-    """
-
-    def build() -> Channel:
-        return Channel(timers, client_id=client_id, timeout=timeout, response_max_bytes=response_max_bytes, lends=lends)
-
-    async def connected() -> Channel:
-        factory = Factory.forProtocol(build)
-        # Otherwise each attempt would log that a factory starts and stops.
-        factory.noisy = False
-        channel = cast(Channel, await endpoint.connect(factory))
-        try:
-            await begin(channel)
-        except Exception:
-            # Not when the garbage collector closes the coroutine: it may have closed those that this wakes, too.
-            channel.close()
-            raise
-        return channel
-
-    connecting = Deferred.fromCoroutine(connected())
-    expired = False
-
-    def expire() -> None:
-        nonlocal expired
-        expired = True
-        connecting.cancel()
-
-    timer = timers.call_later(timeout, expire)
-
-    def done(result: Channel | Failure) -> Channel | Failure:
-        timer.cancel()
-        if expired and isinstance(result, Failure) and result.check(CancelledError):
-            return Failure(RequestTimedOut(f"not connected after {timeout:g} s"))
-        return result
-
-    return connecting.addBoth(done)

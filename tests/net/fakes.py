@@ -12,12 +12,14 @@ from typing import Any
 
 from attrs import define, field
 from twisted.internet.address import IPv4Address
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from logbus.net.connection_limits import ConnectionLimits
 from logbus.net.factory import KafkaServerFactory
@@ -220,6 +222,37 @@ class CapturedWarnings:
 
     def __exit__(self, *args: object) -> None:
         globalLogPublisher.removeObserver(self.observer)
+
+
+@implementer(IStreamClientEndpoint)
+@define(eq=False)
+class Wire:
+    """An endpoint that ends in memory: at a server of ours, if there is one."""
+
+    server: Server | None = None
+    channel: Any = None
+    transport: StringTransport = field(factory=StringTransport)
+    far: Any = None
+    far_transport: StringTransport | None = None
+
+    def connect(self, factory: Any) -> Deferred[Any]:
+        self.channel = factory.buildProtocol(None)
+        self.channel.makeConnection(self.transport)
+        if self.server is not None:
+            self.far, self.far_transport = self.server.connect()
+        return succeed(self.channel)
+
+    def pump(self) -> None:
+        """Carry bytes both ways until there are none."""
+        assert self.far_transport is not None
+        while True:
+            there, back = taken(self.transport), taken(self.far_transport)
+            if not there and not back:
+                return
+            if there:
+                self.far.dataReceived(there)
+            if back:
+                self.channel.dataReceived(back)
 
 
 @define(eq=False)

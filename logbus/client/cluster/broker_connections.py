@@ -17,7 +17,8 @@ from twisted.python.failure import Failure
 from logbus.client.cluster.broker_outages import BrokerOutages
 from logbus.client.retry import Unreachable
 from logbus.errors import LogbusError, RequestTimedOut
-from logbus.net.channel import Channel, connect
+from logbus.net.channel import Channel
+from logbus.net.connect import connect
 from logbus.timers import Timers
 
 

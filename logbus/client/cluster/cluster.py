@@ -186,7 +186,7 @@ class Cluster:
 
         :param lane: names a connection. Responses on a connection come in order, so a long poll delays what follows;
             use a lane of your own for such requests.
-        :param lends: the memory of records in responses is reused, see :func:`~logbus.net.channel.connect`; only for a
+        :param lends: the memory of records in responses is reused, see :func:`~logbus.net.connect.connect`; only for a
             lane of your own.
         :raises Unreachable: (in the Deferred) the broker is unknown, or cannot be connected to.
         """

@@ -12,7 +12,8 @@ from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.net.channel import Channel, connect
+from logbus.net.channel import Channel
+from logbus.net.connect import connect
 from logbus.testing.simulation.environment.node_reactor import NodeReactor
 from logbus.timers import Timers
 from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
