@@ -55,8 +55,7 @@ class RegistryHttp:
         reactor: Any,
         urls: str | Sequence[str],
         *,
-        auth: tuple[str, str] | None,
-        headers: Mapping[str, str] | None,
+        headers: Mapping[str, str],
         timeout: float,
         attempts: int,
         backoff: Backoff | None,
@@ -69,9 +68,7 @@ class RegistryHttp:
         self._timeout = timeout
         self._attempts = attempts
         self._backoff = backoff or Backoff()
-        self._headers = {"Accept": CONTENT_TYPE, "Content-Type": CONTENT_TYPE, **(headers or {})}
-        if auth is not None:
-            self._headers["Authorization"] = "Basic " + base64.b64encode(":".join(auth).encode()).decode()
+        self._headers = {"Accept": CONTENT_TYPE, "Content-Type": CONTENT_TYPE, **headers}
         self._pool = HTTPConnectionPool(reactor) if agent is None else None
         self._agent: Any = Agent(reactor, connectTimeout=timeout, pool=self._pool) if agent is None else agent
         self._closed = False
@@ -161,6 +158,13 @@ class RegistryHttp:
         finally:
             if timer.active():
                 timer.cancel()
+
+
+def basic_auth(auth: tuple[str, str] | None) -> dict[str, str]:
+    """The header for a name and a password, if there are any."""
+    if auth is None:
+        return {}
+    return {"Authorization": "Basic " + base64.b64encode(":".join(auth).encode()).decode()}
 
 
 def _checked(url: str) -> str:

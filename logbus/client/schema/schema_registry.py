@@ -22,7 +22,7 @@ from twisted.web.iweb import IAgent
 
 from logbus.client.retry import Backoff
 from logbus.client.schema.lru_cache import LruCache
-from logbus.client.schema.registry_http import RegistryError, RegistryHttp, RegistryUnreachable
+from logbus.client.schema.registry_http import RegistryError, RegistryHttp, RegistryUnreachable, basic_auth
 from logbus.client.schema.schema_frame import frame, unframe
 
 __all__ = ["RegisteredSchema", "RegistryError", "RegistryUnreachable", "SchemaRegistry", "frame", "unframe"]
@@ -75,7 +75,13 @@ class SchemaRegistry:
         agent: IAgent | None = None,
     ) -> None:
         self._http = RegistryHttp(
-            reactor, urls, auth=auth, headers=headers, timeout=timeout, attempts=attempts, backoff=backoff, agent=agent
+            reactor,
+            urls,
+            headers={**(headers or {}), **basic_auth(auth)},
+            timeout=timeout,
+            attempts=attempts,
+            backoff=backoff,
+            agent=agent,
         )
         self._schemas: LruCache[int, str] = LruCache(cache)
         self._ids: LruCache[tuple[str, str], int] = LruCache(cache)
