@@ -32,22 +32,19 @@ from logbus.client.producer.transaction_errors import (
     TransactionError,
 )
 from logbus.client.producer.transaction_messages import (
+    add_group,
     add_partitions,
     commit_offsets,
+    end_transaction,
     error_code_of,
+    init_producer_id,
     worst_of_offsets,
     worst_of_partitions,
 )
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
-from logbus.wire.messages.transactions import (
-    AddOffsetsToTxnRequest,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from logbus.wire.messages.transactions import EndTxnResponse, InitProducerIdResponse
 
 _FEATURE = "transaction.version"
 _LAST_PRODUCE_BY_V1 = 11
@@ -264,13 +261,7 @@ class TransactionManager(ProducerIdentity):
     # Internals.
 
     async def _get_epoch(self, deadline: float) -> None:
-        known = self.producer or ProducerId(-1, -1)
-        request = InitProducerIdRequest(
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=int(self._timeout * 1000),
-            producer_id=known.producer_id,
-            producer_epoch=known.epoch,
-        )
+        request = init_producer_id(self.transactional_id, self._timeout, self.producer)
         try:
             answer: InitProducerIdResponse = await self._coordinator.ask(
                 self.transactional_id, request, 5 if self._is_version_2 else 4, error_code_of, deadline
@@ -300,16 +291,10 @@ class TransactionManager(ProducerIdentity):
         self, offsets: Mapping[TopicPartition, int | CommittedOffset], group: GroupMetadata
     ) -> None:
         assert self.producer is not None
-        producer_id, epoch = self.producer
         self._is_at_coordinator = True
         if not self._is_version_2 and group.group_id not in self._groups:
-            request: Any = AddOffsetsToTxnRequest(
-                transactional_id=self.transactional_id,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                group_id=group.group_id,
-            )
-            await self._coordinator.ask(self.transactional_id, request, 3, error_code_of, self._deadline)
+            adding = add_group(self.transactional_id, self.producer, group.group_id)
+            await self._coordinator.ask(self.transactional_id, adding, 3, error_code_of, self._deadline)
             self._groups.add(group.group_id)
         request = commit_offsets(self.transactional_id, self.producer, offsets, group)
         highest = 5 if self._is_version_2 else 4
@@ -351,12 +336,7 @@ class TransactionManager(ProducerIdentity):
             return True
         assert self.producer is not None
         self._is_deciding = True
-        request = EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer.producer_id,
-            producer_epoch=self.producer.epoch,
-            committed=commit,
-        )
+        request = end_transaction(self.transactional_id, self.producer, commit=commit)
         deadline = self._cluster.reactor.seconds() + self._timeout
         try:
             answer: EndTxnResponse = await self._coordinator.ask(

@@ -6,18 +6,37 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
-from logbus.client.producer.idempotence import ProducerId
+from logbus.client.producer.idempotence import NO_PRODUCER, ProducerId
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+
+
+def init_producer_id(transactional_id: str, timeout: float, known: ProducerId | None) -> InitProducerIdRequest:
+    """
+    InitProducerId: gets the next epoch.
+
+    :param timeout: seconds a transaction may take.
+    :param known: the producer id so far.
+    """
+    producer_id, epoch = known or NO_PRODUCER
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=int(timeout * 1000),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+    )
 
 
 def add_partitions(
@@ -32,6 +51,16 @@ def add_partitions(
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.epoch,
         v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
+    )
+
+
+def add_group(transactional_id: str, producer: ProducerId, group_id: str) -> AddOffsetsToTxnRequest:
+    """Version 1: AddOffsetsToTxn."""
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        group_id=group_id,
     )
 
 
@@ -62,6 +91,16 @@ def commit_offsets(
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
         topics=[TxnOffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+    )
+
+
+def end_transaction(transactional_id: str, producer: ProducerId, *, commit: bool) -> EndTxnRequest:
+    """EndTxn."""
+    return EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        committed=commit,
     )
 
 
