@@ -10,7 +10,8 @@ Used by consumers:
 
 Both protocols:
 
-* ``base_membership``: BaseMembership: calls the listener, and commits
+* ``base_membership``: BaseMembership: starts and ends, calls the listener
+* ``member_commits``: MemberCommits: commits as the current member, across rebalances
 * ``poll_watch``: PollWatch: notices that the application does not poll
 * ``actions``: what the state machines return to be executed; pure
 * ``group_coordinator_client``: requests to the group's coordinator

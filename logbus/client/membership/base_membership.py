@@ -1,5 +1,5 @@
 """
-The common part of both protocols' memberships: calls the listener, and commits offsets.
+The common part of both protocols' memberships: calls the listener, and starts and ends.
 
 A membership passes events to its state machine, and executes the actions that this returns. The state machine itself
 never waits.
@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.task import deferLater
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.group_metadata import MOVED_ON, CommittedOffset
+from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership.actions import Action, ListenerEvent, NotifyListener, ReportFailure, ReportLeft
 from logbus.client.membership.group_coordinator_client import GroupCoordinatorClient
 from logbus.client.membership.group_offsets import GroupOffsets
-from logbus.client.membership.interface import CommitFailed, GroupListener, GroupMetadata, GroupOptions
+from logbus.client.membership.interface import GroupListener, GroupMetadata, GroupOptions
+from logbus.client.membership.member_commits import MemberCommits
 from logbus.client.membership.missing_topics import MissingTopics
-from logbus.client.membership.offset_requests import commit_failure
 from logbus.client.membership.poll_watch import PollWatch
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -30,8 +29,6 @@ from logbus.model import TopicPartition
 
 LEAVING_TAKES = 5.0
 """Seconds to wait for the coordinator when leaving; after that the session expires there."""
-
-_PASSING = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
 
 
 class MemberStateMachine(Protocol):
@@ -63,11 +60,11 @@ class BaseMembership:
         self._listener = listener
         self._coordinator = GroupCoordinatorClient(cluster, options.group_id)
         self._offsets = GroupOffsets(cluster, options.group_id, options.request_timeout)
+        self._commits = MemberCommits(cluster, self, self._offsets, options.request_timeout)
         self._subscription: Subscription | None = None
         self._missing = MissingTopics(cluster, options.group_id)
         self._tasks: set[Deferred[None]] = set()
         self._stopping: list[Deferred[None]] = []
-        self._settling: list[Deferred[None]] = []
         self._poll_watch = PollWatch(self._clock, options.max_poll_interval, self._late)
         self._closed = False
         self._last_metadata = GroupMetadata(options.group_id, 0, group_instance_id=options.group_instance_id)
@@ -112,14 +109,19 @@ class BaseMembership:
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Deferred[None]:
         """Commit as the current member."""
-        return Deferred.fromCoroutine(self._commit(dict(offsets)))
+        return Deferred.fromCoroutine(self._commits.commit(dict(offsets)))
+
+    def unassigned_errors(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
+        """The errors for partitions that were revoked, or never assigned."""
+        return self._commits.unassigned_errors(partitions)
 
     # Overridden by each protocol.
 
     def _do(self, actions: Sequence[Action]) -> None:
         raise NotImplementedError
 
-    def _is_settled(self) -> bool:
+    @property
+    def is_settled(self) -> bool:
         """Whether the identity in the group is known, since no join is in progress."""
         raise NotImplementedError
 
@@ -221,82 +223,6 @@ class BaseMembership:
             seconds=self.options.max_poll_interval,
         )
         self._do(self._state_machine.late())
-
-    # Committing.
-
-    async def _commit(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
-        deadline = self._clock.seconds() + self.options.request_timeout
-        attempt = 0
-        lost: dict[TopicPartition, ApiError] = {}
-        while offsets:
-            if attempt or not self.metadata.is_member:
-                await self._settled(deadline)
-            member = self.metadata
-            # The coordinator does not check who owns a partition, so do not overwrite another member's offset.
-            gone = [each for each in offsets if not member.is_member or each not in self.assignment]
-            if gone:
-                lost |= self.unassigned_errors(gone)
-                offsets = {each: at for each, at in offsets.items() if each not in lost}
-                continue
-            try:
-                await self._offsets.commit(offsets, member)
-                break
-            except CommitFailed as e:
-                if not self._may_commit_later(e, member) or self._clock.seconds() >= deadline:
-                    lost |= e.errors
-                    break
-                offsets = {each: offsets[each] for each in e.errors}
-            attempt += 1
-            await deferLater(self._clock, self._cluster.backoff.before(attempt))
-        failure = commit_failure(self.last_metadata, lost)
-        if failure is not None:
-            raise failure
-
-    def unassigned_errors(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
-        """The errors for partitions that were revoked, or never assigned."""
-        if not self._is_settled():
-            code = ErrorCode.REBALANCE_IN_PROGRESS
-        else:
-            code = ErrorCode.ILLEGAL_GENERATION if self.metadata.is_member else ErrorCode.UNKNOWN_MEMBER_ID
-        return {each: ApiError(code) for each in partitions}
-
-    def _may_commit_later(self, error: CommitFailed, member: GroupMetadata) -> bool:
-        """
-        Whether the commit failed because of a rebalance in progress, so that the partitions may still be assigned.
-        """
-        if error.code not in MOVED_ON:
-            return False
-        return error.code in _PASSING or self.metadata != member or not self._is_settled()
-
-    def _settled(self, deadline: float) -> Deferred[None]:
-        """Fires when the identity is known, or at the deadline (in the reactor's time)."""
-        if self._is_settled():
-            return succeed(None)
-        waiting: Deferred[None] = Deferred()
-        self._settling.append(waiting)
-
-        def give_up() -> None:
-            if waiting in self._settling:
-                self._settling.remove(waiting)
-                waiting.callback(None)
-
-        timer = self._clock.callLater(max(0.0, deadline - self._clock.seconds()), give_up)
-
-        def done(result: Any) -> Any:
-            if waiting in self._settling:
-                self._settling.remove(waiting)
-            if timer.active():
-                timer.cancel()
-            return result
-
-        return waiting.addBoth(done)
-
-    def _settle(self) -> None:
-        if self._is_settled() and self._settling:
-            settling, self._settling = self._settling, []
-            for each in settling:
-                if not each.called:
-                    each.callback(None)
 
     def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> Deferred[None]:
         """Run a coroutine in the background; log its failure."""

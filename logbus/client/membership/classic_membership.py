@@ -135,9 +135,11 @@ class ClassicMembership(BaseMembership):
             self._cluster.close_lane(self._lane)
         if self._state_machine.sends_heartbeats and self._heartbeat_timer is None and not self._is_heartbeating:
             self._heartbeat_timer = self._clock.callLater(self.options.heartbeat_interval, self._send_heartbeat)
-        self._settle()
+        self._commits.settle()
 
-    def _is_settled(self) -> bool:
+    @property
+    def is_settled(self) -> bool:
+        """Whether the identity in the group is known, since no join is in progress."""
         return self._state_machine.phase not in (ClassicMemberState.JOINING, ClassicMemberState.SYNCING)
 
     def _stop_activity(self) -> None:

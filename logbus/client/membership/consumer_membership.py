@@ -103,9 +103,11 @@ class ConsumerMembership(BaseMembership):
                 self._start(self._depart(action))
             else:
                 self._do_common(action)
-        self._settle()
+        self._commits.settle()
 
-    def _is_settled(self) -> bool:
+    @property
+    def is_settled(self) -> bool:
+        """Whether the identity in the group is known, since no join is in progress."""
         return self._state_machine.phase is not ConsumerMemberState.JOINING
 
     def _stop_activity(self) -> None:
