@@ -7,6 +7,7 @@ The metadata store: a tree of versioned nodes with watches and sessions, as in Z
 The stores:
 
 * ``zookeeper_store``: of a cluster, in ZooKeeper.
+* ``request_queue``: the requests of its session, in order.
 * ``kazoo_session``: a session with ZooKeeper; the only module that uses kazoo.
 * ``embedded_store``: of a single broker, in one SQLite file.
 * ``database``: that file.

@@ -10,7 +10,6 @@ The nodes are below the chroot, which is created if it is missing and does not a
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import Any
@@ -32,7 +31,6 @@ from logbus.metastore.imetastore import (
     Create,
     Delete,
     IMetadataStore,
-    MetastoreError,
     MultiFailed,
     NodeExists,
     Op,
@@ -45,6 +43,7 @@ from logbus.metastore.imetastore import (
     WatchedEvent,
     Watcher,
 )
+from logbus.metastore.request_queue import RequestQueue, StoreRequest
 from logbus.metastore.tree import check_path
 
 IN_FLIGHT = 200
@@ -71,24 +70,6 @@ def require_kazoo() -> None:
         ) from e
 
 
-@define(eq=False)
-class _Request:
-    """
-    :ivar send: called with the session and the callback for the answer.
-    :ivar noted: called as soon as there is an answer that is not an error: sets the watch.
-    """
-
-    send: Callable[[Any, Callable[[Any], None]], None]
-    noted: Callable[[], None] | None = None
-    answered: bool = False
-    outcome: Any = None
-    waiting: Deferred[Any] = field(factory=Deferred)
-
-    def refuse(self, error: MetastoreError) -> None:
-        """Fail a request that will not be sent, in its turn."""
-        self.answered, self.outcome = True, error
-
-
 @implementer(IMetadataStore)
 @define(eq=False)
 class ZooKeeperStore(BaseStore):
@@ -105,12 +86,14 @@ class ZooKeeperStore(BaseStore):
     complain_seconds: float = 18.0
     in_flight: int = IN_FLIGHT
     _link: Any = field(default=None, init=False)
-    _linked: bool = field(default=False, init=False)
     _opening: Deferred[None] | None = field(default=None, init=False)
     _closing: list[Deferred[None]] | None = field(default=None, init=False)
-    _waiting: deque[_Request] = field(factory=deque, init=False)
-    _out: deque[_Request] = field(factory=deque, init=False)
+    _requests: RequestQueue = field(init=False)
     _timer: IDelayedCall | None = field(default=None, init=False)
+
+    @_requests.default
+    def _no_requests(self) -> RequestQueue:
+        return RequestQueue(self.in_flight, self._deliver, self._cut)
 
     @property
     def path(self) -> str:
@@ -150,8 +133,8 @@ class ZooKeeperStore(BaseStore):
         return waiting
 
     def _end_session(self, link: Any) -> None:
-        if self._linked:
-            self._send(len(self._waiting))  # Earlier requests are served.
+        if self._requests.session is not None:
+            self._requests.send_all()  # Earlier requests are served.
         patience = self.reactor.callLater(CLOSE_SECONDS, self._closed)
 
         def stopped() -> None:
@@ -172,7 +155,7 @@ class ZooKeeperStore(BaseStore):
 
     def _closed(self) -> None:
         self._move(SessionState.CLOSED)
-        for request in self._take_all():
+        for request in self._requests.take_all():
             self._deliver(request.waiting.errback, Failure(SessionLost("the session is closed")))
         for waiting in self._closing or ():
             self._deliver(waiting.callback, None)
@@ -193,12 +176,12 @@ class ZooKeeperStore(BaseStore):
 
     def sync(self) -> Deferred[None]:
         """Fires once later reads show all earlier writes of any client."""
-        return self._request(_Request(lambda link, answer: link.sync(ROOT, answer)))
+        return self._request(StoreRequest(lambda link, answer: link.sync(ROOT, answer)))
 
     def _read(
         self, path: str, method: str, watch: Watcher | None, leave: Callable[[str, Watcher], None]
     ) -> Deferred[Any]:
-        request = _Request(lambda link, answer: getattr(link, method)(path, watch is not None, answer))
+        request = StoreRequest(lambda link, answer: getattr(link, method)(path, watch is not None, answer))
         if watch is not None:
             request.noted = lambda: leave(path, watch)
         try:
@@ -208,7 +191,7 @@ class ZooKeeperStore(BaseStore):
         return self._request(request)
 
     def _commit(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
-        request = _Request(lambda link, answer: link.multi(ops, answer))
+        request = StoreRequest(lambda link, answer: link.multi(ops, answer))
         size = 0
         for index, op in enumerate(ops):
             size += len(op.path) + (len(op.data) if isinstance(op, Create | Set) else 0)
@@ -224,59 +207,13 @@ class ZooKeeperStore(BaseStore):
             request.refuse(StoreUnusable(f"{size} bytes are more than ZooKeeper takes at once ({MAX_BYTES})"))
         return self._request(request)
 
-    # Requests, in order.
-
-    def _request(self, request: _Request) -> Deferred[Any]:
+    def _request(self, request: StoreRequest) -> Deferred[Any]:
         if self._closing is not None:
             return fail(SessionLost("the session is closed"))
         if self.state is not SessionState.CONNECTED:
             return fail(ConnectionLost("ZooKeeper is out of reach"))
-        self._put(request)
+        self._requests.put(request)
         return request.waiting
-
-    def _put(self, request: _Request) -> None:
-        self._waiting.append(request)
-        self._send(self.in_flight - len(self._out))
-
-    def _send(self, most: int) -> None:
-        while self._waiting and most > 0:
-            most -= 1
-            request = self._waiting.popleft()
-            self._out.append(request)
-            if not request.answered:
-                request.send(self._link, lambda outcome, request=request: self._answered(request, outcome))  # type: ignore[misc]
-        self._settle()
-
-    def _answered(self, request: _Request, outcome: Any) -> None:
-        if request.answered:
-            return  # It failed when the connection went.
-        if isinstance(outcome, ConnectionLost | SessionLost):
-            # The state changes before the failure is delivered: callbacks send nothing new on a lost connection.
-            self._cut()
-            return
-        request.answered, request.outcome = True, outcome
-        if request.noted is not None and not isinstance(outcome, MetastoreError):
-            request.noted()
-        self._settle()
-        if self._linked:
-            self._send(self.in_flight - len(self._out))
-
-    def _settle(self) -> None:
-        """Deliver the answers that are due."""
-        while self._out and self._out[0].answered:
-            request = self._out.popleft()
-            if isinstance(request.outcome, MetastoreError):
-                self._deliver(request.waiting.errback, Failure(request.outcome))
-            else:
-                self._deliver(request.waiting.callback, request.outcome)
-
-    def _take_all(self) -> list[_Request]:
-        taken = [*self._out, *self._waiting]
-        self._out.clear()
-        self._waiting.clear()
-        for request in taken:
-            request.answered = True
-        return taken
 
     # Callbacks of the session. Those of an older one are ignored.
 
@@ -285,8 +222,8 @@ class ZooKeeperStore(BaseStore):
         names = self.connect.chroot.split("/")
         for depth in range(2, len(names) + 1):
             ops = [Create("/".join(names[:depth]))]
-            request = _Request(lambda link, answer, ops=ops: link.multi(ops, answer))  # type: ignore[misc]
-            self._put(request)
+            request = StoreRequest(lambda link, answer, ops=ops: link.multi(ops, answer))  # type: ignore[misc]
+            self._requests.put(request)
             try:
                 await request.waiting
             except MultiFailed as failed:
@@ -306,7 +243,7 @@ class ZooKeeperStore(BaseStore):
         if link is not self._link or self._closing is not None:
             return
         self._stop_timer()
-        self._linked = True
+        self._requests.session = link
         if link.below == self.connect.chroot:
             self._enter(session_id)
             return
@@ -323,7 +260,7 @@ class ZooKeeperStore(BaseStore):
         Deferred.fromCoroutine(self._make_chroot(link)).addCallbacks(lambda _: self._enter(session_id), failed)
 
     def _enter(self, session_id: int) -> None:
-        if not self._linked:
+        if self._requests.session is None:
             return
         if session_id != self.session_id:
             if self.generation and self.state is SessionState.SUSPENDED:
@@ -342,10 +279,10 @@ class ZooKeeperStore(BaseStore):
             self._cut()
 
     def _cut(self) -> None:
-        if not self._linked:
+        if self._requests.session is None:
             return
-        self._linked = False
-        failed = self._take_all()
+        self._requests.session = None
+        failed = self._requests.take_all()
         if self._closing is None:
             self._log.warn("the connection to {store} was lost; trying again", store=self.path)
             self._complain_in(self.complain_seconds)
