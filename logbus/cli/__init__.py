@@ -32,22 +32,12 @@ Records:
 * ``group_reader``: reads for ``consume --group``
 * ``record_printer``: prints records
 
-Groups and transactions:
+Groups, transactions, files:
 
-* ``group_lag``: committed offsets, ends and members of groups
-* ``group_offsets``: reads and deletes committed offsets
-* ``offset_target``: the target of an offset reset
-* ``offset_reset``: plans and commits reset offsets
-* ``offset_file``: files of ``groups export`` and ``groups import``
+* ``groups``: groups, their offsets and lag
+* ``dump``: files of a data directory
 * ``hanging_transactions``: finds and aborts transactions that no coordinator will end
 * ``transaction_report``: transactions and producers as JSON and as tables
-
-Files of a data directory:
-
-* ``file_dump``: decodes files, and reports damage
-* ``index_dump``: decodes indexes
-* ``group_record_dump``: decodes records of ``__consumer_offsets``
-* ``transaction_record_dump``: decodes records of ``__transaction_state``
 
 Benchmarks, audits, Spark:
 

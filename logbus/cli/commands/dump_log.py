@@ -45,7 +45,7 @@ def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, a
       logbus dump-log logbus-data/__consumer_offsets-7 --records
       logbus dump-log logbus-data/__transaction_state-3 --records
     """
-    from logbus.cli.file_dump import dump
+    from logbus.cli.dump.file_dump import dump
     from logbus.cli.runner import CommandFailed
 
     damaged: list[str] = []
@@ -80,7 +80,7 @@ def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, a
 
 
 def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
-    from logbus.cli.file_dump import is_dumpable
+    from logbus.cli.dump.file_dump import is_dumpable
 
     for path in paths:
         if path.is_dir():

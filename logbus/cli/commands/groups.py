@@ -93,7 +93,7 @@ def describe(names: tuple[str, ...], view: str | None, as_json: bool, bootstrap:
       logbus groups describe --state
       logbus groups describe billing --json | jq .[0].lag
     """
-    from logbus.cli import group_lag
+    from logbus.cli.groups import group_lag
     from logbus.cli.runner import with_admin
 
     found = with_admin(bootstrap, timeout, lambda admin: group_lag.reports_of(admin, names))

@@ -13,13 +13,13 @@ from logbus.cli.options import bootstrap_options, group_id, json_option, timesta
 from logbus.errors import LogbusError
 
 if TYPE_CHECKING:
-    from logbus.cli.offset_target import OffsetTarget
+    from logbus.cli.groups.offset_target import OffsetTarget
 
 Scope = tuple[str, tuple[int, ...] | None]
 
 
 def _read_scopes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Scope]:
-    from logbus.cli.offset_target import parse_scope
+    from logbus.cli.groups.offset_target import parse_scope
 
     try:
         return [parse_scope(each) for each in values]
@@ -86,7 +86,7 @@ def reset_offsets(
       logbus groups reset-offsets billing --all-topics --by-duration 1h30m --execute
       logbus groups reset-offsets billing --topic orders:0,1 --shift-by -10 --execute
     """
-    from logbus.cli.offset_reset import print_plans, reset
+    from logbus.cli.groups.offset_reset import print_plans, reset
     from logbus.cli.runner import with_admin
 
     target = _target(to_earliest, to_latest, to_datetime, by_duration, to_offset, shift_by, to_current)
@@ -106,7 +106,7 @@ def _target(
     shift_by: int | None,
     to_current: bool,
 ) -> OffsetTarget:
-    from logbus.cli.offset_target import OffsetTarget, TargetKind, parse_duration
+    from logbus.cli.groups.offset_target import OffsetTarget, TargetKind, parse_duration
 
     targets = []
     if to_earliest:
@@ -144,7 +144,7 @@ def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: flo
       logbus groups delete-offsets billing --topic orders
       logbus groups delete-offsets billing --topic orders:0,1 --topic payments
     """
-    from logbus.cli.group_offsets import delete_committed
+    from logbus.cli.groups.group_offsets import delete_committed
     from logbus.cli.runner import with_admin
 
     if not scopes:
@@ -165,8 +165,8 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
       logbus groups export offsets.json
       logbus groups export - billing | jq .groups[0].offsets
     """
-    from logbus.cli.group_offsets import offsets_to_save
-    from logbus.cli.offset_file import write_offsets
+    from logbus.cli.groups.group_offsets import offsets_to_save
+    from logbus.cli.groups.offset_file import write_offsets
     from logbus.cli.runner import with_cluster
 
     saved, cluster_id = with_cluster(bootstrap, timeout, lambda cluster: offsets_to_save(cluster, names, timeout))
@@ -194,8 +194,8 @@ def import_offsets(
       logbus groups import offsets.json
       logbus groups import offsets.json billing --execute
     """
-    from logbus.cli.offset_file import read_offsets
-    from logbus.cli.offset_reset import print_plans, reset_to_saved
+    from logbus.cli.groups.offset_file import read_offsets
+    from logbus.cli.groups.offset_reset import print_plans, reset_to_saved
     from logbus.cli.runner import CommandFailed, with_admin
 
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.file_dump`: intact and damaged files."""
+"""Tests of :mod:`logbus.cli.dump.file_dump`: intact and damaged files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.file_dump import UnknownFileType, dump
+from logbus.cli.dump.file_dump import UnknownFileType, dump
 from logbus.model import TopicPartition
 from logbus.records.batch import ControlType, Marker, encode_batch, encode_marker_batch
 from logbus.records.compression import Codec

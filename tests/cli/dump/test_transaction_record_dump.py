@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.transaction_record_dump`."""
+"""Tests of :mod:`logbus.cli.dump.transaction_record_dump`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest import mock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cli.commands.dump_log import dump_log
-from logbus.cli.transaction_record_dump import decoded
+from logbus.cli.dump.transaction_record_dump import decoded
 from logbus.records.batch import encode_batch
 from logbus.records.record import Record
 from logbus.wire.messages.transaction_log import TransactionLogKey, TransactionLogPartitions, TransactionLogValue

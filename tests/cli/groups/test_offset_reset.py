@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.offset_reset` and :mod:`logbus.cli.group_lag`, against brokers in memory."""
+"""Tests of :mod:`logbus.cli.groups.offset_reset` and :mod:`logbus.cli.groups.group_lag`, against brokers in memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli import group_lag, offset_reset
-from logbus.cli.offset_target import OffsetTarget, TargetKind
+from logbus.cli.groups import group_lag, offset_reset
+from logbus.cli.groups.offset_target import OffsetTarget, TargetKind
 from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster

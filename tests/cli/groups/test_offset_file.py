@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.offset_file`."""
+"""Tests of :mod:`logbus.cli.groups.offset_file`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.offset_file import SavedOffset, read_offsets, write_offsets
+from logbus.cli.groups.offset_file import SavedOffset, read_offsets, write_offsets
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 

@@ -1,5 +1,5 @@
 """
-Decodes records of ``__consumer_offsets`` for :mod:`logbus.cli.file_dump`.
+Decodes records of ``__consumer_offsets`` for :mod:`logbus.cli.dump.file_dump`.
 
 An item has the ``kind`` of the record, its key fields, and its value fields or ``tombstone``. A record that cannot be
 decoded (a newer broker may have written it) stays bytes, with the reason in ``undecodable``.

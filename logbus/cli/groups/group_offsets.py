@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from logbus.cli.group_lag import group_descriptions
-from logbus.cli.offset_file import SavedOffset
+from logbus.cli.groups.group_lag import group_descriptions
+from logbus.cli.groups.offset_file import SavedOffset
 from logbus.cli.runner import CommandFailed, raise_errors
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster

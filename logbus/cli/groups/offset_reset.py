@@ -9,10 +9,10 @@ from typing import Any
 
 from attrs import frozen
 
-from logbus.cli.group_lag import member_count, offsets_at
-from logbus.cli.group_offsets import Scope, committed_offsets
-from logbus.cli.offset_file import SavedOffset
-from logbus.cli.offset_target import OffsetChange, OffsetTarget, PartitionBounds, TargetKind, resolve_target
+from logbus.cli.groups.group_lag import member_count, offsets_at
+from logbus.cli.groups.group_offsets import Scope, committed_offsets
+from logbus.cli.groups.offset_file import SavedOffset
+from logbus.cli.groups.offset_target import OffsetChange, OffsetTarget, PartitionBounds, TargetKind, resolve_target
 from logbus.cli.output import print_json, print_table
 from logbus.cli.runner import CommandFailed, raise_errors, results
 from logbus.client.admin.admin_client import AdminClient

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.group_record_dump`."""
+"""Tests of :mod:`logbus.cli.dump.group_record_dump`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cli.commands.dump_log import dump_log
-from logbus.cli.file_dump import dump
-from logbus.cli.group_record_dump import decoded
+from logbus.cli.dump.file_dump import dump
+from logbus.cli.dump.group_record_dump import decoded
 from logbus.coordination.group_records import encode_change
 from logbus.records.batch import encode_batch
 from logbus.records.record import Record

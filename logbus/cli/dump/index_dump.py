@@ -1,5 +1,5 @@
 """
-Decodes the indexes of a segment, and reports damage in them; see :mod:`logbus.cli.file_dump`.
+Decodes the indexes of a segment, and reports damage in them; see :mod:`logbus.cli.dump.file_dump`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from attrs import frozen
 
 from logbus.admin import strict_json
 from logbus.admin.json_schema import array, integer, object_schema, schema_errors, string
-from logbus.cli.offset_target import MAX_OFFSET
+from logbus.cli.groups.offset_target import MAX_OFFSET
 from logbus.cli.terminal_escapes import json_line
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from logbus.cli import group_record_dump, transaction_record_dump
-from logbus.cli.index_dump import Item, Mapped, damage, offset_index, time_index, transaction_index
+from logbus.cli.dump import group_record_dump, transaction_record_dump
+from logbus.cli.dump.index_dump import Item, Mapped, damage, offset_index, time_index, transaction_index
 from logbus.cli.output import as_text
 from logbus.errors import ConfigError, LogbusError
 from logbus.records.batch import HEADER_SIZE, BatchHeader, batch_problem, decode_batch, decode_marker, read_header

@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.cli.offset_target`."""
+"""Tests of :mod:`logbus.cli.groups.offset_target`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.offset_target import (
+from logbus.cli.groups.offset_target import (
     OffsetTarget,
     PartitionBounds,
     TargetKind,
