@@ -29,9 +29,10 @@ def layers() -> ModuleType:
 
 
 def names() -> list[str]:
-    """The dotted names in the walks that begin with one of the packages."""
+    """The dotted names in the walks, and behind them, that begin with one of the packages."""
     walks = PAGE.read_text().split("\nWalks\n")[1]
-    return sorted({name for name in NAME.findall(walks) if name.split(".")[0] in PACKAGES})
+    found = {name.removeprefix("logbus.") for name in NAME.findall(walks)}
+    return sorted(name for name in found if name.split(".")[0] in PACKAGES)
 
 
 def exists(name: str) -> bool:
