@@ -89,7 +89,7 @@ class PartitionFetchState:
         self._waiting.append(waiting)
         return waiting
 
-    def cut(self) -> None:
+    def truncated(self) -> None:
         """The truncation has ended."""
         self.is_truncating = False
         waiting, self._waiting = self._waiting, []

@@ -100,12 +100,12 @@ class ReplicaFetcher:
     _channel: Channel | None = field(default=None, init=False)
     _wake: Deferred[None] | None = field(default=None, init=False)
     _fresh_syncs: set[PartitionFetchState] = field(factory=set, init=False)
-    _cutting: Truncator = field(init=False)
+    _truncator: Truncator = field(init=False)
     _log = Logger()
 
-    @_cutting.default
-    def _cuts(self) -> Truncator:
-        return Truncator(self.leader, self.logs, self.counters, self._cut)
+    @_truncator.default
+    def _one_truncator(self) -> Truncator:
+        return Truncator(self.leader, self.logs, self.counters, self._truncated)
 
     # What is followed.
 
@@ -198,13 +198,13 @@ class ReplicaFetcher:
         while True:
             try:
                 if self._fresh_syncs:
-                    await self._patience()
+                    await self._await_syncs()
                 if len(self._session):
                     await self._turn()
                 else:
                     await self._something_to_do()
             except CancelledError:
-                self._farewell()
+                self._close_session()
                 raise
             except Exception as e:
                 await self._failed(e)
@@ -300,7 +300,7 @@ class ReplicaFetcher:
         self._wake = Deferred()
         await self._wake
 
-    async def _patience(self) -> None:
+    async def _await_syncs(self) -> None:
         """Returns once the syncs under way are done, or after :data:`SYNC_WAIT_SECONDS`."""
 
         def enough() -> None:
@@ -319,7 +319,7 @@ class ReplicaFetcher:
         if wake is not None and not wake.called:
             wake.callback(None)
 
-    def _farewell(self) -> None:
+    def _close_session(self) -> None:
         """Close the fetch session at the leader, without waiting for the answer."""
         session, channel = self._session, self._channel
         if session.session_id and channel is not None and channel.usable:
@@ -361,7 +361,7 @@ class ReplicaFetcher:
         if size and is_empty and first_offset(records) < ask.offset:  # type: ignore[arg-type]
             # The leader's log starts in the middle of a batch, and so must this one.
             self._session.drop(followed.key)
-            self._cutting.restart_within(followed, ask.offset, bytes(records), data.high_watermark)  # type: ignore[arg-type]
+            self._truncator.restart_within(followed, ask.offset, bytes(records), data.high_watermark)  # type: ignore[arg-type]
             return
         problem = ""
         try:
@@ -412,9 +412,9 @@ class ReplicaFetcher:
             self._later(followed, step.reason, self.settings().backoff)
         else:
             self._session.drop(followed.key)
-            self._cutting.begin(followed, step)
+            self._truncator.begin(followed, step)
 
-    def _cut(self, followed: PartitionFetchState, problem: str) -> None:
+    def _truncated(self, followed: PartitionFetchState, problem: str) -> None:
         if problem:
             self._later(followed, problem)
         else:

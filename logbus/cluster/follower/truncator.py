@@ -36,7 +36,7 @@ class Truncator:
 
     def begin(self, followed: PartitionFetchState, step: TruncateTo | RestartAt) -> None:
         """Begin a truncation, or a restart of the log."""
-        self._run(followed, self._cut(followed, step))
+        self._run(followed, self._truncate(followed, step))
 
     def restart_within(self, followed: PartitionFetchState, start: int, records: bytes, high_watermark: int) -> None:
         """
@@ -71,11 +71,11 @@ class Truncator:
 
     def _over(self, followed: PartitionFetchState, problem: str = "") -> None:
         log = followed.replica.log
-        followed.replica.partition.cut(log.log_end_offset, log.log_start_offset)
-        followed.cut()
+        followed.replica.partition.truncated(log.log_end_offset, log.log_start_offset)
+        followed.truncated()
         self.over(followed, problem)
 
-    async def _cut(self, followed: PartitionFetchState, step: TruncateTo | RestartAt) -> None:
+    async def _truncate(self, followed: PartitionFetchState, step: TruncateTo | RestartAt) -> None:
         name, log = followed.name, followed.replica.log
         self.counters.truncations += 1
         say = self._log.warn
@@ -90,7 +90,7 @@ class Truncator:
             committed=", and committed records are lost by an unclean election" if step.gives_up else "",
         )  # fmt: skip
         # Consumers must not read the records that are about to go.
-        followed.replica.partition.cut(min(step.offset, log.log_end_offset))
+        followed.replica.partition.truncated(min(step.offset, log.log_end_offset))
         try:
             if isinstance(step, TruncateTo):
                 await self.logs.truncator.truncate({name: step.offset})

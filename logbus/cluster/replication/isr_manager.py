@@ -65,7 +65,7 @@ class IsrManager:
 
     _replicas: ReplicaManager
     _metadata: ClusterMetadata
-    _link: IControllerChannel
+    _controller_channel: IControllerChannel
     _clock: IReactorTime
     _max_lag_ms: Callable[[], int]
     followers_serve: bool = False
@@ -162,7 +162,9 @@ class IsrManager:
         answer.addErrback(lambda failure: self._log.failure("taking in the controller's answer failed", failure))
 
     async def _send(self, changes: Sequence[IsrChange]) -> Answers:
-        return await self._link.alter_partitions(changes).addTimeout(RESPONSE_TIMEOUT_SECONDS, self._clock)
+        return await self._controller_channel.alter_partitions(changes).addTimeout(
+            RESPONSE_TIMEOUT_SECONDS, self._clock
+        )
 
     def _answered(self, answers: Answers, asked: Sequence[SentChange]) -> None:
         self._asking = False

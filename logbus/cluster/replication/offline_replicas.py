@@ -22,7 +22,7 @@ RETRY_SECONDS = 1.0
 class OfflineReplicas:
     """Sends one request at a time; replicas that fail meanwhile go with the next."""
 
-    link: IControllerChannel
+    controller_channel: IControllerChannel
     clock: IReactorTime
     _pending: set[TopicPartition] = field(factory=set, init=False)
     _asking: bool = field(default=False, init=False)
@@ -48,7 +48,7 @@ class OfflineReplicas:
         if self._pending and not self._asking and self._retry is None:
             self._asking = True
             told = frozenset(self._pending)
-            asked: Deferred[None] = self.link.report_failed(sorted(told))
+            asked: Deferred[None] = self.controller_channel.report_failed(sorted(told))
             Deferred.fromCoroutine(self._heard(asked, told)).addErrback(
                 lambda failure: self._log.failure("the report of failed replicas broke", failure)
             )

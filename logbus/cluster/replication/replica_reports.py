@@ -44,7 +44,7 @@ class ReplicaReports:
 
     broker_id: int
     metadata: ClusterMetadata
-    link: IControllerChannel
+    controller_channel: IControllerChannel
     clock: IReactorTime
     _incomplete: dict[TopicPartition, str] = field(factory=dict, init=False)
     _leaders_told: dict[TopicPartition, int] = field(factory=dict, init=False)
@@ -117,10 +117,12 @@ class ReplicaReports:
         reports, leaderless = _take_batch(self._reports), _take_batch(self._leaderless)
         try:
             if reports:
-                self._heard(reports, await self.link.report_replicas(list(reports.values())))
+                self._heard(reports, await self.controller_channel.report_replicas(list(reports.values())))
                 reports = {}
             if leaderless:
-                await self.link.report_log_ends({name: _end_of(replica) for name, replica in leaderless.items()})
+                await self.controller_channel.report_log_ends(
+                    {name: _end_of(replica) for name, replica in leaderless.items()}
+                )
         except ApiError as error:
             self._log.info("the controller has not heard of {count} replicas yet: {error}",
                            count=len(reports) + len(leaderless), error=error.message)  # fmt: skip

@@ -69,7 +69,7 @@ class Role:
         self.high_watermark = committed
         return True
 
-    def cut(self, log_end_offset: int, log_start_offset: int = 0) -> None:
+    def truncated(self, log_end_offset: int, log_start_offset: int = 0) -> None:
         """As follower: the log was truncated; the high watermark goes back with it."""
         self.log_end_offset = log_end_offset
         self.high_watermark = max(log_start_offset, min(self.high_watermark, log_end_offset))
