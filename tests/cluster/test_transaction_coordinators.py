@@ -233,8 +233,8 @@ class KilledTests(CoordinatorCase):
         self.at_every_step(False, 5)
 
 
-class TroubleTests(CoordinatorCase):
-    """What does not work now works later."""
+class TemporaryFailureTests(CoordinatorCase):
+    """What fails for a while succeeds later."""
 
     def test_participant_without_a_leader(self) -> None:
         """The commit is answered; the marker is written when the partition has a leader again."""

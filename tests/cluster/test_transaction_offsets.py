@@ -24,8 +24,8 @@ TRY_AGAIN = {
 }
 
 
-class Unanswered(Exception):
-    """Whoever was asked is gone, or takes too long."""
+class NoResponse(Exception):
+    """The broker is down, or takes too long."""
 
 
 class ClusterProducer(OffsetProducer):
@@ -83,7 +83,7 @@ class GroupFailoverTests(ClusterCase):
             if answers:
                 return answers[0]
             self.cluster.settle(0.05)
-        raise Unanswered
+        raise NoResponse
 
     def ask(self, kind: int, message: Any, version: int) -> Any:
         """Ask until there is something else to hear than that it must be asked again."""

@@ -17,7 +17,7 @@ DAY = 24 * 3600 * 1000
 
 
 @define
-class AGroup:
+class FakeGroup:
     """The parts of a group that expiration depends on."""
 
     is_empty: bool = True
@@ -52,14 +52,14 @@ class OffsetTests(SynchronousTestCase):
             held.apply(*change)
         self.assertEqual(len(held), 0)
 
-    def expired(self, held: GroupOffsets, group: AGroup | None, now_ms: int) -> set[TopicPartition]:
+    def expired(self, held: GroupOffsets, group: FakeGroup | None, now_ms: int) -> set[TopicPartition]:
         given_group: Any = group
         return set(held.expired(given_group, now_ms, DAY))
 
     def test_without_members(self) -> None:
         """Offsets of a group that never had members expire a retention after each commit."""
         held = offsets((A, CommittedOffset(1, commit_timestamp=0)), (B, CommittedOffset(1, commit_timestamp=10)))
-        for group in (None, AGroup()):
+        for group in (None, FakeGroup()):
             self.assertEqual(self.expired(held, group, DAY - 1), set())
             self.assertEqual(self.expired(held, group, DAY), {A})
             self.assertEqual(self.expired(held, group, DAY + 10), {A, B})
@@ -67,7 +67,7 @@ class OffsetTests(SynchronousTestCase):
     def test_of_an_empty_group(self) -> None:
         """They expire a retention after the last member went; what was committed since then lasts longer."""
         held = offsets((A, CommittedOffset(1, commit_timestamp=0)), (B, CommittedOffset(1, commit_timestamp=500)))
-        group = AGroup(empty_since_ms=100)
+        group = FakeGroup(empty_since_ms=100)
         self.assertEqual(self.expired(held, group, DAY + 99), set())
         self.assertEqual(self.expired(held, group, DAY + 100), {A})
         self.assertEqual(self.expired(held, group, DAY + 500), {A, B})
@@ -75,8 +75,8 @@ class OffsetTests(SynchronousTestCase):
     def test_of_a_group_in_use(self) -> None:
         """Offsets of subscribed topics do not expire; others do, a retention after their commit."""
         held = offsets((A, CommittedOffset(1, commit_timestamp=0)), (B, CommittedOffset(1, commit_timestamp=0)))
-        self.assertEqual(self.expired(held, AGroup(is_empty=False, topics=("a",)), 99 * DAY), {B})
-        self.assertEqual(self.expired(held, AGroup(is_empty=False, topics=("a", "b")), 99 * DAY), set())
+        self.assertEqual(self.expired(held, FakeGroup(is_empty=False, topics=("a",)), 99 * DAY), {B})
+        self.assertEqual(self.expired(held, FakeGroup(is_empty=False, topics=("a", "b")), 99 * DAY), set())
 
     @given(st.integers(0, 10 * DAY), st.integers(0, 10 * DAY))
     def test_expiration_set_by_the_client(self, expires: int, now_ms: int) -> None:

@@ -15,7 +15,7 @@ from logbus.config.topic_config import TopicConfig
 from logbus.storage.log import Log
 from logbus.storage.settings import CleanerSettings
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
-from tests.coordination.test_pending_offsets import PRODUCERS, A, B, C, OneShard, groups, partitions, state
+from tests.coordination.test_pending_offsets import PRODUCERS, A, B, C, ShardOnDisk, groups, partitions, state
 from tests.storage.builders import NOW_S, PARTITION, a_manager
 
 CLEANER = CleanerSettings()
@@ -56,7 +56,7 @@ class CompactedShard:
         made: list[Log] = []
         self.manager.create(PARTITION).addCallback(made.append)
         (self.log,) = made
-        self.one = OneShard(self.log)
+        self.one = ShardOnDisk(self.log)
 
     def do(self, what: str, *args: Any, number: int = 0) -> None:
         if what == "commit":

@@ -33,7 +33,7 @@ NOT_SYNCED = TopicConfig(flush_before_ack=False)
 TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
-class OneShard:
+class ShardOnDisk:
     """A shard on a log in memory."""
 
     def __init__(self, log: Log | None = None) -> None:
@@ -74,9 +74,9 @@ class OneShard:
         held = self.shard.offsets.get(group)
         return set() if held is None else set(held.pending)
 
-    def reloaded(self) -> OneShard:
+    def reloaded(self) -> ShardOnDisk:
         """The state after a load of the log."""
-        other = OneShard(self.replica.log)
+        other = ShardOnDisk(self.replica.log)
         maker: Any = None
         replay = GroupReplay(other.shard, maker)
         Deferred.fromCoroutine(other.shard.log.load(replay.replay, 1 << 20, lambda: True, replay))
@@ -108,7 +108,7 @@ class PendingTests(SynchronousTestCase):
     """One shard."""
 
     def setUp(self) -> None:
-        self.one = OneShard()
+        self.one = ShardOnDisk()
 
     def test_commit(self) -> None:
         """Offsets of a transaction take effect together when it is committed."""
@@ -228,7 +228,7 @@ class InterleavingTests(SynchronousTestCase):
         The state is the same before and after a crash, and it is that of a log in which each transaction ended the
         moment it was marked.
         """
-        one = OneShard()
+        one = ShardOnDisk()
         untold: list[tuple[int, bool, int]] = []
         expected: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         open_: dict[int, dict[tuple[str, TopicPartition], tuple[int, int]]] = {}

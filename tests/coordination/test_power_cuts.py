@@ -61,8 +61,8 @@ CONFIG = {
 }
 
 
-class Story:
-    """One seed: clients, and the lives of a broker."""
+class Scenario:
+    """A run of one seed: clients, and a broker that is killed and restarted."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -275,7 +275,7 @@ class PowerCutTests(SynchronousTestCase):
         self.addCleanup(globalLogPublisher.removeObserver, observe)
         counts: Counter[str] = Counter()
         for seed in range(FIRST, FIRST + SEEDS):
-            story = Story(seed)
+            story = Scenario(seed)
             try:
                 story.tell()
             except BaseException as error:

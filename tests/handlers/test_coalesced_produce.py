@@ -191,8 +191,8 @@ def stream(drawn: list[tuple[list[Any], int, int]], clients: list[str | None]) -
     return b"".join(frames)
 
 
-class Yes:
-    """A coordinator for whom every partition takes part; it takes its time when it is asked first."""
+class ApprovingCoordinator:
+    """A coordinator that approves every partition, the first time with a delay."""
 
     def __init__(self, clock: Any) -> None:
         self.clock = clock
@@ -211,7 +211,7 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
     try:
         server.create("t", 2, **config)
         verification: Any = server.broker.router.find(ProduceHandlers).verification
-        verification._verifier = Yes(server.reactor)
+        verification._verifier = ApprovingCoordinator(server.reactor)
         if not together:
             server.plugin.factories["kafka"].coalesced_router = None
         client = server.connect()
@@ -280,8 +280,8 @@ class TogetherTests(SynchronousTestCase):
         self.assertEqual(together, alone)
 
 
-class Runs(HandlerCase):
-    """What is served at once."""
+class CoalescedRequestTests(HandlerCase):
+    """Requests that are served together."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -318,7 +318,7 @@ class Runs(HandlerCase):
     def test_of_a_transaction(self) -> None:
         """Batches that continue a transaction are also one write."""
         verification: Any = self.server.broker.router.find(ProduceHandlers).verification
-        verification._verifier = Yes(self.server.reactor)
+        verification._verifier = ApprovingCoordinator(self.server.reactor)
         for start, writes in ((0, 5), (5, 1)):
             data = (
                 a_batch(producer_id=7, producer_epoch=0, base_sequence=start + n, transactional=True) for n in range(5)

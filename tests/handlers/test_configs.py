@@ -29,7 +29,7 @@ def question(kind: int = TOPIC, name: str = "t", keys: list[str] | None = None) 
     return DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
 
 
-class Configs(HandlerCase):
+class ConfigTests(HandlerCase):
     """Settings described and altered."""
 
     def incremental(self, *changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "t") -> int:

@@ -7,7 +7,7 @@ from logbus.handlers.fetch import FetchHandlers
 from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, content, fetch_request
 
 
-class Fetch(HandlerCase):
+class FetchTests(HandlerCase):
     """Records out."""
 
     def test_the_brokers_limit(self) -> None:

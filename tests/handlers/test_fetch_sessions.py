@@ -189,7 +189,7 @@ class SessionCase(SynchronousTestCase):
         self.assertEqual(self.server.watchers, 1)
 
 
-class SessionsById(SessionCase):
+class SessionByIdTests(SessionCase):
     """The same with topic ids."""
 
     version = 13
@@ -240,7 +240,7 @@ def remembered(count: int) -> list[CachedPartition]:
     return [CachedPartition(topic="t", partition=n, offset=0, max_bytes=100, topic_key="t") for n in range(count)]
 
 
-class Slots(SynchronousTestCase):
+class SessionLimitTests(SynchronousTestCase):
     """Limits of sessions."""
 
     def setUp(self) -> None:

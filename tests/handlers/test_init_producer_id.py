@@ -9,7 +9,7 @@ from tests.handlers.kit import HandlerCase, MemoryBroker
 REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
 
 
-class Producers(HandlerCase):
+class InitProducerIdTests(HandlerCase):
     """Ids for idempotent producers."""
 
     def test_ids_are_new(self) -> None:

@@ -41,8 +41,8 @@ class InternalCase(HandlerCase):
     }
 
 
-class Existing(InternalCase):
-    """Both topics are there."""
+class ExistingTopicTests(InternalCase):
+    """Internal topics that exist."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -134,8 +134,8 @@ class Existing(InternalCase):
             self.assertEqual(caught.exception.code, INVALID)
 
 
-class Created(InternalCase):
-    """Clients may make these topics, so that they are as they want them."""
+class CreatedTopicTests(InternalCase):
+    """Internal topics that clients create get the settings of internal topics."""
 
     def create(self, name: str, **configs: str) -> int:
         topic = CreatableTopic(

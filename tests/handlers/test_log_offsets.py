@@ -11,7 +11,7 @@ from logbus.wire.messages.topics import DeleteRecordsPartition, DeleteRecordsReq
 from tests.handlers.kit import NOW_MS, HandlerCase, a_batch
 
 
-class Offsets(HandlerCase):
+class ListOffsetsTests(HandlerCase):
     """ListOffsets."""
 
     def ask(self, timestamp: int, version: int, replica_id: int = -1, **given: Any) -> Any:

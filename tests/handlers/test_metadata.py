@@ -7,7 +7,7 @@ from logbus.wire.messages.metadata import DescribeClusterRequest, MetadataReques
 from tests.handlers.kit import HandlerCase
 
 
-class Metadata(HandlerCase):
+class MetadataTests(HandlerCase):
     """Metadata and DescribeCluster."""
 
     def test_responses_are_cached(self) -> None:

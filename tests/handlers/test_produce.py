@@ -10,7 +10,7 @@ from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, T
 from tests.handlers.kit import HandlerCase, a_batch, content, produce_request
 
 
-class Durable(HandlerCase):
+class DurableProduceTests(HandlerCase):
     """Produce that waits for the disk."""
 
     config = {"log.flush.before.ack": "true"}
@@ -80,7 +80,7 @@ class Durable(HandlerCase):
         self.assertIn(b"kept", content(self.server.connect().fetch()))
 
 
-class Outcomes(HandlerCase):
+class ResponseTests(HandlerCase):
     """Responses."""
 
     def test_errors_per_partition(self) -> None:

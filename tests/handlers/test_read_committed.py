@@ -46,7 +46,7 @@ def aborted(answer: Any) -> list[tuple[int, int]] | None:
     return None if found is None else [(one.producer_id, one.first_offset) for one in found]
 
 
-class Fetching(CommittedCase):
+class FetchTests(CommittedCase):
     """Fetch at read_committed."""
 
     def test_up_to_the_last_stable_offset(self) -> None:
@@ -120,7 +120,7 @@ class Fetching(CommittedCase):
         self.assertIsNone(aborted(self.fetch(9)))
 
 
-class Waiting(CommittedCase):
+class LongPollTests(CommittedCase):
     """Long polls at read_committed."""
 
     def setUp(self) -> None:
@@ -183,7 +183,7 @@ class Waiting(CommittedCase):
         self.assertEqual(self.answer().error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-class Offsets(CommittedCase):
+class ListOffsetsTests(CommittedCase):
     """ListOffsets."""
 
     def ask(self, timestamp: int, version: int = 11, isolation_level: int = 1) -> Any:
@@ -215,7 +215,7 @@ class Offsets(CommittedCase):
         self.assertEqual(self.ask(-7).error_code, ErrorCode.UNSUPPORTED_VERSION)
 
 
-class Producers(CommittedCase):
+class DescribeProducersTests(CommittedCase):
     """DescribeProducers."""
 
     def ask(self, *partitions: int, topic: str = "t") -> Any:
@@ -290,7 +290,7 @@ def read_all(client: Client, most: int) -> tuple[set[int], int]:
             offset = header.next_offset
 
 
-class AsAConsumer(SynchronousTestCase):
+class ConsumerTests(SynchronousTestCase):
     @settings(deadline=None, max_examples=50)
     @given(steps, st.integers(1, 1500))
     def test_consumer_reads_committed_records(self, drawn: list[tuple[str, int, int]], most: int) -> None:

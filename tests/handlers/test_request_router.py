@@ -13,7 +13,7 @@ from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.topics import CreateTopicsRequest
 
 
-class Routing(SynchronousTestCase):
+class RoutingTests(SynchronousTestCase):
     """The table of handlers."""
 
     def test_duplicate_handlers(self) -> None:

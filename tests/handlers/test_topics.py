@@ -28,7 +28,7 @@ def configured(name: str, value: str | None) -> dict[str, Any]:
     return {"configs": [CreatableTopicConfig(name=name, value=value)]}
 
 
-class Topics(HandlerCase):
+class TopicTests(HandlerCase):
     """Creation and deletion of topics, and new partitions."""
 
     def create(self, version: int = 5, **given: Any) -> Any:
@@ -140,7 +140,7 @@ class Topics(HandlerCase):
         broker.controller.active = active
 
 
-class Ceilings(HandlerCase):
+class LimitTests(HandlerCase):
     """Limits of topics and partitions."""
 
     config = {"max.topics": "4", "max.partitions.per.broker": "6", "num.partitions": "1"}

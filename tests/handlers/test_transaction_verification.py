@@ -105,7 +105,7 @@ class ParticipationCase(HandlerCase):
         ]
 
 
-class TakingPart(ParticipationCase):
+class VerificationTests(ParticipationCase):
     """Requests to the coordinator."""
 
     def test_added_or_verified(self) -> None:
@@ -196,7 +196,7 @@ class TakingPart(ParticipationCase):
         self.assertEqual(self.end(), 2)
 
 
-class ManyPartitions(ParticipationCase):
+class ManyPartitionsTests(ParticipationCase):
     """Requests of so many batches that others are served in between."""
 
     COUNT = 6_000
@@ -264,7 +264,7 @@ class ManyPartitions(ParticipationCase):
             self.assertEqual((self.verification._queues, self.written()), ({}, 0))
 
 
-class Flags(ParticipationCase):
+class TransactionalFlagTests(ParticipationCase):
     """Transactional flags of requests and batches."""
 
     def test_no_transactional_id(self) -> None:
@@ -316,7 +316,7 @@ class Flags(ParticipationCase):
         self.assertEqual(self.coordinator.asked, [])
 
 
-class InLine(ParticipationCase):
+class QueueOrderTests(ParticipationCase):
     """Order of batches while they wait."""
 
     def test_in_order(self) -> None:
@@ -451,7 +451,7 @@ class InLine(ParticipationCase):
         self.assertEqual(self.flushLoggedErrors(), [])
 
 
-class Bounds(ParticipationCase):
+class QueueLimitTests(ParticipationCase):
     """Limits of waiting batches."""
 
     def test_in_line(self) -> None:
@@ -489,7 +489,7 @@ class Bounds(ParticipationCase):
         self.assertEqual(len(self.verification._lowest), 2)
 
 
-class CoordinatorErrors(ParticipationCase):
+class CoordinatorErrorTests(ParticipationCase):
     """Error codes for producers."""
 
     def test_by_version(self) -> None:
@@ -566,7 +566,7 @@ class CoordinatorErrors(ParticipationCase):
         self.assertEqual(self.results(), [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)])
 
 
-class TopicIds(ParticipationCase):
+class TopicIdTests(ParticipationCase):
     """Produce 13 names topics by their ids."""
 
     def ask(self, topic_id: bytes, acks: int = 1, records: bytes | None = None, version: int = 13) -> Any:
@@ -605,7 +605,7 @@ steps = st.lists(
 )
 
 
-class AnyOrder(SynchronousTestCase):
+class RandomOrderTests(SynchronousTestCase):
     @settings(deadline=None, max_examples=60)
     @given(steps)
     def test_as_the_producer_sent_them(self, drawn: list[tuple[str, int, int]]) -> None:

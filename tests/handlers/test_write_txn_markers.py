@@ -83,7 +83,7 @@ class MarkerCase(TransactionCase):
         return self.server.broker.replicas.get("t", 0).last_stable_offset
 
 
-class ByBrokers(MarkerCase):
+class RemoteCoordinatorTests(MarkerCase):
     """Coordinators on other brokers."""
 
     def test_markers(self) -> None:
@@ -112,7 +112,7 @@ class ByBrokers(MarkerCase):
         self.assertEqual(self.end_offsets(), before)
 
 
-class Forged(MarkerCase):
+class RefusedMarkerTests(MarkerCase):
     """Refused requests of clients."""
 
     def test_known_transaction(self) -> None:
@@ -170,7 +170,7 @@ class Forged(MarkerCase):
             self.assertEqual(set(found.values()), {ErrorCode.INVALID_REQUEST})
 
 
-class Hanging(MarkerCase):
+class HangingTransactionTests(MarkerCase):
     """Hanging transactions, which clients may abort."""
 
     def test_hanging_transaction(self) -> None:

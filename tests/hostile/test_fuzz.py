@@ -274,8 +274,8 @@ Bent = tuple[int, int, list[tuple[int, float, Any]], bool]
 bent = st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.lists(changes, max_size=3), st.booleans())
 
 
-class Survives(SynchronousTestCase):
-    """Nothing that peers send is a failure of the broker."""
+class FuzzTests(SynchronousTestCase):
+    """No bytes of a peer make the broker fail."""
 
     def run_against(self, server: MemoryBroker, send: Callable[[Client], None], count: int) -> None:
         client = server.connect()

@@ -72,7 +72,7 @@ def broken_streams() -> Iterator[tuple[str, bytes]]:
     yield "null where a name must be", framed(head(3, 1) + struct.pack(">ih", 1, -1))
 
 
-class BrokenStreams(SynchronousTestCase):
+class BrokenStreamTests(SynchronousTestCase):
     """The connection ends, and with it the trouble."""
 
     def test_closed_with_one_line(self) -> None:
@@ -130,8 +130,8 @@ class BrokenStreams(SynchronousTestCase):
         self.assertLess(tracemalloc.get_traced_memory()[0] - before, 200_000)
 
 
-class Slow(SynchronousTestCase):
-    """Peers that take their time, on a clock that does not."""
+class SlowPeerTests(SynchronousTestCase):
+    """Slow peers, on a virtual clock."""
 
     def setUp(self) -> None:
         self.server = MemoryBroker().start()
@@ -171,7 +171,7 @@ class Slow(SynchronousTestCase):
         self.assertTrue(client.closed)
 
 
-class Records(SynchronousTestCase):
+class RecordTests(SynchronousTestCase):
     """Batches that are not what they say."""
 
     def setUp(self) -> None:
@@ -273,7 +273,7 @@ class Records(SynchronousTestCase):
             self.assertEqual((answer.error_code, len(answer.record_errors)), (code, errors))
 
 
-class Names(SynchronousTestCase):
+class NameTests(SynchronousTestCase):
     """Names that are paths, escapes and worse."""
 
     BAD = (
@@ -326,7 +326,7 @@ class Names(SynchronousTestCase):
         self.assertEqual(client.ask(state, 6).responses[0].error_code, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-class Excess(SynchronousTestCase):
+class ExcessTests(SynchronousTestCase):
     """Small requests for large things."""
 
     def setUp(self) -> None:

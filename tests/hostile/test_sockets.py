@@ -196,7 +196,7 @@ class InProcess(unittest.TestCase):
             Peer(self.broker.bootstrap).close()
 
 
-class Descriptors(unittest.TestCase):
+class DescriptorTests(unittest.TestCase):
     """Against a process that may open few files."""
 
     def served(self, address: str) -> bool:
@@ -247,7 +247,7 @@ class Descriptors(unittest.TestCase):
 
 
 @unittest.skipUnless(hasattr(os, "geteuid") and os.geteuid() == 0, "mounting takes root")
-class Space(unittest.TestCase):
+class FullDiskTests(unittest.TestCase):
     """Against a file system of 16 MB."""
 
     def setUp(self) -> None:

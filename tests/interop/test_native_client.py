@@ -214,7 +214,7 @@ def aiokafka_transactions(bootstrap: str, topic: str) -> None:
     asyncio.run(send())
 
 
-class NotThisTime(Exception):
+class DeliberateError(Exception):
     """An error that the test raises in the middle of a transaction."""
 
 
@@ -229,8 +229,8 @@ def native_transactions(bootstrap: str, topic: str) -> None:
                     for number in range(2):
                         await producer.send(topic, b"%b %d" % (name, number), partition=0)
                     if not committed:
-                        raise NotThisTime
-            except NotThisTime:
+                        raise DeliberateError
+            except DeliberateError:
                 assert not committed
         await producer.close()
 

@@ -233,7 +233,7 @@ class SendQueueTests(SynchronousTestCase):
         self.assertEqual((self.send_queue.unsent, len(self.send_queue._parts)), (0, 0))
 
 
-class Told:
+class CallCounter:
     """A protocol that counts the calls of ``sent``."""
 
     count = 0
@@ -245,7 +245,7 @@ class Told:
 class StreamTransportTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.transport = StringTransport()
-        self.told = Told()
+        self.told = CallCounter()
         self.metrics = NetMetrics()
         self.carrier = StreamTransport(self.transport, self.told, self.metrics)
         self.file = TemporaryFile(CONTENT)

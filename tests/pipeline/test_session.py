@@ -148,8 +148,8 @@ class EndTests(TestCase):
         self.assertRegex(describe_java_exit(1), "ended with status 1; was there enough memory")
 
 
-class GistTests(TestCase):
-    """What of Spark's words is told."""
+class ErrorMessageTests(TestCase):
+    """The message about a failure of Spark."""
 
     def test_ours(self) -> None:
         """An error of ours, wherever it is, and however deep."""

@@ -31,8 +31,8 @@ TOPIC_ID = UUID(int=5)
 SETTINGS = StorageSettings(write_back_bytes=500, max_open_files=3)
 
 
-class Story:
-    """A broker's life up to a crash, and what it promised."""
+class Scenario:
+    """A broker's run up to a crash, and what it acknowledged."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
@@ -64,7 +64,7 @@ class Story:
         log.flush().addCallback(done)
 
 
-def one_log(story: Story) -> None:
+def one_log(story: Scenario) -> None:
     """Appends, flushes, rolls, idempotent producers, checkpoints, a truncation, and a clean stop."""
     manager = story.manager()
     result(manager.open())
@@ -111,7 +111,7 @@ class CrashTests(SynchronousTestCase):
         for step in range(10_000):
             disk = MemoryDisk()
             disk.crash_at = step
-            story = Story(disk)
+            story = Scenario(disk)
             try:
                 one_log(story)
             except Crashed:
@@ -122,7 +122,7 @@ class CrashTests(SynchronousTestCase):
             self.check(story, restart(disk), keeps, step)
         raise AssertionError("the story does not end")
 
-    def check(self, story: Story, disk: MemoryDisk, keeps: str, step: int) -> None:
+    def check(self, story: Scenario, disk: MemoryDisk, keeps: str, step: int) -> None:
         what = f"crash before step {step}: {story.disk.done[-1:]}"
         manager = a_manager(disk, settings=SETTINGS, default_config=CONFIG)
         self.successResultOf(manager.open())

@@ -24,8 +24,8 @@ COMMITTED = 6
 Entry = tuple[int, bytes]
 
 
-class Life:
-    """A follower up to a crash; what it acknowledged to which leader."""
+class FollowerRun:
+    """A follower's run up to a crash, and what it acknowledged to which leader."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
@@ -69,8 +69,8 @@ class Life:
         result(manager.truncator.truncate({PARTITION: offset}))
 
 
-class Restarting(Life):
-    """Its leader's log begins further on: it drops its own, and begins again."""
+class RestartedFollowerRun(FollowerRun):
+    """A follower that discards its log, as its leader's begins after its end."""
 
     def cut(self, manager: LogManager, offset: int) -> None:
         result(manager.truncator.restart(PARTITION, 2))
@@ -80,7 +80,7 @@ class Restarting(Life):
 class FollowerCrashTests(SynchronousTestCase):
     """Every step of a follower's life may be its last."""
 
-    def each_crash(self, life: type[Life], restart: Callable[[MemoryDisk], MemoryDisk]) -> int:
+    def each_crash(self, life: type[FollowerRun], restart: Callable[[MemoryDisk], MemoryDisk]) -> int:
         for step in range(10_000):
             disk = MemoryDisk()
             disk.crash_at = step
@@ -95,7 +95,7 @@ class FollowerCrashTests(SynchronousTestCase):
             self.check(follower, restart(disk), f"crash before step {step}: {disk.done[-1:]}")
         raise AssertionError("the life does not end")
 
-    def check(self, follower: Life, disk: MemoryDisk, what: str) -> None:
+    def check(self, follower: FollowerRun, disk: MemoryDisk, what: str) -> None:
         manager = a_manager(disk, settings=SETTINGS, default_config=CONFIG)
         self.successResultOf(manager.open())
         log = manager.get(PARTITION)
@@ -106,7 +106,7 @@ class FollowerCrashTests(SynchronousTestCase):
         start = log.log_start_offset
         whole = [COMMON[:start] + found == (COMMON + tail)[: start + len(found)] for tail in (OURS, THEIRS)]
         self.assertTrue(any(whole), f"{what}: a mixture of both logs: {found}")
-        if isinstance(follower, Restarting):
+        if isinstance(follower, RestartedFollowerRun):
             self.assertIn(start, (0, 2), what)
         else:
             self.assertEqual(found[: len(follower.synced)], follower.synced, what)
@@ -142,12 +142,12 @@ class FollowerCrashTests(SynchronousTestCase):
 
     def test_kill(self) -> None:
         """After a kill the log is one or the other, and has all that was acknowledged to the leader of the day."""
-        for life in (Life, Restarting):
+        for life in (FollowerRun, RestartedFollowerRun):
             self.assertGreater(self.each_crash(life, lambda disk: disk.after_kill()), 60)
 
     def test_power_cuts(self) -> None:
         """The same after a power cut, whatever it leaves of what was not synced."""
-        for life in (Life, Restarting):
+        for life in (FollowerRun, RestartedFollowerRun):
             for mode, seeds in (("lose", 1), ("keep", 1), ("tear", 2), ("reorder", 2)):
                 for seed in range(seeds):
                     rng = random.Random(seed)

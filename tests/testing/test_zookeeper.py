@@ -11,7 +11,7 @@ from logbus.testing import zookeeper
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
 
 
-class MissingParts(SynchronousTestCase):
+class MissingPartsTests(SynchronousTestCase):
     """Neither Java nor ZooKeeper comes with a Python package."""
 
     def refused(self) -> str:

@@ -65,7 +65,7 @@ def _reader(group: Group, store: FaultyStore) -> Reader:
     return next(each for each in group.readers if each.store is store)
 
 
-class FaultAtAnyRequest(SynchronousTestCase):
+class FaultAtAnyRequestTests(SynchronousTestCase):
     """
     Two members read, a third comes; one of them meets a fault at its n-th request, for every n of a run without faults.
     """
@@ -146,7 +146,7 @@ class FaultAtAnyRequest(SynchronousTestCase):
         self.everywhere(expired_while_away, exclusive=False)
 
 
-class ManyFaults(SynchronousTestCase):
+class RandomFaultTests(SynchronousTestCase):
     """Members come, go, die, are cut off and lose their sessions, all at once and at random."""
 
     def play(self, seed: int) -> None:

@@ -16,7 +16,7 @@ from logbus.records.batch import iter_records
 from tests.client.memory_cluster import MemoryCluster
 
 
-class Notes(ProducerInterceptor):
+class RecordingInterceptor(ProducerInterceptor):
     """Records its calls; drops records with value None, and appends to lists."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class RecordBuilderTests(SynchronousTestCase):
         self.brokers = MemoryCluster()
         self.brokers.add("t")
         self.cluster = Cluster(self.brokers.clock, "b1:9092", endpoint=self.brokers.endpoint)
-        self.notes = Notes()
+        self.notes = RecordingInterceptor()
 
     def producer(self, **options: Any) -> Producer:
         return Producer(self.cluster, wall_clock=lambda: 1.5, random=Random(1), linger=0.0, **options)

@@ -54,8 +54,8 @@ class FakeLink:
         raise AssertionError
 
 
-class Told:
-    """Counts how often it is told."""
+class CallCounter:
+    """Counts how often it is called."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -232,7 +232,7 @@ class AskingTests(IsrCase):
 
     def test_idle_followers_are_checked(self) -> None:
         """After it left the ISR or lost its registration, a follower reports its offset again, even without writes."""
-        replica, told = self.lead(0, 1, 2), Told()
+        replica, told = self.lead(0, 1, 2), CallCounter()
         replica.log_watchers[told] = None
         self.lead(0, 1, 2)
         self.assertEqual(told.times, 0)

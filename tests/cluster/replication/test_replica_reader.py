@@ -58,8 +58,8 @@ class ReadCase(SynchronousTestCase):
         return self.successResultOf(deferred)
 
 
-class AtOnce(ReadCase):
-    """What does not wait."""
+class ImmediateResponseTests(ReadCase):
+    """Fetches that are answered at once."""
 
     def test_enough(self) -> None:
         """As many bytes as were asked for are there."""
@@ -113,7 +113,7 @@ class AtOnce(ReadCase):
         self.assertFalse(replica.partition.is_leader)
 
 
-class MoreFollows(ReadCase):
+class PartialResponseTests(ReadCase):
     """A fetch that stopped short of what is there is answered at once: waiting would bring it nothing more."""
 
     SEGMENTS = 5
@@ -248,7 +248,7 @@ class Throttled(ReplicationThrottle):
         return True
 
 
-class Waiting(ReadCase):
+class LongPollTests(ReadCase):
     """Long polls."""
 
     def test_time_runs_out(self) -> None:

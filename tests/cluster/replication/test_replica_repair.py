@@ -29,8 +29,8 @@ SETTINGS = {
 }
 
 
-class Unheard:
-    """Reports that reach nobody."""
+class LostReports:
+    """Reports that do not reach the controller."""
 
     def incomplete(self, name: TopicPartition, reason: str) -> None:
         """Lost."""
@@ -136,7 +136,7 @@ class LeaderTests(RepairCase):
     def test_leader_stays(self) -> None:
         """If the controller elects no other leader, this one copies from a follower in sync, and stays leader."""
         leader = self.leader
-        self.cluster[leader].broker.repairs.reports = Unheard()
+        self.cluster[leader].broker.repairs.reports = LostReports()
         self.damage(leader)
         self.cluster.settle(2 * FIRST_ROUND_S + 10)
         self.settle_until_whole()

@@ -36,7 +36,7 @@ E = ErrorCode
 
 
 @define(eq=False)
-class Asked:
+class SentRequest:
     """A request to another broker."""
 
     broker_id: int
@@ -78,7 +78,7 @@ class Asked:
 class World:
     """Fakes of the other brokers, the local leader, and the shard."""
 
-    asked: list[Asked] = field(factory=list)
+    asked: list[SentRequest] = field(factory=list)
     written: list[tuple[EndTransactionMarker, list[TopicPartition]]] = field(factory=list)
     local: dict[TopicPartition, ErrorCode] = field(factory=dict)
     away: set[int] = field(factory=set)
@@ -96,7 +96,7 @@ class World:
 
     def request(self, broker_id: int, message: Any, purpose: str) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()
-        self.asked.append(Asked(broker_id, message, answer))
+        self.asked.append(SentRequest(broker_id, message, answer))
         return answer
 
     def write(self, ending: EndTransactionMarker, partitions: Sequence[TopicPartition]) -> Deferred[Any]:
@@ -162,9 +162,9 @@ class MarkerCase(SynchronousTestCase):
     def done(self) -> list[TransactionState]:
         return [transaction.state for transaction in self.world.put_states]
 
-    def others(self) -> list[Asked]:
+    def others(self) -> list[SentRequest]:
         """The requests to other brokers since the last call."""
-        asked: list[Asked] = self.world.asked
+        asked: list[SentRequest] = self.world.asked
         self.world.asked = []
         return asked
 

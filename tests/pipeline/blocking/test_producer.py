@@ -28,8 +28,8 @@ TOPIC = "t"
 MOST_LIES = 8
 
 
-class Leaders(SocketCluster):
-    """Two brokers that know producers again, and lie a few times if they are told to."""
+class FaultyLeaders(SocketCluster):
+    """Two brokers with producer state, which send a given number of wrong responses."""
 
     def __init__(self, misbehaviors: tuple[Misbehavior, ...] = (), seed: int = 1) -> None:
         super().__init__({**SERVED, 22: (0, 5)}, nodes=2)
@@ -74,7 +74,7 @@ def a_batch(*values: bytes) -> BatchBuilder:
 
 
 def produce(
-    leaders: Leaders,
+    leaders: FaultyLeaders,
     delivery: DeliverySettings,
     identity: ProducerIdentity | None = None,
     count: int = 60,
@@ -93,7 +93,7 @@ def produce(
 
 
 class ProducerTests(SynchronousTestCase):
-    def assert_all(self, leaders: Leaders, count: int = 60) -> None:
+    def assert_all(self, leaders: FaultyLeaders, count: int = 60) -> None:
         for index in (0, 1):
             wanted = [b"%d" % number for number in range(count) if number % 2 == index]
             self.assertEqual(leaders.values(index), wanted)
@@ -105,7 +105,7 @@ class ProducerTests(SynchronousTestCase):
         ):
             with (
                 self.subTest(misbehaviors=[each.__name__ for each in misbehaviors]),
-                Leaders(tuple(misbehaviors), seed) as leaders,
+                FaultyLeaders(tuple(misbehaviors), seed) as leaders,
             ):
                 produce(leaders, DeliverySettings(timeout=20.0), request_timeout=0.1)
                 self.assertGreater(leaders.told, 1)
@@ -113,7 +113,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_restarts_and_leader_changes(self) -> None:
         """Batches under way are sent again, to the present leader."""
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             brokers = leaders.client()
             producer = Producer(brokers, DeliverySettings(timeout=20.0), init_producer_id(brokers))
             for number in range(60):
@@ -130,7 +130,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_topic_is_looked_up_again(self) -> None:
         """Another partition's trouble has the topic looked up again, and brokers may not answer just then."""
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             brokers = leaders.client()
             identity = init_producer_id(brokers)
             real, calls = brokers.topic, []
@@ -151,7 +151,7 @@ class ProducerTests(SynchronousTestCase):
     def test_several_are_under_way(self) -> None:
         """A leader does not wait for us, nor we for it: five batches of a partition are sent at a time."""
         waiting: list[int] = []
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             brokers = leaders.client()
             producer = Producer(brokers, DeliverySettings(), init_producer_id(brokers))
             producer.send(TopicPartition(TOPIC, 0), a_batch(b"0"))
@@ -166,7 +166,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_more_than_the_buffer_waits(self) -> None:
         """Who sends is held up while more is under way than may be."""
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             brokers = leaders.client()
             producer = Producer(brokers, DeliverySettings(buffer_bytes=300), init_producer_id(brokers))
             most = 0
@@ -178,7 +178,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_without_numbers(self) -> None:
         """With acks 1 one batch of a partition goes at a time, and nobody asks for a producer id."""
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             brokers = leaders.client()
             producer = Producer(brokers, DeliverySettings(acks=1), None)
             for number in range(10):
@@ -191,7 +191,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_batch_too_large(self) -> None:
         """The topic may take less than we send: records go in smaller batches, down to one."""
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             leaders.refuse(ErrorCode.MESSAGE_TOO_LARGE, lambda records: len(records) > 150)
             brokers = leaders.client()
             producer = Producer(brokers, DeliverySettings(), init_producer_id(brokers))
@@ -205,7 +205,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_record_too_large(self) -> None:
         """One that the topic never takes is an error that says so."""
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             leaders.refuse(ErrorCode.MESSAGE_TOO_LARGE, lambda records: len(records) > 150)
             brokers = leaders.client()
             producer = Producer(brokers, DeliverySettings(), init_producer_id(brokers))
@@ -218,7 +218,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_time_is_up(self) -> None:
         """A partition that nobody leads is waited for, but not for ever."""
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             leaders.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
             begun = time.monotonic()
             error = self.assertRaises(DeliveryFailed, produce, leaders, DeliverySettings(timeout=0.3), count=1)
@@ -227,7 +227,7 @@ class ProducerTests(SynchronousTestCase):
 
     def test_retries_are_counted(self) -> None:
         """The other way to say for how long to try."""
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             leaders.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
             self.assertRaises(DeliveryFailed, produce, leaders, DeliverySettings(retries=3), count=1)
             self.assertEqual(len(leaders.requests("Produce")), 4)
@@ -241,14 +241,14 @@ class ProducerTests(SynchronousTestCase):
             (ErrorCode.INVALID_TXN_STATE, TransactionLost),
             (ErrorCode.TRANSACTION_ABORTABLE, TransactionLost),
         ):
-            with Leaders() as leaders:
+            with FaultyLeaders() as leaders:
                 leaders.produce_errors.append(int(code))
                 error = self.assertRaises(kind, produce, leaders, DeliverySettings(), identity, 1)
                 self.assertIn("'mine'", str(error))
 
     def test_a_batch_is_compressed_once(self) -> None:
         """Compression is in what is sent."""
-        with Leaders() as leaders:
+        with FaultyLeaders() as leaders:
             brokers = leaders.client()
             producer = Producer(brokers, DeliverySettings(), init_producer_id(brokers))
             batch = BatchBuilder(Codec.GZIP)

@@ -405,7 +405,7 @@ class ProgressTests(TestCase):
         self.assertEqual(told, ["3 of 8 tasks are done"])
 
 
-class GistTests(TestCase):
+class ErrorMessageTests(TestCase):
     """The message about a failure."""
 
     def test_relevant_line_of_an_error(self) -> None:

@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 
 @define
-class Mortal:
+class KilledFiles:
     """
     Files of a process that is killed.
 
@@ -72,12 +72,8 @@ class Mortal:
 
 
 @define
-class Meddled:
-    """
-    Files between whose operations something else happens, once.
-
-    :ivar before: what is to come before the first call of a method with a path that contains a text.
-    """
+class InterferedFiles:
+    """Files with one change by somebody else between two operations."""
 
     files: LocalFileSystem
     before: dict[tuple[str, str], Callable[[], object]]
@@ -96,7 +92,7 @@ class Meddled:
         return call
 
 
-def _write(files: Mortal, table: Table, path: str, rows: list[int]) -> DataFile:
+def _write(files: KilledFiles, table: Table, path: str, rows: list[int]) -> DataFile:
     """What Spark does."""
     files._live()
     target = files.files.root / table.staging / path
@@ -130,7 +126,7 @@ class TableTests(TestCase):
 
     def job(self, root: Path, left: int) -> int:
         """Load what is missing of ten offsets, three at a time, and make one file of all; the operations it took."""
-        files = Mortal(LocalFileSystem(root), left)
+        files = KilledFiles(LocalFileSystem(root), left)
         table = Table(files)
         table.claim()
         while (start := table.state.held("t", 0).end) < 10:
@@ -178,10 +174,10 @@ class TableTests(TestCase):
         files = LocalFileSystem(self.root)
         early, late = Table(files), Table(files)
         early.claim()
-        file = _write(Mortal(files, 9), early, "part-early.parquet", [0])
+        file = _write(KilledFiles(files, 9), early, "part-early.parquet", [0])
         late.claim()
         offsets = {"t": TopicOffsets("", {0: OffsetSet.of((0, 1))})}
-        late.commit(CommitKind.LOAD, [_write(Mortal(files, 9), late, "part-late.parquet", [0])], offsets=offsets)
+        late.commit(CommitKind.LOAD, [_write(KilledFiles(files, 9), late, "part-late.parquet", [0])], offsets=offsets)
         (self.root / early.staging).mkdir(parents=True)
         (self.root / early.staging / file.path).write_text("[0]")
         with self.assertRaisesRegex(ClaimLost, f"job {late.writer} has made commit 3 after commit 1"):
@@ -195,12 +191,12 @@ class TableTests(TestCase):
 
         def overtake() -> None:
             late.claim()
-            staged.append(_write(Mortal(LocalFileSystem(self.root), 9), late, "part-late.parquet", [0]))
+            staged.append(_write(KilledFiles(LocalFileSystem(self.root), 9), late, "part-late.parquet", [0]))
 
         (self.root / tables.STAGING / "dead").mkdir(parents=True)
         (self.root / tables.COMMITS).mkdir()
         (self.root / tables.COMMITS / draft_of("1.json")).touch()
-        slow = Table(Meddled(LocalFileSystem(self.root), {("delete", "dead"): overtake}))
+        slow = Table(InterferedFiles(LocalFileSystem(self.root), {("delete", "dead"): overtake}))
         slow.claim()
         offsets = {"t": TopicOffsets("", {0: OffsetSet.of((0, 1))})}
         late.commit(CommitKind.LOAD, staged, offsets=offsets)
@@ -218,14 +214,15 @@ class TableTests(TestCase):
             late.claim()
             late.commit(
                 CommitKind.COMPACT,
-                [_write(Mortal(LocalFileSystem(self.root), 9), late, "part-all.parquet", [0, 1])],
+                [_write(KilledFiles(LocalFileSystem(self.root), 9), late, "part-all.parquet", [0, 1])],
                 removed=tuple(late.state.files),
             )
 
-        slow = Table(Meddled(LocalFileSystem(self.root), {("move", "part-1"): overtake}))
+        slow = Table(InterferedFiles(LocalFileSystem(self.root), {("move", "part-1"): overtake}))
         slow.claim()
         added = [
-            _write(Mortal(LocalFileSystem(self.root), 9), slow, f"part-{each}.parquet", [each]) for each in range(2)
+            _write(KilledFiles(LocalFileSystem(self.root), 9), slow, f"part-{each}.parquet", [each])
+            for each in range(2)
         ]
         offsets = {"t": TopicOffsets("", {0: OffsetSet.of((0, 2))})}
         with self.assertRaisesRegex(ClaimLost, "has made commit 4 after commit 2"):
@@ -235,9 +232,9 @@ class TableTests(TestCase):
     def test_files_of_replaced_jobs(self) -> None:
         """What was deleted under a job's hands ends it as one that was taken over."""
         late = Table(LocalFileSystem(self.root))
-        early = Table(Meddled(LocalFileSystem(self.root), {("sync", ""): late.claim}))
+        early = Table(InterferedFiles(LocalFileSystem(self.root), {("sync", ""): late.claim}))
         early.claim()
-        file = _write(Mortal(LocalFileSystem(self.root), 9), early, "part-1.parquet", [1])
+        file = _write(KilledFiles(LocalFileSystem(self.root), 9), early, "part-1.parquet", [1])
         with self.assertRaisesRegex(ClaimLost, "has made commit 2 after commit 1"):
             early.commit(CommitKind.LOAD, [file])
         self.assertEqual(_seen(self.root), [])
@@ -246,7 +243,7 @@ class TableTests(TestCase):
         """It takes the next number."""
         late = Table(LocalFileSystem(self.root))
         early = Table(LocalFileSystem(self.root))
-        early.files = Meddled(LocalFileSystem(self.root), {("create", "1.json"): late.claim})
+        early.files = InterferedFiles(LocalFileSystem(self.root), {("create", "1.json"): late.claim})
         early.claim()
         self.assertEqual(early.state.number, 2)
 
@@ -317,7 +314,7 @@ class TableTests(TestCase):
         files = LocalFileSystem(self.root)
         table = Table(files)
         table.claim()
-        table.commit(CommitKind.LOAD, [_write(Mortal(files, 9), table, "part-1.parquet", [1])])
+        table.commit(CommitKind.LOAD, [_write(KilledFiles(files, 9), table, "part-1.parquet", [1])])
         (self.root / "part-1.parquet").unlink()
         with self.assertRaisesRegex(LakeError, "commit 2 names a file that is not there: .*part-1.parquet"):
             Table(files).claim()

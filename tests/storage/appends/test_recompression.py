@@ -20,7 +20,7 @@ from tests.storage.builders import NOW_MS, a_log, batch, data_of, read_all
 CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
-class AsTheTopicWants(SynchronousTestCase):
+class BatchCodecTests(SynchronousTestCase):
     """The batch that goes into the log."""
 
     @given(st.sampled_from(sorted(CODECS)), st.sampled_from(list(Codec)), st.lists(st.binary(max_size=50), min_size=1))
@@ -71,7 +71,7 @@ class AsTheTopicWants(SynchronousTestCase):
         self.assertEqual(error.code, ErrorCode.CORRUPT_MESSAGE)
 
 
-class InALog(SynchronousTestCase):
+class TopicCodecTests(SynchronousTestCase):
     """Appending to a topic with a codec of its own."""
 
     def test_append_stores_the_topics_codec(self) -> None:

@@ -129,8 +129,8 @@ def state(found: Iterable[Record]) -> dict[bytes | None, bytes]:
     return {key: value for key, value in last.items() if value is not None}
 
 
-class Properties(SynchronousTestCase):
-    """What holds of every log."""
+class CompactionPropertyTests(SynchronousTestCase):
+    """Properties of every compacted log."""
 
     @given(BATCHES, st.integers(0, 3 * DAY))
     def test_the_last_value_of_each_key(self, drawn: Drawn, later: int) -> None:

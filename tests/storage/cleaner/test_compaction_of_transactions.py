@@ -94,7 +94,7 @@ def copy_of(log: Log) -> Log:
     return copy
 
 
-class Kept(NamedTuple):
+class WrittenRecord(NamedTuple):
     """A record that was written."""
 
     offset: int
@@ -111,8 +111,8 @@ class CleaningMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.committed: list[Kept] = []
-        self.pending: dict[int, list[Kept]] = {}
+        self.committed: list[WrittenRecord] = []
+        self.pending: dict[int, list[WrittenRecord]] = {}
         self.sequences: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
         self.seconds = NOW_S
@@ -150,7 +150,7 @@ class CleaningMachine(RuleBasedStateMachine):
     def write(self, pid: int, pairs: list[tuple[int, bool]]) -> None:
         end = self.log.log_end_offset
         kept = [
-            Kept(end + i, pid, b"k%d" % key, None if gone else b"v%d" % (end + i))
+            WrittenRecord(end + i, pid, b"k%d" % key, None if gone else b"v%d" % (end + i))
             for i, (key, gone) in enumerate(pairs)
         ]
         header: dict[str, Any] = {}

@@ -29,7 +29,7 @@ CONFIG = TopicConfig(
 )
 
 
-class Pair(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record as a reader sees it."""
 
     offset: int
@@ -37,13 +37,13 @@ class Pair(NamedTuple):
     value: bytes | None
 
 
-class Story:
+class Scenario:
     """Two cleanings of one log, and what was written to it."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
         self.clock = Clock()
-        self.written: list[Pair] = []
+        self.written: list[ReadRecord] = []
         self.synced = 0
 
     def manager(self) -> LogManager:
@@ -57,7 +57,7 @@ class Story:
             key = b"k%d" % (number % 5)
             # The last of a key is a delete marker for every other key, in the first part.
             value = None if number in (20, 22) else b"v%d" % number
-            self.written.append(Pair(len(self.written), key, value))
+            self.written.append(ReadRecord(len(self.written), key, value))
             header = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number} if number < 8 else {}
             append_as_leader(log, batch(value, keys=[key], **header), 1)
         log.high_watermark = log.log_end_offset
@@ -87,7 +87,7 @@ class Story:
         assert manager.cleaner.cleanings == times, manager.cleaner.uncleanable
 
 
-def state(found: list[Pair]) -> dict[bytes | None, bytes]:
+def state(found: list[ReadRecord]) -> dict[bytes | None, bytes]:
     """Of each key the last value."""
     last = {pair.key: pair.value for pair in found}
     return {key: value for key, value in last.items() if value is not None}
@@ -101,7 +101,7 @@ class CleanerCrashTests(SynchronousTestCase):
         for step in range(first, 10_000):
             disk = MemoryDisk()
             disk.crash_at = step
-            story = Story(disk)
+            story = Scenario(disk)
             try:
                 story.tell()
             except Crashed:
@@ -115,11 +115,11 @@ class CleanerCrashTests(SynchronousTestCase):
     def steps_of(self, wanted: Callable[[str, str], bool]) -> list[int]:
         """The steps of that sort in a story without a crash."""
         disk = MemoryDisk()
-        Story(disk).tell()
+        Scenario(disk).tell()
         return [i for i, (op, path) in enumerate(disk.done) if wanted(op, path)]
 
-    def check(self, story: Story, disk: MemoryDisk, what: str) -> None:
-        after = Story(disk)
+    def check(self, story: Scenario, disk: MemoryDisk, what: str) -> None:
+        after = Scenario(disk)
         manager = after.manager()
         log = manager.get(PARTITION)
         assert log is not None
@@ -138,7 +138,7 @@ class CleanerCrashTests(SynchronousTestCase):
         self.assertEqual(leftovers, [], what)
         result(manager.close())
 
-    def right(self, story: Story, log: Log, what: str) -> None:
+    def right(self, story: Scenario, log: Log, what: str) -> None:
         end = log.log_end_offset
         self.assertTrue(story.synced <= end <= len(story.written), what)
         found, offset = [], log.log_start_offset
@@ -149,7 +149,7 @@ class CleanerCrashTests(SynchronousTestCase):
                 self.assertTrue(check_crc(data, position, header), what)
                 self.assertGreaterEqual(header.base_offset, offset, what)
                 offset = header.next_offset
-            found += [Pair(record.offset, record.key, record.value) for record in iter_records(data)]
+            found += [ReadRecord(record.offset, record.key, record.value) for record in iter_records(data)]
         for pair in found:
             self.assertEqual(pair, story.written[pair.offset], what)
         self.assertEqual(state(found), state(story.written[:end]), what)
@@ -185,19 +185,19 @@ class CleanerCrashTests(SynchronousTestCase):
         for swap in self.steps_of(lambda op, path: op == "rename" and path.endswith(".log.cleaned")):
             disk = MemoryDisk()
             disk.crash_at = swap + 2
-            story = Story(disk)
+            story = Scenario(disk)
             self.assertRaises(Crashed, story.tell)
             self.flushLoggedErrors(Crashed)
             self.assertGreater(self.each_second_crash(story, disk), 3)
 
-    def each_second_crash(self, story: Story, disk: MemoryDisk) -> int:
+    def each_second_crash(self, story: Scenario, disk: MemoryDisk) -> int:
         rng = random.Random(3)
         for step in range(100):
             for _ in range(3):
                 again = disk.after_power_cut(PowerCutOutcome("lose"))
                 again.crash_at = step
                 try:
-                    Story(again).manager()
+                    Scenario(again).manager()
                 except Crashed:
                     self.assertTrue(again.crashed)
                 self.check(story, again.after_power_cut(PowerCutOutcome("reorder", rng)), f"second crash at {step}")

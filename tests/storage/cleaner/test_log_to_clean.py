@@ -22,7 +22,7 @@ class Count:
 
 
 @frozen
-class Sized:
+class SegmentSize:
     """As much of a segment as counts here."""
 
     size: int
@@ -31,15 +31,15 @@ class Sized:
     base_offset: int = 0
 
 
-def run_of(kept: float, *segments: Sized, config: TopicConfig = CONFIG, step: int = 10) -> int:
+def run_of(kept: float, *segments: SegmentSize, config: TopicConfig = CONFIG, step: int = 10) -> int:
     """How many of these segments become one, if so much of each stays."""
     run: SegmentGroup[Any] = SegmentGroup(config)
-    written = Sized(0)
+    written = SegmentSize(0)
     for number, segment in enumerate(segments, 1):
-        at = Sized(segment.size, segment.offsets.count, segment.times.count, (number - 1) * step)
+        at = SegmentSize(segment.size, segment.offsets.count, segment.times.count, (number - 1) * step)
         if not run.add(at, number * step, written):  # type: ignore[arg-type]
             break
-        written = Sized(
+        written = SegmentSize(
             written.size + int(at.size * kept),
             written.offsets.count + int(at.offsets.count * kept),
             written.times.count + int(at.times.count * kept),
@@ -52,28 +52,28 @@ class SegmentGroupTests(TestCase):
 
     def test_as_they_are(self) -> None:
         """Segments that fit into one as they are become one."""
-        self.assertEqual(run_of(1.0, *[Sized(300)] * 9), 3)
-        self.assertEqual(run_of(1.0, Sized(2000), Sized(1)), 1)
+        self.assertEqual(run_of(1.0, *[SegmentSize(300)] * 9), 3)
+        self.assertEqual(run_of(1.0, SegmentSize(2000), SegmentSize(1)), 1)
 
     def test_small_segments_are_grouped(self) -> None:
         """Segments with few records left become one segment, up to the maximum size."""
-        self.assertEqual(run_of(0.0, *[Sized(900)] * 20), 20)
-        self.assertEqual(run_of(0.1, *[Sized(500)] * 20), 11)
+        self.assertEqual(run_of(0.0, *[SegmentSize(900)] * 20), 20)
+        self.assertEqual(run_of(0.1, *[SegmentSize(500)] * 20), 11)
         deleting = evolve(CONFIG, cleanup_policy=frozenset({"compact", "delete"}))
-        self.assertEqual(run_of(0.0, *[Sized(900)] * 20, config=deleting), 1)
+        self.assertEqual(run_of(0.0, *[SegmentSize(900)] * 20, config=deleting), 1)
 
     def test_limits(self) -> None:
         """Neither indexes nor offsets grow too large, nor the work that is lost when a cleaning is given up."""
-        self.assertEqual(run_of(1.0, *[Sized(1, offsets=60 // OFFSET_ENTRY_SIZE)] * 9), 2)
-        self.assertEqual(run_of(1.0, *[Sized(1, times=60 // TIME_ENTRY_SIZE)] * 9), 2)
-        self.assertEqual(run_of(1.0, *[Sized(1)] * 9, step=MAX_RELATIVE_OFFSET // 2), 2)
-        self.assertEqual(run_of(0.0, *[Sized(1)] * 2 * MAX_GROUP_SEGMENTS), MAX_GROUP_SEGMENTS)
+        self.assertEqual(run_of(1.0, *[SegmentSize(1, offsets=60 // OFFSET_ENTRY_SIZE)] * 9), 2)
+        self.assertEqual(run_of(1.0, *[SegmentSize(1, times=60 // TIME_ENTRY_SIZE)] * 9), 2)
+        self.assertEqual(run_of(1.0, *[SegmentSize(1)] * 9, step=MAX_RELATIVE_OFFSET // 2), 2)
+        self.assertEqual(run_of(0.0, *[SegmentSize(1)] * 2 * MAX_GROUP_SEGMENTS), MAX_GROUP_SEGMENTS)
         large = evolve(CONFIG, segment_bytes=MAX_GROUP_BYTES // 2)
-        self.assertEqual(run_of(0.0, *[Sized(MAX_GROUP_BYTES // 2)] * 9, config=large), 2)
+        self.assertEqual(run_of(0.0, *[SegmentSize(MAX_GROUP_BYTES // 2)] * 9, config=large), 2)
 
     @given(st.lists(st.integers(0, 1000), min_size=1, max_size=30), st.floats(0, 1))
     def test_within_the_size(self, sizes: list[int], kept: float) -> None:
         """No segment that is written exceeds the topic's size, unless a single one did before; and it goes on."""
-        taken = run_of(kept, *map(Sized, sizes))
+        taken = run_of(kept, *map(SegmentSize, sizes))
         self.assertGreater(taken, 0)
         self.assertLessEqual(sum(int(size * kept) for size in sizes[:taken]), CONFIG.segment_bytes)

@@ -40,7 +40,7 @@ from tests.storage.test_log_crashes import result
 AT_ONCE = evolve(CONFIG, delete_retention_ms=0, segment_bytes=900)
 
 
-class Story:
+class Scenario:
     """
     Three producers with transactions that overlap.
 
@@ -142,7 +142,7 @@ class TransactionCrashTests(SynchronousTestCase):
         for step in range(first, 10_000, every):
             disk = MemoryDisk()
             disk.crash_at = step
-            story = Story(disk)
+            story = Scenario(disk)
             try:
                 story.tell()
             except Crashed:
@@ -154,8 +154,8 @@ class TransactionCrashTests(SynchronousTestCase):
                 self.check(story, restart(disk), f"crash before step {step}: {disk.done[-1:]}")
         raise AssertionError("the story does not end")
 
-    def check(self, story: Story, disk: MemoryDisk, what: str) -> None:
-        after = Story(disk)
+    def check(self, story: Scenario, disk: MemoryDisk, what: str) -> None:
+        after = Scenario(disk)
         manager = after.manager()
         log = manager.get(PARTITION)
         if log is None:
@@ -182,7 +182,7 @@ class TransactionCrashTests(SynchronousTestCase):
         self.assertEqual(leftovers, [], what)
         result(manager.close())
 
-    def right(self, story: Story, log: Log, what: str) -> None:
+    def right(self, story: Scenario, log: Log, what: str) -> None:
         self.assertTrue(story.synced <= log.log_end_offset <= len(story.written), what)
         state, pending = story.expected(log.log_end_offset)
         for reader in (log, copy_of(log)):
@@ -214,7 +214,7 @@ class TransactionCrashTests(SynchronousTestCase):
     def test_interrupted_start(self) -> None:
         """A start after a crash during a swap is interrupted, too; the next one completes the swap."""
         whole = MemoryDisk()
-        Story(whole).tell()
+        Scenario(whole).tell()
         swaps = [i for i, (op, path) in enumerate(whole.done) if op == "rename" and path.endswith(".log.cleaned")]
         aborted = [i for i, (op, path) in enumerate(whole.done) if op == "rename" and path.endswith(".txnindex.swap")]
         # The first that replaces an index of aborted transactions, and the last.
@@ -224,14 +224,14 @@ class TransactionCrashTests(SynchronousTestCase):
             for later in (1, 2):
                 disk = MemoryDisk()
                 disk.crash_at = swap + later
-                story = Story(disk)
+                story = Scenario(disk)
                 self.assertRaises(Crashed, story.tell)
                 self.flushLoggedErrors(Crashed)
                 for step in range(100):
                     again = disk.after_power_cut(PowerCutOutcome("lose"))
                     again.crash_at = step
                     try:
-                        Story(again).manager()
+                        Scenario(again).manager()
                     except Crashed:
                         self.assertTrue(again.crashed)
                     self.check(story, again.after_power_cut(PowerCutOutcome("reorder", rng)), f"second crash at {step}")
@@ -271,7 +271,7 @@ class SwapTests(SynchronousTestCase):
         append_marker(log, pid, 0, Marker(ABORT, 0), 0, NOW_MS)
 
     def check(self, disk: MemoryDisk, what: str) -> None:
-        log = Story(disk).manager().get(PARTITION)
+        log = Scenario(disk).manager().get(PARTITION)
         assert log is not None
         # The transactions of the first segment are told of as long as its records are there.
         first = [(1, 1, 2)] if log.segments[1].base_offset == 4 else []
@@ -309,7 +309,7 @@ class SwapTests(SynchronousTestCase):
                 again = disk.after_kill()
                 again.crash_at = second
                 try:
-                    Story(again).manager()
+                    Scenario(again).manager()
                 except (Crashed, StorageError):
                     self.assertTrue(again.crashed)
                 self.check(again.after_kill(), f"steps {step} and {second}")

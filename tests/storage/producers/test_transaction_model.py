@@ -31,7 +31,7 @@ SETTINGS = StorageSettings(write_back_bytes=700, max_open_files=3)
 PRODUCERS = st.integers(0, 4)
 
 
-class Written(NamedTuple):
+class WrittenBatch(NamedTuple):
     """A batch of one record: a producer's, or a marker."""
 
     producer_id: int
@@ -41,8 +41,8 @@ class Written(NamedTuple):
     marker: Marker | None
 
 
-class Known(NamedTuple):
-    """What a log should know of a producer."""
+class ExpectedProducer(NamedTuple):
+    """The expected producer state."""
 
     epoch: int
     last_sequence: int
@@ -54,14 +54,14 @@ class Known(NamedTuple):
 class Model:
     """The state that follows from a list of batches, computed each time."""
 
-    def __init__(self, batches: list[Written]) -> None:
-        self.producers: dict[int, Known] = {}
+    def __init__(self, batches: list[WrittenBatch]) -> None:
+        self.producers: dict[int, ExpectedProducer] = {}
         self.aborted: list[AbortedTransaction] = []
         self.decided: list[tuple[int, int]] = []
         for offset, b in enumerate(batches):
             if b.producer_id < 0:
                 continue
-            known = self.producers.get(b.producer_id) or Known(b.epoch, -1, -1, -1, None)
+            known = self.producers.get(b.producer_id) or ExpectedProducer(b.epoch, -1, -1, -1, None)
             if known.epoch != b.epoch:
                 known = known._replace(epoch=b.epoch, last_sequence=-1, last_offset=-1)
             if b.marker is None:
@@ -97,7 +97,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.batches: list[Written] = []
+        self.batches: list[WrittenBatch] = []
         self.high_watermark = 0
         self.reloaded = 0
         self.synced = 0
@@ -145,7 +145,7 @@ class TransactionMachine(RuleBasedStateMachine):
                 assert known and known.open_since is not None and not transactional
                 return
             assert not (known and known.open_since is not None and not transactional)
-        self.batches.append(Written(pid, epoch, sequence, transactional, None))
+        self.batches.append(WrittenBatch(pid, epoch, sequence, transactional, None))
 
     @rule(
         pid=PRODUCERS,
@@ -179,7 +179,7 @@ class TransactionMachine(RuleBasedStateMachine):
             assert not refused
             assert appended.base_offset == appended.last_offset == len(self.batches)
             assert self.log.producers.last_marker_offset(pid) == len(self.batches)
-        self.batches.append(Written(pid, epoch, -1, True, marker))
+        self.batches.append(WrittenBatch(pid, epoch, -1, True, marker))
 
     @rule(
         pids=st.lists(PRODUCERS, min_size=1, max_size=3),
@@ -198,7 +198,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule()
     def others(self) -> None:
         append_as_leader(self.log, batch(b"y" * 40), 0)
-        self.batches.append(Written(-1, -1, -1, False, None))
+        self.batches.append(WrittenBatch(-1, -1, -1, False, None))
 
     @rule(forward=st.integers(1, 6))
     def commit(self, forward: int) -> None:
@@ -286,7 +286,7 @@ class TransactionMachine(RuleBasedStateMachine):
         log, model = self.log, self.model()
         assert log.log_end_offset == len(self.batches)
         found = {
-            entry.producer_id: Known(
+            entry.producer_id: ExpectedProducer(
                 entry.epoch, entry.last_sequence, entry.last_offset, entry.coordinator_epoch, entry.open_since
             )
             for entry in log.producers
