@@ -14,7 +14,6 @@ from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.log_manager import LogManager
 from logbus.storage.settings import StorageSettings
-from logbus.storage.truncation import truncate_to
 from logbus.testing.simulation.environment.inodes import PowerCutOutcome
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
 from tests.storage.builders import PARTITION, a_manager, batch, read_all
@@ -194,33 +193,6 @@ class LogManagerTests(SynchronousTestCase):
             disk.make_directory("t-0")
         text = str(self.failureResultOf(a_manager(*disks).open(), ConfigError).value)
         self.assertTrue("/a" in text and "/b" in text)
-
-    def test_truncate_below_the_recovery_point(self) -> None:
-        """The lower recovery point is on disk before the log is cut; without the manager the log refuses."""
-        disk = MemoryDisk()
-        manager = opened(self, disk)
-        log = self.successResultOf(manager.create(PARTITION))
-        for _ in range(5):
-            append_as_leader(log, batch(), 0)
-        self.successResultOf(log.flusher.write_back_and_wait())
-        self.successResultOf(manager.directories[0].checkpoint_recovery_points())
-        self.assertRaises(ValueError, truncate_to, log, 3)
-        self.successResultOf(manager.truncator.truncate({PARTITION: 3}))
-        self.assertEqual(disk.read("recovery-point-offset-checkpoint"), b"0\n1\norders 0 3\n")
-        self.assertEqual((log.log_end_offset, len(read_all(log))), (3, 3))
-        steps = [step for step in disk.done if step[0] in ("replace", "truncate")]
-        at = steps.index(("truncate", "orders-0/00000000000000000000.log"))
-        self.assertEqual(steps[at - 1], ("replace", "recovery-point-offset-checkpoint"))
-
-    def test_truncation_on_a_failing_disk(self) -> None:
-        """The caller gets the disk's error."""
-        disk = MemoryDisk()
-        manager = opened(self, disk)
-        log = self.successResultOf(manager.create(PARTITION))
-        for _ in range(5):
-            append_as_leader(log, batch(), 0)
-        disk.faults = lambda op, path: broken() if op == "sync" else None
-        self.failureResultOf(manager.truncator.truncate({PARTITION: 3}), StorageError)
 
     def test_snapshot_of_the_recovery_point_on_disk(self) -> None:
         """

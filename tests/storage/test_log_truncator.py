@@ -1,0 +1,42 @@
+"""Durable truncation of logs; see also ``test_truncation_crashes``."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.errors import StorageError
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.log import Log
+from logbus.storage.truncation import truncate_to
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken
+from tests.storage.builders import PARTITION, a_manager, batch, read_all
+
+
+class LogTruncatorTests(SynchronousTestCase):
+    """Truncate a log of five batches."""
+
+    def setUp(self) -> None:
+        self.disk = MemoryDisk()
+        self.manager = a_manager(self.disk)
+        self.successResultOf(self.manager.open())
+        self.log: Log = self.successResultOf(self.manager.create(PARTITION))
+        for _ in range(5):
+            append_as_leader(self.log, batch(), 0)
+
+    def test_truncate_below_the_recovery_point(self) -> None:
+        """The lower recovery point is on disk before the log is cut; without the manager the log refuses."""
+        disk, manager, log = self.disk, self.manager, self.log
+        self.successResultOf(log.flusher.write_back_and_wait())
+        self.successResultOf(manager.directories[0].checkpoint_recovery_points())
+        self.assertRaises(ValueError, truncate_to, log, 3)
+        self.successResultOf(manager.truncator.truncate({PARTITION: 3}))
+        self.assertEqual(disk.read("recovery-point-offset-checkpoint"), b"0\n1\norders 0 3\n")
+        self.assertEqual((log.log_end_offset, len(read_all(log))), (3, 3))
+        steps = [step for step in disk.done if step[0] in ("replace", "truncate")]
+        at = steps.index(("truncate", "orders-0/00000000000000000000.log"))
+        self.assertEqual(steps[at - 1], ("replace", "recovery-point-offset-checkpoint"))
+
+    def test_truncation_on_a_failing_disk(self) -> None:
+        """The caller gets the disk's error."""
+        self.disk.faults = lambda op, path: broken() if op == "sync" else None
+        self.failureResultOf(self.manager.truncator.truncate({PARTITION: 3}), StorageError)
