@@ -18,13 +18,12 @@ A broker:
 * ``handlers``: the handlers of the APIs
 * ``registry``: the schema registry
 * ``admin``: the admin listener: metrics, health, REST
-* ``broker``: the composition root, which builds these parts
+* ``broker``: the composition root, which builds these parts (a package)
 * ``settings``: the packages' settings, from the configuration
 * ``socket_server``: binds ports and accepts connections
 * ``listener_config``: the listeners in the configuration
 * ``protocols``: protocol plugins of listeners
 * ``ilogbus``: the interfaces for plugins
-* ``data_access``: records and topics for plugins
 * ``tap``: the ``twistd logbus`` command
 
 Beside it:

@@ -5,7 +5,7 @@ Derives the settings of each package from the broker's configuration.
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ from typing import Any
 from twisted.internet.interfaces import IReactorTime
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller.topic_plan import TopicDefaults
+from logbus.cluster.controller.topic_rules import TopicRules
 from logbus.cluster.follower.fetch_settings import ReplicaFetchSettings
 from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector, ReplicaSelector
 from logbus.cluster.replication.replication_throttle import TokenBucket
-from logbus.config import ConfigView, keys
+from logbus.config import ConfigView, TopicConfig, keys
 from logbus.config.config_key import ConfigKey
+from logbus.config.config_view import usable_topic_overrides
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
 from logbus.metastore.zookeeper_store import ZooKeeperStore
@@ -69,6 +72,27 @@ def replica_selector(config: ConfigView, metadata: ClusterMetadata) -> ReplicaSe
         return None if broker is None else broker.rack
 
     return None if config.get(keys.REPLICA_SELECTOR_CLASS) in (None, "leader") else RackAwareReplicaSelector(rack)
+
+
+def topic_config(config: ConfigView, overrides: Mapping[str, str]) -> TopicConfig:
+    """Return the configuration of a topic with these overrides; skips those that this version does not understand."""
+    return config.topic_config(usable_topic_overrides(overrides))
+
+
+def topic_rules(config: ConfigView, overrides: Mapping[str, str]) -> TopicRules:
+    """Return what the controller needs to know of a topic's configuration."""
+    found = topic_config(config, overrides)
+    return TopicRules(found.unclean_leader_election_enable, found.min_insync_replicas, found.flush_before_ack)
+
+
+def topic_defaults(config: ConfigView) -> TopicDefaults:
+    """Return the defaults and limits of new topics; all are dynamic."""
+    return TopicDefaults(
+        config.get(keys.NUM_PARTITIONS),
+        config.get(keys.DEFAULT_REPLICATION_FACTOR),
+        config.get(keys.MAX_TOPICS),
+        config.get(keys.MAX_PARTITIONS_PER_BROKER),
+    )
 
 
 def cleaner_settings(config: ConfigView) -> CleanerSettings:

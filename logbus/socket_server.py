@@ -46,7 +46,6 @@ class SocketServer:
     """
 
     _reactor: Any
-    _broker: IBroker
     _plugins: Mapping[str, IProtocolPlugin]
     _listeners: Sequence[Listener]
     _backlog: int = 50
@@ -54,19 +53,20 @@ class SocketServer:
     _bound: list[_BoundListener] = field(factory=list, init=False)
     _log = Logger()
 
-    def bind(self) -> Deferred[dict[str, Endpoint]]:
+    def bind(self, broker: IBroker) -> Deferred[dict[str, Endpoint]]:
         """
         Bind all listeners without accepting: connections wait in the kernel's queue.
 
+        :param broker: the services of the broker for the protocols.
         :return: fires with the advertised addresses, by listener name.
         :raise ConfigError: a protocol is unknown, an endpoint invalid, or a port taken.
         """
-        return Deferred.fromCoroutine(self._bind())
+        return Deferred.fromCoroutine(self._bind(broker))
 
-    async def _bind(self) -> dict[str, Endpoint]:
+    async def _bind(self, broker: IBroker) -> dict[str, Endpoint]:
         try:
             for listener in self._listeners:
-                factory = plugin_for(listener, self._plugins).factory(self._broker, listener)
+                factory = plugin_for(listener, self._plugins).factory(broker, listener)
                 try:
                     reactor = ListeningReactor(self._reactor, self._backlog, self._handshake_seconds)
                     endpoint = serverFromString(reactor, listener.endpoint)

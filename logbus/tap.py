@@ -307,9 +307,9 @@ class BrokerRunner(Service):
             self._lost(Failure())
             return
         # This process runs only the broker, so the garbage collector may be tuned.
-        garbage = self._broker.slice_scheduler.garbage = GarbageCollection(gc, reactor)
-        self._broker.replicas.added = garbage.replica_added
-        self._broker.replicas.removed = garbage.replica_removed
+        garbage = self._broker.env.slice_scheduler.garbage = GarbageCollection(gc, reactor)
+        self._broker.replication.replicas.added = garbage.replica_added
+        self._broker.replication.replicas.removed = garbage.replica_removed
         self._broker.when_lost(self._lost)
         # Later, so that the request for it is answered.
         self._broker.when_asked_to_stop(lambda: reactor.callLater(0, signals.stop))

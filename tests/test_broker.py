@@ -50,11 +50,11 @@ class StartAndStop(SynchronousTestCase):
         ]
         order += ["groups", "transactions", "controller", "serving", "leadership"]
         self.assertEqual(events, [f"start {name}" for name in order])
-        self.assertEqual(server.broker.not_ready(), [])
+        self.assertEqual(server.broker.readiness.not_ready(), [])
         del events[:]
         server.stop()
         self.assertEqual(events, [f"stop {name}" for name in reversed(order)])
-        self.assertEqual(server.broker.not_ready(), ["the broker is starting or stopping"])
+        self.assertEqual(server.broker.readiness.not_ready(), ["the broker is starting or stopping"])
 
     def test_nothing_is_left(self) -> None:
         """After the stop no timer runs, no file is open, and the disk is free for another."""
@@ -81,7 +81,7 @@ class StartAndStop(SynchronousTestCase):
         client = again.connect()
         self.assertIn(b"kept", content(client.fetch(partition=1)))
         self.assertEqual(again.topic_id(), topic_id)
-        self.assertEqual(again.broker.replicas.get("t", 0).log.config.retention_ms, 5000)
+        self.assertEqual(again.broker.replication.replicas.get("t", 0).log.config.retention_ms, 5000)
         self.assertEqual(client.produce(partition=1).base_offset, 1)
 
     def test_a_part_that_fails(self) -> None:
@@ -106,10 +106,10 @@ class StartAndStop(SynchronousTestCase):
         """A broker whose metadata store is gone says that it cannot go on."""
         server = MemoryBroker().start()
         self.assertEqual(server.lost, [])
-        server.now(server.broker.store.close())
+        server.now(server.broker.member.store.close())
         self.assertEqual(len(server.lost), 1)
         self.assertIsInstance(server.lost[0].value, StorageError)
-        self.assertNotEqual(server.broker.not_ready(), [])
+        self.assertNotEqual(server.broker.readiness.not_ready(), [])
 
     def test_waiting_fetches_are_answered_at_the_end(self) -> None:
         """A stop does not wait for long polls: they are answered with what there is."""
@@ -153,7 +153,7 @@ class FailingDirectories(SynchronousTestCase):
         self.server.create("t", 4)
         self.client = self.server.connect()
         self.bad = self.server.disks[1]
-        replicas = self.server.broker.replicas
+        replicas = self.server.broker.replication.replicas
         self.homes = {n: replicas.get("t", n).log.disk for n in range(4)}
         self.assertEqual(len(set(map(id, self.homes.values()))), 2, "all logs are on one disk")
         for n in range(4):
@@ -166,7 +166,7 @@ class FailingDirectories(SynchronousTestCase):
             self.assertEqual(self.client.produce(a_batch(b"after"), partition=n).error_code, code)
             answer = self.client.fetch(0, partition=n)
             self.assertEqual((answer.error_code, b"before" in content(answer)), (code, not lost))
-        self.assertEqual(self.server.broker.not_ready(), ["log directory /bad is offline"])
+        self.assertEqual(self.server.broker.readiness.not_ready(), ["log directory /bad is offline"])
         self.assertEqual(self.server.lost, [])
         self.server.create("later", 2)
         for n in range(2):
@@ -178,14 +178,14 @@ class FailingDirectories(SynchronousTestCase):
         self.bad.faults = lambda op, path: no_space() if op in ("write", "replace") else None
         answer = self.client.produce(a_batch(b"after"), partition=numbers[0])
         self.assertEqual(answer.error_code, ErrorCode.KAFKA_STORAGE_ERROR)
-        self.assertEqual(self.server.broker.not_ready(), ["log directory /bad is full"])
+        self.assertEqual(self.server.broker.readiness.not_ready(), ["log directory /bad is full"])
         self.assertEqual(self.metric("logbus_full_log_directories"), [1])
         self.assertEqual(self.metric("logbus_offline_log_directories"), [0])
         self.assertEqual(self.metric("logbus_log_directory_free_bytes"), [1 << 40] * 2)
         self.assertEqual(self.metric("logbus_log_directory_size_bytes"), [1 << 40] * 2)
         self.bad.faults = lambda op, path: None
         self.server.reactor.pump([10, 10])
-        self.assertEqual(self.server.broker.not_ready(), [])
+        self.assertEqual(self.server.broker.readiness.not_ready(), [])
         self.assertEqual(self.metric("logbus_full_log_directories"), [0])
 
     def metric(self, name: str) -> list[float]:
@@ -204,7 +204,7 @@ class FailingDirectories(SynchronousTestCase):
         """A sync that fails takes the directory offline: what is on disk is not known any more."""
         hit = next(n for n, disk in self.homes.items() if disk is self.bad)
         self.bad.faults = lambda op, path: broken() if op == "sync" else None
-        self.failureResultOf(self.server.broker.replicas.get("t", hit).log.flush(), StorageError)
+        self.failureResultOf(self.server.broker.replication.replicas.get("t", hit).log.flush(), StorageError)
         self.check()
 
     def test_metadata_tells(self) -> None:
@@ -235,7 +235,7 @@ class FullDisks(SynchronousTestCase):
             self.assertEqual((answer.error_code, answer.base_offset), (ErrorCode.KAFKA_STORAGE_ERROR, -1))
         self.assertEqual(content(client.fetch()), before)
         self.assertIsNone(disk.failure)
-        self.assertEqual(server.broker.not_ready(), ["log directory /memory is full"])
+        self.assertEqual(server.broker.readiness.not_ready(), ["log directory /memory is full"])
         disk.faults = lambda op, path: None
         self.assertEqual(client.produce(a_batch(b"second")).base_offset, 1)
         self.assertIn(b"second", content(client.fetch(1)))
@@ -261,7 +261,7 @@ class Plugins(SynchronousTestCase):
 
     def test_append_and_read(self) -> None:
         """Appending makes the topic, takes its partitions in turn, and reads back."""
-        broker = self.server.broker
+        broker = self.server.broker.plugin_services
         self.server.create("t", 2)
         places = [self.server.now(broker.append("t", [(b"k", b"%d" % i)])) for i in range(3)]
         self.assertEqual(places, [(0, 0), (1, 0), (0, 1)])
@@ -272,9 +272,9 @@ class Plugins(SynchronousTestCase):
 
     def test_aborted_records(self) -> None:
         """Records of transactions are read once they are committed, and never if they are aborted."""
-        broker = self.server.broker
+        broker = self.server.broker.plugin_services
         self.server.create("t")
-        replica = broker.replicas.leader("t", 0)
+        replica = self.server.broker.replication.replicas.leader("t", 0)
         for producer_id, value in ((1, b"gone"), (2, b"kept")):
             records = [Record(0, 0, None, value)]
             batch = encode_batch(
@@ -289,9 +289,9 @@ class Plugins(SynchronousTestCase):
 
     def test_read_to_the_end(self) -> None:
         """Repeated fetches reach the end, also past hidden records."""
-        broker = self.server.broker
+        broker = self.server.broker.plugin_services
         self.server.create("t")
-        replica = broker.replicas.leader("t", 0)
+        replica = self.server.broker.replication.replicas.leader("t", 0)
         batch = encode_batch(
             [Record(0, 0, None, b"gone")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
         )
@@ -308,14 +308,14 @@ class Plugins(SynchronousTestCase):
     def test_who_leads(self) -> None:
         """A plugin can ask who leads a partition, and who lives."""
         self.server.create("t")
-        self.assertEqual(self.server.broker.leadership("t", 0)[:2], (0, 0))
-        self.assertEqual(self.server.broker.brokers(), [0])
-        error = self.assertRaises(ApiError, self.server.broker.leadership, "none", 0)
+        self.assertEqual(self.server.broker.plugin_services.leadership("t", 0)[:2], (0, 0))
+        self.assertEqual(self.server.broker.plugin_services.brokers(), [0])
+        error = self.assertRaises(ApiError, self.server.broker.plugin_services.leadership, "none", 0)
         self.assertEqual(error.code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def test_errors(self) -> None:
         """Errors carry Kafka's codes."""
-        broker = self.server.broker
+        broker = self.server.broker.plugin_services
         error = self.assertRaises(ApiError, broker.read, "none", 0, 0)
         self.assertEqual(error.code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         error = self.assertRaises(ApiError, self.server.now, broker.append("bad/name", [(None, b"v")]))

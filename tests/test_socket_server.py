@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -56,7 +56,7 @@ class SocketServerTests(SynchronousTestCase):
 
     def listening(self, *listeners: Listener) -> SocketServer:
         """Listeners without connections."""
-        return SocketServer(FullReactor(), None, {"lines": self.plugin}, listeners)  # type: ignore[arg-type, dict-item]
+        return SocketServer(FullReactor(), {"lines": self.plugin}, listeners)  # type: ignore[dict-item]
 
     def test_advertised(self) -> None:
         """
@@ -69,7 +69,7 @@ class SocketServerTests(SynchronousTestCase):
                 Listener("plain", "lines", "tcp:1001"),
                 Listener("named", "lines", "tcp:1002", ("log.example.org", 9092)),
                 Listener("ported", "lines", "tcp:1003:interface=127.0.0.1", ("log.example.org", 0)),
-            ).bind()
+            ).bind(cast(Any, None))
         )
         self.assertEqual((bound["plain"].host, bound["plain"].port), (socket.gethostname(), 1001))
         self.assertEqual((bound["named"].host, bound["named"].port), ("log.example.org", 9092))
@@ -87,7 +87,7 @@ class SocketServerTests(SynchronousTestCase):
         ):
             with self.subTest(words):
                 listening = self.listening(Listener("good", "lines", "tcp:1001:interface=127.0.0.1"), listener)
-                error = self.failureResultOf(listening.bind(), ConfigError).value
+                error = self.failureResultOf(listening.bind(cast(Any, None)), ConfigError).value
                 self.assertIn(words, str(error))
 
     def test_drain_waits_for_connections(self) -> None:
@@ -95,7 +95,7 @@ class SocketServerTests(SynchronousTestCase):
         Draining asks each factory, then releases those who wait, and is over when all connections are.
         """
         listening = self.listening(Listener("a", "lines", "tcp:1001:interface=127.0.0.1"))
-        self.successResultOf(listening.bind())
+        self.successResultOf(listening.bind(cast(Any, None)))
         released: list[bool] = []
         drained = listening.drain(lambda: released.append(self.plugin.made[0].drained is not None))
         self.assertEqual(released, [True])

@@ -70,7 +70,7 @@ def configuration() -> Lines:
 
 def apis() -> Lines:
     """What the router serves, and what is advertised of it."""
-    served = a_broker().router.served
+    served = a_broker().kafka_server.router.served
     advertised = advertised_table(None, served)
     span = "{0[0]}–{0[1]}".format
     rows = [
@@ -85,7 +85,7 @@ def apis() -> Lines:
 
 def releases() -> Lines:
     """What ``--as-version`` takes."""
-    served = a_broker().router.served
+    served = a_broker().kafka_server.router.served
     rows = []
     for release in RELEASES:
         offered = advertised_table(release, served)
@@ -134,7 +134,7 @@ def partition_metrics() -> Lines:
 
 def partition_families_of(broker: Broker) -> list[Family]:
     """All families that have series for single partitions."""
-    site: Any = broker.admin_factory(Listener("admin", "admin", "tcp:0"))
+    site: Any = broker.plugin_services.admin_factory(Listener("admin", "admin", "tcp:0"))
     return [*partition_families(list), *site.lags.partition_families()]
 
 
@@ -142,7 +142,7 @@ def http() -> Lines:
     """Every route of the OpenAPI document."""
     from logbus.admin.openapi import document
 
-    site: Any = a_broker().admin_factory(Listener("admin", "admin", "tcp:0"))
+    site: Any = a_broker().plugin_services.admin_factory(Listener("admin", "admin", "tcp:0"))
     described = document(site._router)
     for path, operations in sorted(described["paths"].items()):
         for method, operation in operations.items():

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from zope.interface import implementer
 
@@ -42,13 +42,14 @@ T = TypeVar("T")
 class ControllerChannel:
     """
     :ivar broker_epoch: of this broker now; the controller refuses requests of an earlier registration.
+    :ivar controller: called when this broker is the controller; set before the broker starts.
     """
 
     broker_id: int
-    controller: Controller
     metadata: ClusterMetadata
     peers: Peers
     broker_epoch: Callable[[], int]
+    controller: Controller = field(init=False)
 
     def alter_partitions(
         self, changes: Sequence[IsrChange]

@@ -188,6 +188,13 @@ class Peers:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not known to be alive")
         return image
 
+    def channel_for(self, broker_id: int, purpose: str) -> Deferred[Channel]:
+        """As :meth:`channel`, by the broker's id."""
+        try:
+            return self.channel(self.broker(broker_id), purpose)
+        except ApiError as e:
+            return fail(e)
+
     def channel(self, broker: BrokerImage, purpose: str) -> Deferred[Channel]:
         """
         The introduced connection to a broker; it is kept, and shared by all requests of the same purpose.

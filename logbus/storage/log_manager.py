@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from typing import Protocol
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, gatherResults
@@ -30,7 +31,7 @@ from logbus.storage.housekeeping import Housekeeping
 from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
-from logbus.storage.log_mover import LogMover, settle_moves
+from logbus.storage.log_mover import LogMover, Swap, settle_moves
 from logbus.storage.log_truncator import LogTruncator
 from logbus.storage.repair.damage import DamageReports
 from logbus.storage.repair.log_repairer import LogRepairer
@@ -40,13 +41,30 @@ from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSetti
 from logbus.storage.space_monitor import SpaceMonitor
 
 
-def _ignore_failure(partitions: Sequence[TopicPartition], reason: str) -> None:
-    """The default listener of failures."""
+class LogUser(Protocol):
+    """What the logs of a broker are used by: its replicas (:class:`.ReplicaManager`)."""
+
+    def high_watermark_of(self, log: Log) -> int:
+        """A log's high watermark now; called before retention, compaction and checkpoints."""
+
+    def swap_log(self, name: TopicPartition, swap: Swap) -> Awaitable[None]:
+        """Run ``swap`` while the partition can get no other log or role."""
+
+    def directory_failed(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        """A log directory went offline, and these partitions with it."""
 
 
-def _own_high_watermark(log: Log) -> int:
-    """The default source of high watermarks: the log's own attribute."""
-    return log.high_watermark
+class NoLogUser:
+    """The default: logs that nothing else uses, with the high watermarks of their checkpoints."""
+
+    def high_watermark_of(self, log: Log) -> int:
+        return log.high_watermark
+
+    async def swap_log(self, name: TopicPartition, swap: Swap) -> None:
+        await swap()
+
+    def directory_failed(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
+        pass
 
 
 @define(eq=False, repr=False)
@@ -59,9 +77,9 @@ class LogManager:
     :ivar wall_clock: seconds since 1970.
     :ivar jitter: spreads segment rolls, and makes names for deleted directories.
     :ivar policy: decides what retention deletes.
-    :ivar directory_failed: called with the partitions that went offline with a directory, and the reason.
-    :ivar high_watermark_of: gives a log's high watermark before retention, compaction and checkpoints.
+    :ivar user: what the logs are used by; replicas need the logs first, so they are set later.
     :ivar cleaner_settings: called before each round of the cleaner; ``scrub_settings``: of the scrubber.
+    :ivar move_bytes_per_second: called before each move of a log (``replica.alter.log.dirs.io.max.bytes.per.second``).
     :ivar damage: known damage in the logs.
     """
 
@@ -72,10 +90,10 @@ class LogManager:
     default_config: TopicConfig = field(factory=TopicConfig, kw_only=True)
     jitter: random.Random = field(factory=random.Random, kw_only=True)
     policy: IDeletePolicy = field(factory=TimeAndSize, kw_only=True)
-    directory_failed: Callable[[Sequence[TopicPartition], str], None] = field(default=_ignore_failure, kw_only=True)
-    high_watermark_of: Callable[[Log], int] = field(default=_own_high_watermark, kw_only=True)
+    user: LogUser = field(factory=NoLogUser, kw_only=True)
     cleaner_settings: Callable[[], CleanerSettings] = field(default=CleanerSettings, kw_only=True)
     scrub_settings: Callable[[], ScrubSettings] = field(default=ScrubSettings, kw_only=True)
+    move_bytes_per_second: Callable[[], float] = field(default=lambda: float("inf"), kw_only=True)
     damage: DamageReports = field(factory=DamageReports, init=False)
     files: FileCache = field(init=False)
     directories: list[LogDirectory] = field(init=False)
@@ -114,7 +132,7 @@ class LogManager:
             self.wall_clock,
             settings=self.settings,
             policy=self.policy,
-            high_watermark_of=self.high_watermark_of,
+            high_watermark_of=self._high_watermark_of,
             measure_space=lambda: self.space.measure(),  # noqa: PLW0108 - self.space does not exist yet
         )
 
@@ -124,7 +142,7 @@ class LogManager:
             self.directories,
             self.housekeeping.timers,
             self.wall_clock,
-            self.high_watermark_of,
+            self._high_watermark_of,
             self.cleaner_settings,
         )
 
@@ -150,11 +168,19 @@ class LogManager:
             self._new_log,
             self.housekeeping.remove_trees_later,
             self._unique,
+            self.move_bytes_per_second,
+            self._swap_log,
         )
 
     @truncator.default
     def _make_truncator(self) -> LogTruncator:
         return LogTruncator(self.directories, self.cleaner, self.repairer)
+
+    def _swap_log(self, name: TopicPartition, swap: Swap) -> Awaitable[None]:
+        return self.user.swap_log(name, swap)
+
+    def _high_watermark_of(self, log: Log) -> int:
+        return self.user.high_watermark_of(log)
 
     def _unique(self) -> uuid.UUID:
         return uuid.UUID(int=self.jitter.getrandbits(128), version=4)
@@ -325,7 +351,7 @@ class LogManager:
         await self.cleaner.stop()
         self.housekeeping.stop()
         for log in self:
-            log.high_watermark = self.high_watermark_of(log)
+            log.high_watermark = self.user.high_watermark_of(log)
         # Stop all of them before waiting for the first.
         for closing in [Deferred.fromCoroutine(directory.close()) for directory in self.directories]:
             await closing
@@ -430,7 +456,7 @@ class LogManager:
     def _failed(self, directory: LogDirectory, error: StorageError) -> None:
         lost = list(directory.logs)
         self._log.error("{count} logs go offline with {root}", count=len(lost), root=directory.disk.root)
-        self.directory_failed(lost, str(error))
+        self.user.directory_failed(lost, str(error))
 
 
 def _prepare(disk: IDisk, directory: str, topic_id: uuid.UUID | None) -> None:

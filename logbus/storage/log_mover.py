@@ -48,11 +48,6 @@ Swap = Callable[[], Awaitable[Log]]
 """Replaces the current log by the future log, and returns that."""
 
 
-async def _swap_at_once(partition: TopicPartition, swap: Swap) -> None:
-    """The default, for logs that have no other users."""
-    await swap()
-
-
 class MoveCancelled(LogbusError):
     """The move was cancelled, or the log was deleted."""
 
@@ -79,8 +74,8 @@ class LogMover:
     """
     Moves logs, one at a time, in the order of the requests.
 
-    :ivar bytes_per_second: called before each move (``replica.alter.log.dirs.io.max.bytes.per.second``).
-    :ivar exclusively: runs a swap while the partition can get no other log or role.
+    :param bytes_per_second: called before each move (``replica.alter.log.dirs.io.max.bytes.per.second``).
+    :param exclusively: runs a swap while the partition can get no other log or role.
     :ivar moves: requested moves by partition; the first one is being copied.
     :ivar preferred: directories for partitions that have no log on this broker yet.
     """
@@ -92,8 +87,8 @@ class LogMover:
     _new_log: Callable[[TopicPartition, IDisk, str], Log]
     _remove_later: Callable[[IDisk, list[str], int], None]
     _unique: Callable[[], uuid.UUID]
-    bytes_per_second: Callable[[], float] = lambda: float("inf")
-    exclusively: Callable[[TopicPartition, Swap], Awaitable[None]] = _swap_at_once
+    _bytes_per_second: Callable[[], float]
+    _exclusively: Callable[[TopicPartition, Swap], Awaitable[None]]
     moves: dict[TopicPartition, LogMove] = field(factory=dict, init=False)
     preferred: dict[TopicPartition, LogDirectory] = field(factory=dict, init=False)
     _throttler: Throttler = field(init=False)
@@ -238,9 +233,9 @@ class LogMover:
         future.create(move.current.log_start_offset)
         move.future = move.destination.futures[partition] = future
         self._log.info("{partition} is being copied to {root}", partition=partition, root=disk.root)
-        self._throttler.bytes_per_second = self.bytes_per_second()
+        self._throttler.bytes_per_second = self._bytes_per_second()
         await self._copy(move, future)
-        await self.exclusively(partition, partial(self._swap, move, future))
+        await self._exclusively(partition, partial(self._swap, move, future))
 
     def _check(self, move: LogMove) -> None:
         """:raise MoveCancelled: the move was cancelled, or the log was deleted or replaced by another of its name."""

@@ -226,7 +226,7 @@ class Several:
         self.disks[broker_id] = [
             disk.after_kill() if power is None else disk.after_power_cut(power) for disk in broker.disks
         ]
-        store = broker.broker.store
+        store = broker.broker.member.store
         if expire:
             store.suspend()
             store.expire()
@@ -270,12 +270,12 @@ class Several:
 
     def metadata(self, broker_id: int) -> ClusterMetadata:
         """What a broker knows."""
-        return self[broker_id].broker.metadata
+        return self[broker_id].broker.member.metadata
 
     @property
     def controller(self) -> int:
         """The broker that holds office; −1: none does."""
-        holders = [id for id in self.alive if self[id].broker.controller.active is not None]
+        holders = [id for id in self.alive if self[id].broker.control.controller.active is not None]
         assert len(holders) <= 1, holders
         return holders[0] if holders else -1
 

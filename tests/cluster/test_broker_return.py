@@ -19,7 +19,7 @@ class ReturningTests(ReplicationCase):
 
     def expire(self, broker_id: int, seconds: float = 0.0) -> None:
         """Its session expires; seconds later it is connected again."""
-        store = self.cluster[broker_id].broker.store
+        store = self.cluster[broker_id].broker.member.store
         store.suspend()
         store.expire()
         self.cluster.settle(seconds)

@@ -46,7 +46,7 @@ class FormationTests(SeveralCase):
         for broker_id in self.cluster.alive:
             metadata = self.cluster.metadata(broker_id)
             self.assertEqual((sorted(metadata.brokers), metadata.controller_id), ([0, 1, 2], 0))
-            self.assertEqual(self.cluster[broker_id].broker.not_ready(), [])
+            self.assertEqual(self.cluster[broker_id].broker.readiness.not_ready(), [])
 
     def test_late_comer(self) -> None:
         """A broker that comes later is told everything there is."""
@@ -103,14 +103,14 @@ class FormationTests(SeveralCase):
         self.cluster.cut(0, 3)
         starting = self.cluster.boot(3, wait=False)
         self.cluster.settle(1)
-        self.assertEqual(starting.broker.not_ready(), ["the broker is starting or stopping"])
+        self.assertEqual(starting.broker.readiness.not_ready(), ["the broker is starting or stopping"])
         client = starting.connect()
         client.send(DescribeClusterRequest(), 1)
         self.cluster.settle(1)
         self.assertEqual(client.answers(), [])
         self.cluster.mend()
         self.cluster.settle(40)
-        self.assertEqual(starting.broker.not_ready(), [])
+        self.assertEqual(starting.broker.readiness.not_ready(), [])
         self.assertEqual([broker.broker_id for broker in client.answers()[0].brokers], [0, 1, 2, 3])
 
     def test_stop_while_waiting_for_metadata(self) -> None:
@@ -172,7 +172,7 @@ class AnswerTests(SeveralCase):
         self.cluster.settle(1)
         (answer,) = client.answers()
         self.assertEqual((answer.topics[0].name, answer.topics[0].error_code), ("asked-for", 0))
-        self.cluster.now(self.cluster[2].broker.create_topic("made", 2))
+        self.cluster.now(self.cluster[2].broker.plugin_services.create_topic("made", 2))
         self.assertEqual(len(self.leaders("made", 1)), 2)
 
     def test_deletion(self) -> None:
@@ -182,7 +182,7 @@ class AnswerTests(SeveralCase):
         self.assertEqual(answer.error_code, 0)
         for broker_id in self.cluster.alive:
             self.assertIsNone(self.cluster.metadata(broker_id).topic("t"))
-            self.assertEqual(len(self.cluster[broker_id].broker.replicas), 0)
+            self.assertEqual(len(self.cluster[broker_id].broker.replication.replicas), 0)
 
     def test_settings(self) -> None:
         """Settings, of a topic and of another broker, are changed by way of any broker."""

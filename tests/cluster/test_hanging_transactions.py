@@ -30,7 +30,7 @@ class HangingTests(CoordinatorCase):
         batch = a_batch(
             producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=0, transactional=True
         )
-        self.cluster[partition].broker.replicas.get("t", partition).append(batch, NOW_MS)
+        self.cluster[partition].broker.replication.replicas.get("t", partition).append(batch, NOW_MS)
 
     def test_from_anywhere(self) -> None:
         """Every leader finds out whether a coordinator knows of the transaction."""
@@ -49,9 +49,9 @@ class HangingTests(CoordinatorCase):
         other = next(number for number in range(3) if number != coordinator)
         self.hang(other, NOBODY)
         self.cluster.cut(other, coordinator)
-        end = self.cluster[other].broker.replicas.get("t", other).log.log_end_offset
+        end = self.cluster[other].broker.replication.replicas.get("t", other).log.log_end_offset
         self.assertEqual(self.mark(other, NOBODY), ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        self.assertEqual(self.cluster[other].broker.replicas.get("t", other).log.log_end_offset, end)
+        self.assertEqual(self.cluster[other].broker.replication.replicas.get("t", other).log.log_end_offset, end)
         self.cluster.mend()
         self.cluster.settle(2)
         self.assertEqual(self.mark(other, NOBODY), 0)

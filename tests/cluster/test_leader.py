@@ -82,7 +82,7 @@ class LeaderCase(ClusterCase):
         return response.responses[0].partitions[0]
 
     def replica(self, broker_id: int, partition: int = 0) -> Any:
-        return self.cluster[broker_id].broker.replicas.get("t", partition)
+        return self.cluster[broker_id].broker.replication.replicas.get("t", partition)
 
     def isr(self, broker_id: int = 0) -> tuple[int, ...]:
         isr: tuple[int, ...] = self.replica(broker_id).partition.leader_and_isr.isr
@@ -139,7 +139,7 @@ class ProduceTests(LeaderCase):
         self.assertEqual(self.isr(), (0, 1))
         self.assertEqual(self.replica(0).high_watermark, 3)
         self.assertEqual(self.produce().base_offset, 3)
-        keeper = self.cluster[0].broker.isr
+        keeper = self.cluster[0].broker.replication.isr
         self.assertEqual((keeper.shrinks, self.replica(0).partition.has_enough_replicas), (1, True))
 
     def test_returning_follower_joins(self) -> None:
@@ -148,7 +148,7 @@ class ProduceTests(LeaderCase):
         self.cluster.mend()
         self.cluster.settle(40)
         self.assertEqual(sorted(self.isr()), [0, 1, 2])
-        self.assertEqual(self.cluster[0].broker.isr.expansions, 1)
+        self.assertEqual(self.cluster[0].broker.replication.isr.expansions, 1)
         self.assertEqual(self.produce().error_code, 0)
         self.assertEqual(self.replica(2).log.log_end_offset, 5)
 
@@ -220,7 +220,7 @@ class ProduceTests(LeaderCase):
     def test_internal_topics(self) -> None:
         """Plugins' records, too, are appended for all in-sync replicas when they ask for that."""
         self.create()
-        done = self.cluster[0].broker.append("t", [(b"k", b"v")], 0, acks=-1)
+        done = self.cluster[0].broker.plugin_services.append("t", [(b"k", b"v")], 0, acks=-1)
         self.cluster.settle()
         self.cluster.settle(0.1)
         self.assertEqual(self.successResultOf(done), (0, 0))

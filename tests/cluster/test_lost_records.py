@@ -33,7 +33,7 @@ class LostRecordsTests(ReplicationCase):
         self.cluster.settle(5)
         leader = self.leader()
         self.assertIn(leader, brokers)
-        replica = self.cluster[leader].broker.replicas.get("t", 0)
+        replica = self.cluster[leader].broker.replication.replicas.get("t", 0)
         self.assertEqual((replica.log.log_end_offset, replica.high_watermark), (RECORDS, RECORDS))
         self.assertEqual(self.produce(b"more").error_code, 0)
         self.cluster.settle(5)
@@ -45,7 +45,7 @@ class LostRecordsTests(ReplicationCase):
         Kill a broker, shorten its log and start it again, so fast that the controller, which is another, never sees
         it gone.
         """
-        watching = self.cluster[self.cluster.controller].broker.store
+        watching = self.cluster[self.cluster.controller].broker.member.store
         watching.suspend()
         self.cluster.kill(broker_id)
         self.shorten(broker_id)
@@ -61,7 +61,7 @@ class LostRecordsTests(ReplicationCase):
 
     def ask_for_leader(self, broker_id: int) -> None:
         others = [one for one in self.cluster.alive if one != broker_id]
-        admin = self.cluster[self.cluster.controller].broker.partition_admin
+        admin = self.cluster[self.cluster.controller].broker.control.partition_admin
         self.cluster.now(admin.alter_reassignments({NAME: [broker_id, *others]}))
         self.cluster.settle(1)
         self.cluster.now(admin.balance(0))

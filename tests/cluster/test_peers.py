@@ -22,7 +22,7 @@ class PeersTests(ClusterCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.peers = self.cluster[0].broker.peers
+        self.peers = self.cluster[0].broker.member.peers
         self.image = self.peers.broker(1)
 
     def ask(self, **given: Any) -> Any:
@@ -84,7 +84,7 @@ class PeersTests(ClusterCase):
     def test_session_ended(self) -> None:
         """The connection also ends when the broker lives on, but its session has ended."""
         channel = self.cluster.now(self.peers.channel(self.image, CONTROL))
-        store = self.cluster[1].broker.store
+        store = self.cluster[1].broker.member.store
         store.suspend()
         store.expire()
         self.cluster.settle()
@@ -133,7 +133,7 @@ class LinkTests(ClusterCase):
     """The controller, as brokers see it."""
 
     def link(self, broker_id: int) -> IControllerChannel:
-        return self.cluster[broker_id].broker.link
+        return self.cluster[broker_id].broker.replication.channel
 
     def test_in_sync_replicas(self) -> None:
         """The same answer whether the controller is here or elsewhere."""

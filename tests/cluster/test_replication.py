@@ -57,7 +57,7 @@ class ReplicationCase(ClusterCase):
         return answer
 
     def log(self, broker_id: int, partition: int = 0) -> Log:
-        return self.cluster[broker_id].broker.replicas.get("t", partition).log
+        return self.cluster[broker_id].broker.replication.replicas.get("t", partition).log
 
     def content(self, broker_id: int, partition: int = 0) -> bytes:
         log, found = self.log(broker_id, partition), b""
@@ -103,7 +103,7 @@ class ThreeBrokersTests(ReplicationCase):
         self.create()
         self.produce(b"a")
         self.cluster.settle(1)
-        marks = [self.cluster[n].broker.replicas.get("t", 0).high_watermark for n in range(3)]
+        marks = [self.cluster[n].broker.replication.replicas.get("t", 0).high_watermark for n in range(3)]
         self.assertEqual(marks, [1, 1, 1])
 
     def test_flush_before_acknowledgement(self) -> None:
@@ -136,7 +136,7 @@ class ThreeBrokersTests(ReplicationCase):
             if other != old:
                 self.cluster.cut(old, other)
         # Written, and never acknowledged.
-        self.cluster[old].broker.replicas.get("t", 0).append(a_batch(b"lost"), 1_700_000_000_000)
+        self.cluster[old].broker.replication.replicas.get("t", 0).append(a_batch(b"lost"), 1_700_000_000_000)
         self.cluster.kill(old)
         self.cluster.mend()
         self.cluster.settle(1)
@@ -147,7 +147,7 @@ class ThreeBrokersTests(ReplicationCase):
         self.cluster.settle(5)
         self.all_equal()
         self.assertEqual(sorted(self.isr()), [0, 1, 2])
-        self.assertEqual(self.cluster[old].broker.fetcher.counters.truncations, 1)
+        self.assertEqual(self.cluster[old].broker.replication.fetcher.counters.truncations, 1)
 
     def test_duplicates_across_a_failover(self) -> None:
         """An idempotent producer's batch that is sent again to the next leader is the same batch."""
@@ -175,7 +175,7 @@ class ThreeBrokersTests(ReplicationCase):
         self.cluster.kill(old)
         self.cluster.settle(0.5)
         leader = self.leader()
-        replica = self.cluster[leader].broker.replicas.get("t", 0)
+        replica = self.cluster[leader].broker.replication.replicas.get("t", 0)
         self.assertEqual((replica.high_watermark, len(self.isr())), (1, 2))
         client = self.client(leader)
         again = a_batch(b"v", producer_id=9, producer_epoch=0, base_sequence=0)
@@ -203,7 +203,7 @@ class ThreeBrokersTests(ReplicationCase):
         self.cluster.boot(old)
         self.cluster.settle(1)
         self.assertEqual((self.leader(), self.log(old).log_end_offset), (old, 0))
-        self.assertEqual(self.cluster[old].broker.controller.metrics.unclean_elections, 1)
+        self.assertEqual(self.cluster[old].broker.control.controller.metrics.unclean_elections, 1)
         for follower in followers:
             self.cluster.boot(follower)
             self.assertEqual(self.log(follower).log_end_offset, 2)
@@ -234,5 +234,5 @@ class ThreeBrokersTests(ReplicationCase):
         self.assertEqual(self.produce(b"b").error_code, 0)
         self.assertNotIn(follower, self.isr())
         with self.assertRaises(ApiError) as caught:
-            self.cluster[follower].broker.replicas.get("t", 0)
+            self.cluster[follower].broker.replication.replicas.get("t", 0)
         self.assertEqual(caught.exception.code, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -126,7 +126,7 @@ class CoordinatorCase(LeaderCase):
             image = self.cluster.metadata(broker_id).partition(name)
             assert image is not None
             if image.leader == broker_id:
-                return self.cluster[broker_id].broker.replicas.get(*name)
+                return self.cluster[broker_id].broker.replication.replicas.get(*name)
         raise AssertionError(f"{name} has no leader")
 
     def markers(self, partition: int) -> list[ControlType | None]:
@@ -161,7 +161,7 @@ class CoordinatorCase(LeaderCase):
         return self.state_at(self.coordinator)
 
     def state_at(self, broker_id: int) -> TransactionState | None:
-        shard = self.cluster[broker_id].broker.transactions.shards.get(0)
+        shard = self.cluster[broker_id].broker.coordinators.transactions.shards.get(0)
         entry = None if shard is None else shard.entries.get(self.name)
         return None if entry is None or entry.current is None else entry.current.state
 

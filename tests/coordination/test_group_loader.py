@@ -33,7 +33,7 @@ class LoadingTests(GroupCase):
         return said
 
     def shard(self, group: str) -> GroupShard:
-        return self.server.broker.group_coordinator.shards[partition_for(group, 4)]
+        return self.server.broker.coordinators.groups.shards[partition_for(group, 4)]
 
     def append(self, group: str, *records: tuple[bytes, bytes | None]) -> None:
         """Write records as they are into the partition of a group."""
@@ -99,7 +99,7 @@ class LoadingTests(GroupCase):
         damage = [line for line in said if "damage at offset" in line]
         self.assertEqual(len(damage), 2, said)
         self.assertIn(f"{OFFSETS_TOPIC}-{partition_for('g', 4)}", damage[0])
-        self.assertEqual(self.server.broker.group_coordinator.metrics.damaged, 2)
+        self.assertEqual(self.server.broker.coordinators.groups.metrics.damaged, 2)
 
     def test_unknown_record_kinds(self) -> None:
         """Records of unknown kinds do not count as damage."""
@@ -113,7 +113,7 @@ class LoadingTests(GroupCase):
     def test_leadership_lost_during_a_load(self) -> None:
         """The load is cancelled, and another one begins with the next leadership."""
         commit(self.client, {("t", 0): 5})
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         name = TopicPartition(OFFSETS_TOPIC, partition_for("g", 4))
         for _ in range(600):
             self.append("g", (b"\0\x63filler", None))
@@ -134,23 +134,23 @@ class LoadingTests(GroupCase):
         """Its offsets are deleted as soon as they are loaded, before clients can commit for a new topic of its name."""
         self.server.create("u")
         commit(self.client, {("t", 0): 5, ("u", 0): 6})
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         name = TopicPartition(OFFSETS_TOPIC, partition_for("g", 4))
         for _ in range(600):
             self.append("g", (b"\0\x63filler", None))
         coordinator.leads_no_more(name)
         coordinator.leads(name, 8)
         self.assertTrue(coordinator.shards[name.partition].loading)
-        self.server.broker.upkeep.forget_topics(["u"])
+        self.server.broker.coordinators.group_cleanup.forget_topics(["u"])
         for _ in range(5):
             self.client.turn()
         self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
 
     def test_loads_are_counted(self) -> None:
         """Metrics of loads."""
-        metrics = self.server.broker.group_coordinator.metrics
+        metrics = self.server.broker.coordinators.groups.metrics
         self.assertEqual(metrics.loads, 4)
         self.assertEqual(self.shard_numbers(), [0, 1, 2, 3])
 
     def shard_numbers(self) -> Sequence[int]:
-        return sorted(self.server.broker.group_coordinator.shards)
+        return sorted(self.server.broker.coordinators.groups.shards)

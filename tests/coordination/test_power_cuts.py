@@ -210,9 +210,9 @@ class Scenario:
         reactor.advance(self.reactor.seconds() + 0.5)
         self.server = MemoryBroker(CONFIG, disks=disks, ensemble=self.server.ensemble, reactor=reactor)
         # No two lives make the same member ids.
-        self.server.broker.random.seed(self.rng.random())
+        self.server.broker.env.random.seed(self.rng.random())
         self.server.start()
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         for _ in range(200):
             if not coordinator.loading:
                 break
@@ -244,7 +244,7 @@ class Scenario:
             self.advance(10)
         self.listen()
         assert not any(actor.waits for actor in self.actors), [a for a in self.actors if a.waits]
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         assert all(group.is_empty for group in coordinator.groups()), coordinator.states()
         assert not len(coordinator.manager._timers), "a timer of a group is left"
         self.check()

@@ -91,7 +91,7 @@ CLIENT_KEYS = {
 def test_reference_is_complete(generated: ModuleType) -> None:
     """Each API of the router, each route, each option, each command."""
     apis = text_of(generated, "apis")
-    assert apis.count("   * - ") == len(generated.a_broker().router.served) + 1
+    assert apis.count("   * - ") == len(generated.a_broker().kafka_server.router.served) + 1
     assert "GET /api/v1/topics/{topic}" in text_of(generated, "http")
     assert "--as-version" in text_of(generated, "twistd")
     assert "``logbus_group_lag``" in text_of(generated, "partition-metrics")

@@ -210,26 +210,28 @@ class MemoryBroker:
     def create(self, name: str = "t", partitions: int = 1, **configs: str) -> None:
         """Create a topic; in names of settings ``_`` stands for a dot."""
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
-        self.now(self.broker.create_topic(name, partitions, overrides))
+        self.now(self.broker.plugin_services.create_topic(name, partitions, overrides))
 
     def delete_internal(self, name: str) -> None:
         """Delete an internal topic, which is only possible in the metadata store."""
 
         async def delete() -> None:
-            begun = await self.broker.controller.submit(lambda active: topic_changes.begin_deletion(active, [name]))
-            await self.broker.controller.end_deletion([name], begun)
+            begun = await self.broker.control.controller.submit(
+                lambda active: topic_changes.begin_deletion(active, [name])
+            )
+            await self.broker.control.controller.end_deletion([name], begun)
 
         self.now(Deferred.fromCoroutine(delete()))
 
     def topic_id(self, name: str = "t") -> bytes:
-        topic = self.broker.metadata.topic(name)
+        topic = self.broker.member.metadata.topic(name)
         assert topic is not None
         return topic.topic_id.bytes
 
     @property
     def watchers(self) -> int:
         """The watchers of all replicas."""
-        return sum(len(replica.watchers) for replica in self.broker.replicas)
+        return sum(len(replica.watchers) for replica in self.broker.replication.replicas)
 
 
 @define(eq=False)

@@ -91,7 +91,7 @@ class FlowTests(GroupCase):
         other.send_sync()
         self.assertEqual(other.answer().error_code, ErrorCode.UNKNOWN_MEMBER_ID)
         self.assertEqual(other.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID)
-        self.assertEqual(self.server.broker.group_coordinator.groups(), [])
+        self.assertEqual(self.server.broker.coordinators.groups.groups(), [])
 
     def test_every_version(self) -> None:
         """All versions serve a member from its first request to its last."""
@@ -234,7 +234,7 @@ class TimeTests(GroupCase):
         """
         steady = self.member(group="steady", session_timeout_ms=60_000)
         self.group_of(steady)
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         for count in range(10_000):
             member = self.member(group=f"g{count % 1000}", session_timeout_ms=6000)
             member.send_join(3 if count % 2 else 9)
@@ -259,7 +259,7 @@ class TimeTests(GroupCase):
         """A heartbeat moves no timer, and a group without members has none."""
         member = self.member()
         self.group_of(member)
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         (alarm,) = [alarm for shard in coordinator.active_shards() for alarm in shard.alarms.values()]
         for _ in range(3):
             self.client.turn(1)
@@ -364,7 +364,7 @@ class ElsewhereTests(GroupCase):
 
     def test_after_the_stop(self) -> None:
         """A broker that stops coordinates nothing more."""
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         coordinator.stop()
         for request, version in (
             (JoinGroupRequest(group_id="g", session_timeout_ms=6000, member_id="", protocol_type="", protocols=[]), 5),

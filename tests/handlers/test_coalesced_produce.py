@@ -210,7 +210,7 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
     server = MemoryBroker().start()
     try:
         server.create("t", 2, **config)
-        verification: Any = server.broker.router.find(ProduceHandlers).verification
+        verification: Any = server.broker.kafka_server.router.find(ProduceHandlers).verification
         verification._verifier = ApprovingCoordinator(server.reactor)
         if not together:
             server.plugin.factories["kafka"].coalesced_router = None
@@ -226,7 +226,7 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
         broker = server.broker
         left: list[Any] = []
         for index in (0, 1):
-            replica = broker.replicas.get("t", index)
+            replica = broker.replication.replicas.get("t", index)
             log = replica.log
             left.append((replica.high_watermark, log.log_end_offset, log.producers.end_offset, list(log.producers)))
             for segment in log.segments:
@@ -234,9 +234,11 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
                 left.append((segment.size, segment.max_timestamp, segment.max_timestamp_offset, segment.indexed_size))
                 left.append([segment.offsets.entry(i) for i in range(segment.offsets.count)])
                 left.append((segment.times.count, segment.times.last, segment.first_timestamp))
-        counts = broker.produce_appender
-        left.append((counts.records, counts.batches, counts.bytes_written, counts.refused, broker.router.counts))
-        metrics = broker.net_metrics
+        counts = broker.kafka_server.produce_appender
+        left.append(
+            (counts.records, counts.batches, counts.bytes_written, counts.refused, broker.kafka_server.router.counts)
+        )
+        metrics = broker.kafka_server.net_metrics
         left.append((metrics.requests, metrics.bytes_in, metrics.broken_frames, metrics.failures))
         return client.transport.value(), client.closed, client.protocol.dispatcher.requests, left
     finally:
@@ -317,7 +319,7 @@ class CoalescedRequestTests(HandlerCase):
 
     def test_of_a_transaction(self) -> None:
         """Batches that continue a transaction are also one write."""
-        verification: Any = self.server.broker.router.find(ProduceHandlers).verification
+        verification: Any = self.server.broker.kafka_server.router.find(ProduceHandlers).verification
         verification._verifier = ApprovingCoordinator(self.server.reactor)
         for start, writes in ((0, 5), (5, 1)):
             data = (
@@ -334,11 +336,11 @@ class CoalescedRequestTests(HandlerCase):
         """A refused batch does not affect the others."""
         corrupt = a_batch(b"x")[:-1] + b"!"
         self.assertEqual(self.feed(a_batch(), corrupt, a_batch()), [(0, 1), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 2)])
-        self.assertEqual((self.writes, self.server.broker.produce_appender.refused), (2, 1))
+        self.assertEqual((self.writes, self.server.broker.kafka_server.produce_appender.refused), (2, 1))
 
     def test_moved_partition(self) -> None:
         """Each request for a partition that has moved gets an error, although its template is known."""
-        self.server.now(self.server.broker.replicas.remove([TopicPartition("t", 0)]))
+        self.server.now(self.server.broker.replication.replicas.remove([TopicPartition("t", 0)]))
         self.assertEqual(self.feed(a_batch(), a_batch()), 2 * [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)])
 
     def synced(self) -> list[tuple[int, int]]:
@@ -351,7 +353,7 @@ class CoalescedRequestTests(HandlerCase):
 
     def test_responses_in_order(self) -> None:
         """Requests behind one that waits are written, and answered in order."""
-        self.server.broker.replicas.get("t", 1).log.configure(TopicConfig(flush_before_ack=True))
+        self.server.broker.replication.replicas.get("t", 1).log.configure(TopicConfig(flush_before_ack=True))
         self.disk.held.add(IOPool.SYNC)
         self.client.send(produce_request(a_batch(b"waits"), partition=1, acks=-1), 9)
         self.writes = 0
@@ -361,7 +363,7 @@ class CoalescedRequestTests(HandlerCase):
 
     def all_in_sync(self, **config: Any) -> None:
         """Ask for all replicas from now on, in words that are known."""
-        self.server.broker.replicas.get("t", 0).log.configure(TopicConfig(**config))
+        self.server.broker.replication.replicas.get("t", 0).log.configure(TopicConfig(**config))
         self.feed(a_batch(), acks=-1)
         for _ in range(3):
             self.client.turn()
@@ -380,10 +382,10 @@ class CoalescedRequestTests(HandlerCase):
         self.disk.held.add(IOPool.SYNC)
         self.assertEqual(self.feed(*4 * [a_batch()], acks=-1), [])
         self.assertEqual(self.feed(*2 * [a_batch()], acks=-1), [])
-        self.assertEqual(self.server.broker.net_metrics.requests_pending, 6)
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.requests_pending, 6)
         self.assertEqual(self.writes, 2)
         self.assertEqual(self.synced(), [(0, offset) for offset in range(2, 8)])
-        self.assertEqual(self.server.broker.net_metrics.requests_pending, 0)
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.requests_pending, 0)
 
     def test_refused_batch_with_acks_all(self) -> None:
         """The other batches are written, and wait."""
@@ -408,6 +410,6 @@ class CoalescedRequestTests(HandlerCase):
         self.disk.held.add(IOPool.SYNC)
         self.feed(a_batch(), a_batch(), acks=-1)
         self.client.protocol.connectionLost(Failure(ConnectionDone()))
-        self.assertEqual(self.server.broker.net_metrics.requests_pending, 0)
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.requests_pending, 0)
         self.assertEqual(self.synced(), [])
-        self.assertEqual(self.server.broker.replicas.get("t", 0).log.log_end_offset, 4)
+        self.assertEqual(self.server.broker.replication.replicas.get("t", 0).log.log_end_offset, 4)

@@ -36,7 +36,7 @@ class ColdReadTests(HandlerCase):
         self.assertEqual(hot.produce(self.sent[0]).base_offset, 8)
         self.assertEqual(len(content(hot.fetch(8))), len(self.sent[0]))
         self.assertFalse(self.answered(self.cold))
-        self.assertEqual(self.server.broker.net_metrics.cold_reads, 1)
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.cold_reads, 1)
         self.disk.release(IOPool.READ)
         (answer,) = self.cold.answers()
         records = content(answer.responses[0].partitions[0])

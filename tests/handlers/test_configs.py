@@ -48,7 +48,7 @@ class ConfigTests(HandlerCase):
 
     def test_incremental(self) -> None:
         """Set, delete, append and subtract; the log has them at once."""
-        log = self.server.broker.replicas.get("t", 0).log
+        log = self.server.broker.replication.replicas.get("t", 0).log
         self.assertEqual(self.incremental(("retention.ms", 0, "77"), ("cleanup.policy", 2, "compact")), 0)
         self.assertEqual(self.values(source=1), {"retention.ms": "77", "cleanup.policy": "delete,compact"})
         self.assertEqual((log.config.retention_ms, log.config.compacted), (77, True))
@@ -99,7 +99,7 @@ class ConfigTests(HandlerCase):
     def test_broker_defaults(self) -> None:
         """A dynamic default of all brokers reaches the topics that say nothing themselves."""
         self.assertEqual(self.incremental(("log.retention.ms", 0, "4242"), kind=BROKER, name=""), 0)
-        self.assertEqual(self.server.broker.replicas.get("t", 0).log.config.retention_ms, 4242)
+        self.assertEqual(self.server.broker.replication.replicas.get("t", 0).log.config.retention_ms, 4242)
         self.assertEqual(self.values()["retention.ms"], "4242")
         self.assertEqual(self.values(BROKER, "0")["log.retention.ms"], "4242")
 
@@ -113,7 +113,7 @@ class ConfigTests(HandlerCase):
 
     def test_no_cleanup_policy(self) -> None:
         """The last policy can be taken away: then nothing is deleted or compacted (KIP-1161)."""
-        log = self.server.broker.replicas.get("t", 0).log
+        log = self.server.broker.replication.replicas.get("t", 0).log
         self.assertEqual(self.incremental(("cleanup.policy", 3, "delete")), 0)
         self.assertEqual((self.values(source=1), log.config.cleanup_policy), ({"cleanup.policy": ""}, frozenset()))
         self.assertEqual(self.incremental(("cleanup.policy", 2, "compact")), 0)
@@ -184,7 +184,7 @@ class ConfigTests(HandlerCase):
         self.server.stop()
         self.server = MemoryBroker(self.config, disks=self.server.disks, ensemble=self.server.ensemble).start()
         self.addCleanup(self.server.close)
-        self.assertEqual(sorted(self.server.broker.metadata.group_configs), sorted(names))
+        self.assertEqual(sorted(self.server.broker.member.metadata.group_configs), sorted(names))
 
     def test_listeners_as_bound(self) -> None:
         """Listeners are described as bound, not by the default; other settings are unchanged."""

@@ -20,7 +20,7 @@ class FetchTests(HandlerCase):
             client.produce(a_batch(bytes(500)))
         size = len(content(client.fetch(0)))
         self.assertTrue(500 < size <= 2048)
-        self.assertEqual(server.broker.router.find(FetchHandlers).bytes_sent, size)
+        self.assertEqual(server.broker.kafka_server.router.find(FetchHandlers).bytes_sent, size)
 
     def test_no_bytes_at_all(self) -> None:
         """A consumer that takes no bytes gets the first batch all the same, or it would never get on (KIP-74)."""
@@ -43,6 +43,6 @@ class FetchTests(HandlerCase):
         def gone(*_: object, **__: object) -> None:
             raise StorageError("the disk is gone")
 
-        self.patch(type(self.server.broker.replicas.get("t", 0)), "read", gone)
+        self.patch(type(self.server.broker.replication.replicas.get("t", 0)), "read", gone)
         answers = self.client.ask(fetch_request([("t", 0, 0), ("t", 1, 0)]), 12).responses[0].partitions
         self.assertEqual({answer.error_code for answer in answers}, {ErrorCode.KAFKA_STORAGE_ERROR})

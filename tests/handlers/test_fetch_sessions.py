@@ -30,7 +30,7 @@ class SessionCase(SynchronousTestCase):
         self.server.create("t", 3)
         self.server.create("u", 3)
         self.client = self.server.connect()
-        self.sessions = self.server.broker.router.find(FetchHandlers).sessions
+        self.sessions = self.server.broker.kafka_server.router.find(FetchHandlers).sessions
 
     @property
     def by_id(self) -> MemoryBroker | None:
@@ -46,7 +46,7 @@ class SessionCase(SynchronousTestCase):
     def told(self, response: FetchResponse) -> list[tuple[str, int, int, int]]:
         """Topic, partition, error and high watermark of all that is in a response."""
         self.assertEqual(response.error_code, 0)
-        names = {self.server.topic_id(name): name for name in self.server.broker.topics()}
+        names = {self.server.topic_id(name): name for name in self.server.broker.plugin_services.topics()}
         return [
             (topic.topic or names.get(topic.topic_id, "?"), p.partition_index, p.error_code, p.high_watermark)
             for topic in response.responses
@@ -142,7 +142,7 @@ class SessionCase(SynchronousTestCase):
     def test_errors_are_repeated(self) -> None:
         """A partition with an error is in every response, and once more when the error is gone."""
         session = self.ask(("t", 0, 0), current_leader_epoch=2).session_id
-        replica = self.server.broker.replicas.get("t", 0)
+        replica = self.server.broker.replication.replicas.get("t", 0)
         for epoch in (1, 2):
             told = self.told(self.ask(session=(session, epoch)))
             self.assertEqual(told, [("t", 0, ErrorCode.UNKNOWN_LEADER_EPOCH, -1)])
@@ -182,7 +182,7 @@ class SessionCase(SynchronousTestCase):
     def test_deleted_topics(self) -> None:
         """A topic that goes away is an error in its sessions, and nothing watches what is gone."""
         session = self.ask(("t", 0, 0), ("u", 0, 0)).session_id
-        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["t"]))
         response = self.ask(session=(session, 1))
         codes = [p.error_code for topic in response.responses for p in topic.partitions]
         self.assertEqual(codes, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
@@ -198,7 +198,7 @@ class SessionByIdTests(SessionCase):
         """An old id gets none of the records that the new topic of its name has."""
         self.client.produce()
         session = self.ask(("t", 0, 0)).session_id
-        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["t"]))
         self.server.create("t", 3)
         self.client.produce(a_batch(b"secret"))
         response = self.ask(session=(session, 1))
@@ -209,7 +209,7 @@ class SessionByIdTests(SessionCase):
         """A client that replaces the old topic id by the new one in one request gets new records."""
         old_id = self.server.topic_id("t")
         session = self.ask(("t", 0, 0)).session_id
-        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["t"]))
         self.server.create("t", 3)
         forgotten = [ForgottenTopic(topic_id=old_id, partitions=[0])]
         response = self.ask(("t", 0, 0), session=(session, 1), forgotten_topics_data=forgotten)
@@ -220,7 +220,7 @@ class SessionByIdTests(SessionCase):
 
     def test_unknown_ids_are_looked_up_again(self) -> None:
         """An id the broker has not heard of yet is looked for again; the client does not name it twice."""
-        metadata = self.server.broker.metadata
+        metadata = self.server.broker.member.metadata
         find = type(metadata).topic_by_id
         with patch.object(type(metadata), "topic_by_id", lambda *_: None):
             response = self.ask(("t", 0, 0), ("u", 0, 0))
@@ -246,7 +246,8 @@ class SessionLimitTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.server = MemoryBroker()
-        self.sessions = FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 2)
+        self.replicas = self.server.broker.replication.replicas
+        self.sessions = FetchSessionCache(self.replicas, self.clock.seconds, random.Random(1), 2)
 
     def create(self) -> int:
         session = self.sessions.create(by_id=False)
@@ -274,15 +275,13 @@ class SessionLimitTests(SynchronousTestCase):
 
     def test_no_slots_no_sessions(self) -> None:
         """Zero slots switch sessions off."""
-        self.assertIsNone(
-            FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 0).create(by_id=True)
-        )
+        self.assertIsNone(FetchSessionCache(self.replicas, self.clock.seconds, random.Random(1), 0).create(by_id=True))
 
     def test_partitions_are_bounded_over_all_sessions(self) -> None:
         """
         However many sessions there may be, they remember so many partitions together, and one of a consumer a tenth.
         """
-        sessions = FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
+        sessions = FetchSessionCache(self.replicas, self.clock.seconds, random.Random(1), 1000, 100)
         self.assertIsNone(sessions.create(by_id=False, partitions=11))
         for _ in range(10):
             session = sessions.create(by_id=False, partitions=10)
@@ -298,7 +297,7 @@ class SessionLimitTests(SynchronousTestCase):
         """
         A follower may have more than a tenth, and consumers' sessions make room for it.
         """
-        sessions = FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
+        sessions = FetchSessionCache(self.replicas, self.clock.seconds, random.Random(1), 1000, 100)
         for _ in range(10):
             session = sessions.create(by_id=False, partitions=10)
             assert session is not None
@@ -312,7 +311,7 @@ class SessionLimitTests(SynchronousTestCase):
         """
         A session that would outgrow its part is given up: its client starts a new one, or none.
         """
-        sessions = FetchSessionCache(self.server.broker.replicas, self.clock.seconds, random.Random(1), 1000, 100)
+        sessions = FetchSessionCache(self.replicas, self.clock.seconds, random.Random(1), 1000, 100)
         session = sessions.create(by_id=False, partitions=8)
         assert session is not None
         sessions.update(session, remembered(8), [])

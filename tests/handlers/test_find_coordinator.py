@@ -31,7 +31,7 @@ class FindCoordinatorTests(HandlerCase):
         return response
 
     def check_topic(self) -> None:
-        topic = self.server.broker.metadata.topic("__consumer_offsets")
+        topic = self.server.broker.member.metadata.topic("__consumer_offsets")
         assert topic is not None
         self.assertEqual(len(topic.partitions), 7)
         self.assertEqual(
@@ -45,7 +45,7 @@ class FindCoordinatorTests(HandlerCase):
         self.assertEqual(found.host, self.server.broker.endpoints["kafka"].host)
         self.assertEqual((found.error_code, found.error_message), (0, None))
         self.check_topic()
-        shards = self.server.broker.group_coordinator.shards
+        shards = self.server.broker.coordinators.groups.shards
         self.assertEqual({number: shard.loading for number, shard in shards.items()}, dict.fromkeys(range(7), False))
 
     def test_versions(self) -> None:
@@ -78,7 +78,7 @@ class FindCoordinatorTests(HandlerCase):
                 found = answer.coordinators[0] if version >= 4 else answer
                 self.assertEqual((found.error_code, found.node_id, found.port), (ErrorCode.INVALID_REQUEST, -1, -1))
         self.assertIn("transactional ids (1)", self.find("k", key_type=2).coordinators[0].error_message or "")
-        self.assertIsNone(self.server.broker.metadata.topic("__consumer_offsets"))
+        self.assertIsNone(self.server.broker.member.metadata.topic("__consumer_offsets"))
 
     def test_transactional_ids(self) -> None:
         """They have a topic of their own, made as configured; that of the groups is not needed for it."""
@@ -86,7 +86,7 @@ class FindCoordinatorTests(HandlerCase):
             answer = self.find("x", key_type=1, version=version)
             found = answer.coordinators[0] if version >= 4 else answer
             self.assertEqual((found.error_code, found.node_id, found.port), (0, 0, 9092))
-        topic = self.server.broker.metadata.topic("__transaction_state")
+        topic = self.server.broker.member.metadata.topic("__transaction_state")
         assert topic is not None
         self.assertEqual(len(topic.partitions), 5)
         self.assertEqual(
@@ -99,9 +99,9 @@ class FindCoordinatorTests(HandlerCase):
                 "unclean.leader.election.enable": "false",
             },
         )
-        shards = self.server.broker.transactions.shards
+        shards = self.server.broker.coordinators.transactions.shards
         self.assertEqual({number: shard.loading for number, shard in shards.items()}, dict.fromkeys(range(5), False))
-        self.assertIsNone(self.server.broker.metadata.topic("__consumer_offsets"))
+        self.assertIsNone(self.server.broker.member.metadata.topic("__consumer_offsets"))
 
     def test_the_topic_cannot_be_made(self) -> None:
         """Clients are to try again, and are served after a start with space."""

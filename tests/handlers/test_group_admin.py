@@ -58,7 +58,7 @@ class DescribeTests(GroupCase):
         self.assertEqual(self.describe().authorized_operations, OPERATIONS_UNKNOWN)
         asked = self.describe(include_authorized_operations=True).authorized_operations
         self.assertEqual([bit for bit in range(16) if asked >> bit & 1], [3, 6, 8])
-        self.server.broker.group_coordinator.stop()
+        self.server.broker.coordinators.groups.stop()
         found = self.describe(include_authorized_operations=True)
         self.assertEqual(
             (found.error_code, found.authorized_operations), (ErrorCode.COORDINATOR_NOT_AVAILABLE, OPERATIONS_UNKNOWN)

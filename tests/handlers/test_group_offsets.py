@@ -76,7 +76,7 @@ class SimpleTests(GroupCase):
     def test_null_is_no_text(self) -> None:
         """Text that is not given is empty text."""
         self.assertEqual(commit(self.client, {T0: 5}, metadata=None), {T0: 0})
-        self.assertEqual(self.server.broker.group_coordinator.committed("g")[T0].metadata, "")  # type: ignore[index]
+        self.assertEqual(self.server.broker.coordinators.groups.committed("g")[T0].metadata, "")  # type: ignore[index]
 
     def test_a_group_without_a_name(self) -> None:
         """Old consumers commit without one, and find what they committed."""
@@ -132,7 +132,7 @@ class SimpleTests(GroupCase):
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, commit_timestamp=77)
         topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
         self.client.ask(OffsetCommitRequest(group_id="timed", topics=topics), 1)
-        held = self.server.broker.group_coordinator.committed
+        held = self.server.broker.coordinators.groups.committed
         found = {name: held(name)[T0] for name in ("kept", "by default", "timed")}  # type: ignore[index]
         now_ms = NOW_MS + int(self.server.reactor.seconds() * 1000)
         self.assertEqual(found["kept"].expire_timestamp, found["kept"].commit_timestamp + 1000)
@@ -166,7 +166,7 @@ class SimpleTests(GroupCase):
 
     def test_errors_in_every_version_of_fetch(self) -> None:
         """Errors are those of each partition at first, later of the request, then of each group."""
-        self.server.broker.group_coordinator.stop()
+        self.server.broker.coordinators.groups.stop()
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for version in range(8):
             asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
@@ -247,7 +247,7 @@ class WritingTests(GroupCase):
         self.disk.faults = lambda op, path: broken() if op == "write" else None
         self.assertEqual(member.commit(6), ErrorCode.NOT_COORDINATOR)
         self.assertEqual(member.heartbeat(), ErrorCode.NOT_COORDINATOR)
-        self.assertEqual(self.server.broker.group_coordinator.shards, {})
+        self.assertEqual(self.server.broker.coordinators.groups.shards, {})
 
     def test_batches_are_compressed(self) -> None:
         """As the configuration says."""
@@ -257,7 +257,7 @@ class WritingTests(GroupCase):
         client = server.connect()
         client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
         self.assertEqual(commit(client, {T0: 5}, metadata="m" * 1000), {T0: 0})
-        log = server.broker.group_coordinator.shard_of("g").log.replica.log
+        log = server.broker.coordinators.groups.shard_of("g").log.replica.log
         data = log.read(0, 1 << 20).data
         assert data is not None
         self.assertLess(len(data), 300)
@@ -346,7 +346,7 @@ class GoingTests(GroupCase):
         self.server.create("u")
         commit(self.client, {T0: 5, ("u", 0): 6}, "both")
         commit(self.client, {("u", 0): 7}, "only")
-        self.server.now(self.server.broker.topic_admin.delete_topics(["u"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["u"]))
         self.server.create("u")
         self.assertEqual([group.group_id for group in self.listed()], ["both"])
         for _ in range(2):
@@ -386,7 +386,7 @@ class GoingTests(GroupCase):
         self.assertEqual(self.listed_later(DAY_S / 2), ["g"])
         self.assertEqual(fetch_committed(self.client), {T0: 5})
         self.assertEqual(self.listed_later(DAY_S / 2 + 601), [])
-        self.assertEqual(self.server.broker.group_coordinator.metrics.expired, 1)
+        self.assertEqual(self.server.broker.coordinators.groups.metrics.expired, 1)
         self.restart()
         self.assertEqual(self.listed(), [])
 
@@ -472,7 +472,7 @@ class TopicIdTests(GroupCase):
         self.server.create("u")
         former = self.server.topic_id("u")
         self.commit((former, 5))
-        self.server.now(self.server.broker.topic_admin.delete_topics(["u"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["u"]))
         self.server.create("u")
         self.assertEqual(self.commit((former, 6)), [(former, "", ErrorCode.UNKNOWN_TOPIC_ID)])
         self.assertEqual(self.fetch((former, [0])), [(former, [(0, -1, ErrorCode.UNKNOWN_TOPIC_ID)])])
@@ -487,7 +487,7 @@ class TopicIdTests(GroupCase):
         """The offsets of a deleted topic cannot be fetched by id."""
         t = self.server.topic_id()
         commit(self.client, {T0: 5})
-        shard = self.server.broker.group_coordinator.shard_of("g")
+        shard = self.server.broker.coordinators.groups.shard_of("g")
         shard.offsets["g"].apply(*offset_commit_change("g", TopicPartition("gone", 0), CommittedOffset(1)))
         self.assertEqual(self.fetch(everything=True), [(t, [(0, 5, 0)])])
         self.assertEqual(fetch_committed(self.client), {T0: 5, ("gone", 0): 1})

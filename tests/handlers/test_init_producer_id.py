@@ -29,5 +29,5 @@ class InitProducerIdTests(HandlerCase):
         async def claim(ids: object) -> None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-        self.patch(type(self.server.broker.producer_ids), "_claim", claim)
+        self.patch(type(self.server.broker.member.producer_ids), "_claim", claim)
         self.assertEqual(self.client.ask(REQUEST, 4).error_code, ErrorCode.COORDINATOR_NOT_AVAILABLE)

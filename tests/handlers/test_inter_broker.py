@@ -46,7 +46,7 @@ class PeerCase(HandlerCase):
     def introduction(self, **changes: Any) -> IntroduceRequest:
         """As broker 1 would say it."""
         given: dict[str, Any] = {
-            "cluster_id": self.server.broker.cluster_id,
+            "cluster_id": self.server.broker.plugin_services.cluster_id,
             "broker_id": 1,
             "broker_epoch": 1,
             "incarnation": INCARNATION.bytes,
@@ -79,7 +79,7 @@ class IntroductionTests(PeerCase):
                 answer = client.ask(request, 0)
             self.assertEqual(answer.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, request)
             self.assertEqual(len([one for one in log if "no broker" in str(one.get("sentence"))]), 1, request)
-        self.assertEqual(sorted(self.server.broker.metadata.topics), ["t"])
+        self.assertEqual(sorted(self.server.broker.member.metadata.topics), ["t"])
 
     def test_forged(self) -> None:
         """A wrong proof, broker or cluster, and this broker's own id, are refused with an explanation."""
@@ -107,14 +107,14 @@ class IntroductionTests(PeerCase):
 
     def test_cannot_be_checked(self) -> None:
         """Without the metadata store unknown brokers get a retriable error."""
-        self.server.broker.store.suspend()
+        self.server.broker.member.store.suspend()
         answer = self.client.ask(self.introduction(incarnation=bytes(16)), 0)
         self.assertEqual(answer.error_code, ErrorCode.BROKER_NOT_AVAILABLE)
         self.assertIn("metadata store", answer.error_message)
 
     def test_known_broker(self) -> None:
         """A broker from the metadata is accepted even if the store is unreachable."""
-        self.server.broker.store.suspend()
+        self.server.broker.member.store.suspend()
         self.introduced()
 
 
@@ -126,19 +126,19 @@ class MetadataUpdateTests(PeerCase):
         request = update_request(MetadataUpdate(0, 99, 99, full=True))
         answer = self.introduced().ask(request, 0)
         self.assertEqual(answer.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        self.assertIn("t", self.server.broker.metadata.topics)
+        self.assertIn("t", self.server.broker.member.metadata.topics)
 
     def test_of_the_past(self) -> None:
         """A replaced controller gets an error."""
         answer = self.introduced().ask(update_request(MetadataUpdate(1, 0, 99, full=True)), 0)
         self.assertEqual(answer.error_code, ErrorCode.STALE_CONTROLLER_EPOCH)
-        self.assertIn("t", self.server.broker.metadata.topics)
+        self.assertIn("t", self.server.broker.member.metadata.topics)
 
     def test_applied(self) -> None:
         """The epoch is remembered on disk before anything is done."""
         answer = self.introduced().ask(update_request(MetadataUpdate(1, 7, 99, full=True)), 0)
         self.assertEqual((answer.error_code, answer.failed), (0, []))
-        self.assertEqual(self.server.broker.metadata.topics, {})
+        self.assertEqual(self.server.broker.member.metadata.topics, {})
         self.assertEqual(self.disk.read("controller-epoch"), b"7\n")
 
     @settings(max_examples=30)
@@ -155,7 +155,7 @@ class MetadataUpdateTests(PeerCase):
         for _ in range(5):
             client.turn()
         self.assertTrue(client.closed)
-        self.assertIn("t", self.server.broker.metadata.topics)
+        self.assertIn("t", self.server.broker.member.metadata.topics)
 
 
 class ForwardTests(PeerCase):
@@ -210,7 +210,7 @@ class PluginCallTests(PeerCase):
 
     def test_answered(self) -> None:
         """The plugin gets the bytes, and its own go back."""
-        self.server.broker.answer_plugin("echo", lambda body: succeed(body * 2))
+        self.server.broker.plugin_services.answer_plugin("echo", lambda body: succeed(body * 2))
         self.assertEqual(self.asked("echo", b"ab").body, b"abab")
 
     def test_missing_plugin(self) -> None:
@@ -222,8 +222,8 @@ class PluginCallTests(PeerCase):
     def test_errors_of_a_plugin(self) -> None:
         """A plugin's ApiError is returned; other exceptions are logged. The connection stays open."""
         refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here")
-        self.server.broker.answer_plugin("strict", lambda body: fail(refusal))
-        self.server.broker.answer_plugin("broken", lambda body: fail(KeyError("hunter2")))
+        self.server.broker.plugin_services.answer_plugin("strict", lambda body: fail(refusal))
+        self.server.broker.plugin_services.answer_plugin("broken", lambda body: fail(KeyError("hunter2")))
         answer = self.asked("strict")
         self.assertEqual((answer.error_code, answer.error_message), (ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here"))
         answer = self.asked("broken")
@@ -232,10 +232,10 @@ class PluginCallTests(PeerCase):
 
     def test_response_too_long(self) -> None:
         """A response that is too long is refused, not sent."""
-        self.server.broker.answer_plugin("long", lambda body: succeed(bytes(MAX_BODY_BYTES + 1)))
+        self.server.broker.plugin_services.answer_plugin("long", lambda body: succeed(bytes(MAX_BODY_BYTES + 1)))
         self.assertEqual(self.asked("long").error_code, ErrorCode.MESSAGE_TOO_LARGE)
 
     def test_duplicate_plugin_names(self) -> None:
         """Two plugins with one name are an error."""
-        self.server.broker.answer_plugin("one", succeed)
-        self.assertRaises(ValueError, self.server.broker.answer_plugin, "one", succeed)
+        self.server.broker.plugin_services.answer_plugin("one", succeed)
+        self.assertRaises(ValueError, self.server.broker.plugin_services.answer_plugin, "one", succeed)

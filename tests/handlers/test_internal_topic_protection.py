@@ -52,7 +52,7 @@ class ExistingTopicTests(InternalCase):
 
     def state(self) -> Any:
         """All that is to stay."""
-        topics = [self.server.broker.metadata.topic(name) for name in TOPICS]
+        topics = [self.server.broker.member.metadata.topic(name) for name in TOPICS]
         return [(topic.topic_id, len(topic.partitions), dict(topic.configs)) for topic in topics if topic is not None]
 
     def tearDown(self) -> None:
@@ -130,7 +130,7 @@ class ExistingTopicTests(InternalCase):
         """Code inside a broker cannot write to internal topics, either."""
         for name in TOPICS:
             with self.assertRaises(ApiError) as caught:
-                self.server.now(self.server.broker.append(name, [(b"k", b"v")]))
+                self.server.now(self.server.broker.plugin_services.append(name, [(b"k", b"v")]))
             self.assertEqual(caught.exception.code, INVALID)
 
 
@@ -155,6 +155,6 @@ class CreatedTopicTests(InternalCase):
         self.assertEqual(self.create(TOPICS[0]), 0)
         self.assertEqual(self.create(TOPICS[1], cleanup_policy="compact", segment_bytes="1048576"), 0)
         for name in TOPICS:
-            topic = self.server.broker.metadata.topic(name)
+            topic = self.server.broker.member.metadata.topic(name)
             assert topic is not None
             self.assertEqual((len(topic.partitions), topic.configs["cleanup.policy"]), (5, "compact"))

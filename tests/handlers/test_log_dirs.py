@@ -35,7 +35,7 @@ class LogDirTests(HandlerCase):
     def test_all(self) -> None:
         """Each log is in one directory, with the bytes of its segments, at every version."""
         self.client.ask(produce_request(a_batch(b"v" * 100), "t", 2), 9)
-        replica = self.server.broker.replicas.get("t", 2)
+        replica = self.server.broker.replication.replicas.get("t", 2)
         for version in range(6):
             found = self.ask(version)
             self.assertEqual(found.error_code, 0)
@@ -106,7 +106,7 @@ class MoveTests(HandlerCase):
         """The future replica is described while it is filled; then clients use it without an interruption."""
         for number in range(3):
             self.client.ask(produce_request(a_batch(b"%d" % number)), 9)
-        size = self.server.broker.replicas.get("t", 0).log.size
+        size = self.server.broker.replication.replicas.get("t", 0).log.size
         disk = self.server.disks[0]
         disk.held.add(IOPool.READ)
         self.assertEqual(self.move("/second"), [0])
@@ -137,7 +137,7 @@ class MoveTests(HandlerCase):
         disk = self.server.disks[0]
         disk.held.add(IOPool.READ)
         self.move("/second")
-        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["t"]))
         disk.held.clear()
         disk.release(IOPool.READ)
         self.client.turn(61)

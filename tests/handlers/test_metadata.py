@@ -16,7 +16,7 @@ class MetadataTests(HandlerCase):
         self.assertEqual(self.client.metadata("t"), first)
         self.server.create("u")
         self.assertEqual([topic.name for topic in self.client.metadata().topics], ["t", "u"])
-        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["t"]))
         self.assertEqual(self.client.metadata("t").topics[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def test_by_id(self) -> None:

@@ -42,7 +42,7 @@ class DurableProduceTests(HandlerCase):
         self.client.send(produce_request(a_batch(b"b"), partition=1, acks=1), 9)
         self.client.send(MetadataRequest(topics=[]), 9)
         self.assertEqual(self.client.answers(), [])
-        self.assertEqual(self.server.broker.replicas.get("t", 1).log.log_end_offset, 1)
+        self.assertEqual(self.server.broker.replication.replicas.get("t", 1).log.log_end_offset, 1)
         self.release()
         kinds = [type(answer).__name__ for answer in self.client.answers()]
         self.assertEqual(kinds, ["ProduceResponse", "ProduceResponse", "MetadataResponse"])
@@ -76,7 +76,7 @@ class DurableProduceTests(HandlerCase):
         self.client.send(produce_request(a_batch(b"kept"), acks=-1), 9)
         self.client.transport.loseConnection()
         self.release()
-        self.assertEqual(self.server.broker.net_metrics.failures, 0)
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.failures, 0)
         self.assertIn(b"kept", content(self.server.connect().fetch()))
 
 
@@ -99,13 +99,13 @@ class ResponseTests(HandlerCase):
         """Records, batches, bytes and refusals are counted."""
         self.client.produce(a_batch(b"a", b"b"))
         self.client.produce(b"nonsense")
-        appender = self.server.broker.produce_appender
+        appender = self.server.broker.kafka_server.produce_appender
         self.assertEqual((appender.records, appender.batches, appender.refused), (2, 1, 1))
         self.assertEqual(appender.bytes_written, len(a_batch(b"a", b"b")))
 
     def test_a_mistake_of_ours(self) -> None:
         """An unexpected exception is UNKNOWN_SERVER_ERROR for its partition, and is logged."""
-        log = self.server.broker.replicas.get("t", 0).log
+        log = self.server.broker.replication.replicas.get("t", 0).log
         log.config = None  # type: ignore[assignment]
         self.assertEqual(self.client.produce().error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
         self.assertEqual(len(self.flushLoggedErrors()), 1)

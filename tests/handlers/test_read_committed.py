@@ -22,12 +22,12 @@ from tests.handlers.kit import NOW_MS, Client, HandlerCase, MemoryBroker, a_batc
 def write(server: MemoryBroker, *values: bytes, producer_id: int = 7, epoch: int = 0, sequence: int = 0) -> None:
     """A batch of a transaction, past its coordinator."""
     data = a_batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=True)
-    server.broker.replicas.get("t", 0).append(data, NOW_MS)
+    server.broker.replication.replicas.get("t", 0).append(data, NOW_MS)
 
 
 def end(server: MemoryBroker, committed: bool, producer_id: int = 7, epoch: int = 0) -> None:
     marker = Marker(ControlType.COMMIT if committed else ControlType.ABORT, 1)
-    server.broker.replicas.get("t", 0).append_marker(producer_id, epoch, marker, NOW_MS, 1)
+    server.broker.replication.replicas.get("t", 0).append_marker(producer_id, epoch, marker, NOW_MS, 1)
 
 
 class CommittedCase(HandlerCase):
@@ -93,7 +93,7 @@ class FetchTests(CommittedCase):
         self.write(b"a")
         self.end(False)
         self.write(b"b", sequence=1)
-        replica = self.server.broker.replicas.get("t", 0)
+        replica = self.server.broker.replication.replicas.get("t", 0)
         replica.take(LeaderAndIsr(leader=9, leader_epoch=replica.partition.leader_epoch + 1, isr=(0, 9)))
         for version in (11, 12, 18):
             answer = self.fetch(version=version)
@@ -141,10 +141,10 @@ class LongPollTests(CommittedCase):
     def test_long_polls_and_open_transactions(self) -> None:
         """Records of an open transaction do not wake long polls that cannot read them; its end does."""
         for session in (False, True):
-            start = self.server.broker.replicas.get("t", 0).log.log_end_offset
+            start = self.server.broker.replication.replicas.get("t", 0).log.log_end_offset
             self.write(b"a", epoch=int(session))
             self.ask(start, session=session)
-            with patch.object(type(self.server.broker.reader), "read", side_effect=AssertionError("why?")):
+            with patch.object(type(self.server.broker.replication.reader), "read", side_effect=AssertionError("why?")):
                 for n in range(3):
                     self.write(bytes(1000), epoch=int(session), sequence=n + 1)
                     self.client.produce()
@@ -179,7 +179,7 @@ class LongPollTests(CommittedCase):
         """A long poll that waits for a transaction ends at once when the leadership does."""
         self.write(b"a")
         self.ask(0)
-        self.server.broker.replicas.get("t", 0).doubt()
+        self.server.broker.replication.replicas.get("t", 0).doubt()
         self.assertEqual(self.answer().error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -302,7 +302,7 @@ class ConsumerTests(SynchronousTestCase):
         try:
             server.create("t", 1, segment_bytes="2048", index_interval_bytes="256")
             client = server.connect()
-            log = server.broker.replicas.get("t", 0).log
+            log = server.broker.replication.replicas.get("t", 0).log
             good: set[int] = set()
             open_: dict[int, list[int]] = {}
             epochs = dict.fromkeys(range(4), 0)

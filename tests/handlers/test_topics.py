@@ -53,7 +53,7 @@ class TopicTests(HandlerCase):
             answer = self.create(**given)
             self.assertEqual(answer.error_code, code, given)
             self.assertTrue(answer.error_message, given)
-        self.assertNotIn("new", self.server.broker.topics())
+        self.assertNotIn("new", self.server.broker.plugin_services.topics())
 
     def test_colliding_names(self) -> None:
         """Names that differ only in '.' and '_' are refused: metric names do not tell them apart."""
@@ -90,7 +90,7 @@ class TopicTests(HandlerCase):
                 request = DeleteTopicsRequest(topic_names=["new"], timeout_ms=1000)
             answer = self.client.ask(request, version - 1).responses[0]
             self.assertEqual((answer.error_code, answer.name), (0, "new"))
-        self.assertEqual(dict(self.server.broker.topics()), {"t": 2})
+        self.assertEqual(dict(self.server.broker.plugin_services.topics()), {"t": 2})
 
     def test_twice(self) -> None:
         """A topic that is named twice is refused, once."""
@@ -108,7 +108,7 @@ class TopicTests(HandlerCase):
         server.create("t")
         answer = server.connect().ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10), 5).responses[0]
         self.assertEqual(answer.error_code, ErrorCode.TOPIC_DELETION_DISABLED)
-        self.assertIn("t", server.broker.topics())
+        self.assertIn("t", server.broker.plugin_services.topics())
 
     def grow(self, count: int, name: str = "t", times: int = 1) -> int:
         topics = [CreatePartitionsTopic(name=name, count=count, assignments=None)] * times
@@ -124,20 +124,20 @@ class TopicTests(HandlerCase):
             self.assertEqual(self.grow(count), ErrorCode.INVALID_PARTITIONS)
         self.assertEqual(self.grow(4, "none"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self.assertEqual(self.grow(9, times=2), ErrorCode.INVALID_REQUEST)
-        self.assertEqual(self.server.broker.topics()["t"], 4)
+        self.assertEqual(self.server.broker.plugin_services.topics()["t"], 4)
 
     def test_no_controller(self) -> None:
         """Without a controller each topic gets an error, and the connection stays open."""
         broker = self.server.broker
-        active, broker.controller.active = broker.controller.active, None
+        active, broker.control.controller.active = broker.control.controller.active, None
         self.assertEqual(self.create().error_code, ErrorCode.NOT_CONTROLLER)
         deleted = self.client.ask(DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=10), 5).responses
         self.assertEqual([answer.error_code for answer in deleted], [ErrorCode.NOT_CONTROLLER] * 2)
         self.assertEqual(self.grow(9), ErrorCode.NOT_CONTROLLER)
         described = self.client.metadata("auto", auto_create=True).topics[0]
         self.assertEqual(described.error_code, ErrorCode.NOT_CONTROLLER)
-        self.assertEqual(broker.net_metrics.failures, 0)
-        broker.controller.active = active
+        self.assertEqual(broker.kafka_server.net_metrics.failures, 0)
+        broker.control.controller.active = active
 
 
 class LimitTests(HandlerCase):

@@ -79,17 +79,17 @@ class ParticipationCase(HandlerCase):
     def setUp(self) -> None:
         super().setUp()
         self.coordinator = Coordinator()
-        verification = self.server.broker.router.find(ProduceHandlers).verification
+        verification = self.server.broker.kafka_server.router.find(ProduceHandlers).verification
         assert verification is not None
         self.verification = verification
         verification._verifier = self.coordinator
 
     def end(self, index: int = 0) -> int:
-        log = self.server.broker.replicas.get("t", index).log
+        log = self.server.broker.replication.replicas.get("t", index).log
         return log.log_end_offset
 
     def marker(self, epoch: int = 0, producer_id: int = 7) -> None:
-        replica = self.server.broker.replicas.get("t", 0)
+        replica = self.server.broker.replication.replicas.get("t", 0)
         replica.append_marker(producer_id, epoch, Marker(ControlType.ABORT, 1), NOW_MS, 1)
 
     def send(self, *data: bytes, version: int = 12, client: Client | None = None, **given: Any) -> None:
@@ -209,7 +209,7 @@ class ManyPartitionsTests(ParticipationCase):
 
     def written(self) -> int:
         """The number of partitions with records."""
-        return sum(self.server.broker.replicas.get("wide", n).log.log_end_offset > 0 for n in range(300))
+        return sum(self.server.broker.replication.replicas.get("wide", n).log.log_end_offset > 0 for n in range(300))
 
     def test_writes_in_slices(self) -> None:
         """
@@ -217,7 +217,7 @@ class ManyPartitionsTests(ParticipationCase):
         before it is a partition's turn, the coordinator is asked again.
         """
         self.server.create("wide", 300)
-        scheduler = self.server.broker.slice_scheduler
+        scheduler = self.server.broker.env.slice_scheduler
         before = scheduler.slices
         self.many(self.client)
         for _ in range(50):
@@ -229,7 +229,7 @@ class ManyPartitionsTests(ParticipationCase):
         self.coordinator.answer()
         first = self.written()
         self.assertTrue(0 < first < 100, first)
-        late = self.server.broker.replicas.get("wide", 299)
+        late = self.server.broker.replication.replicas.get("wide", 299)
         late.append_marker(7, 0, Marker(ControlType.ABORT, 1), NOW_MS, 1)
         for _ in range(5):
             iterate(self.server.reactor)
@@ -424,7 +424,7 @@ class QueueOrderTests(ParticipationCase):
     def test_not_leader_any_more(self) -> None:
         """If the partition goes away meanwhile, that is the answer."""
         self.send(transactional(b"a"))
-        self.server.now(self.server.broker.replicas.remove([TopicPartition("t", 0)]))
+        self.server.now(self.server.broker.replication.replicas.remove([TopicPartition("t", 0)]))
         self.coordinator.answer()
         self.assertEqual(self.results(), [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)])
 
@@ -587,7 +587,7 @@ class TopicIdTests(ParticipationCase):
         """One that is not known, or was deleted, is UNKNOWN_TOPIC_ID, though there is another topic of that name."""
         known = self.server.topic_id()
         self.assertEqual(self.ask(known), (0, 0))
-        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["t"]))
         self.server.create("t")
         for topic_id in (known, bytes(16), b"\1" * 16):
             for acks in (1, -1):
@@ -617,7 +617,7 @@ class RandomOrderTests(SynchronousTestCase):
         try:
             server.create("t", 2)
             coordinator = Coordinator()
-            verification: Any = server.broker.router.find(ProduceHandlers).verification
+            verification: Any = server.broker.kafka_server.router.find(ProduceHandlers).verification
             verification._verifier = coordinator
             client = server.connect()
             sent = {(producer, index): 0 for producer in (0, 1) for index in (0, 1)}

@@ -96,11 +96,11 @@ class TransactionCase(HandlerCase):
 
     def now(self, name: str = "tx") -> TransactionMetadata:
         """The coordinator's state of the transaction."""
-        return self.server.broker.transactions.describe(name)
+        return self.server.broker.coordinators.transactions.describe(name)
 
     def markers(self, topic: str = "t", partition: int = 0) -> list[ControlType | None]:
         """The ends of transactions in a partition."""
-        replica = self.server.broker.replicas.get(topic, partition)
+        replica = self.server.broker.replication.replicas.get(topic, partition)
         found = replica.log.read(0, 1 << 20, replica.log.log_end_offset).data
         data = b"" if found is None else found.read()
         return [
@@ -177,7 +177,7 @@ class HappyTests(TransactionCase):
                 group_id="g",
             )
             self.assertEqual(self.client.ask(request, version).error_code, OK)
-        number = self.server.broker.group_coordinator.partition_of("g")
+        number = self.server.broker.coordinators.groups.partition_of("g")
         self.assertEqual(self.now().partitions, {("__consumer_offsets", number)})
         self.assertEqual(self.end(producer).error_code, OK)
         self.assertEqual(self.markers("__consumer_offsets", number), [ControlType.COMMIT])

@@ -128,7 +128,7 @@ class VisibilityTests(TransactionCase):
         self.producer.commit({T0: 10, T1: 10})
         epoch = self.producer.epoch
         self.producer.end()
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         log = coordinator.shard_of("g").log.replica.log
         data = log.read(0, 1 << 20).data
         assert data is not None
@@ -144,7 +144,7 @@ class VisibilityTests(TransactionCase):
 
     def test_response_after_the_write(self) -> None:
         """A commit is answered once it is on the disk, as any other."""
-        shard = self.server.broker.group_coordinator.shard_of("g")
+        shard = self.server.broker.coordinators.groups.shard_of("g")
         log = shard.log.replica.log
         log.configure(evolve(log.config, flush_before_ack=True))
         flushes: list[Deferred[None]] = []
@@ -182,7 +182,7 @@ class VisibilityTests(TransactionCase):
 
     def spoil_markers(self) -> None:
         """Damage all markers in the partition of the group, behind the log's back."""
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         for segment in coordinator.shards[coordinator.partition_of("g")].log.replica.log.segments:
             file = segment.log.get()
             data = file.pread(file.size(), 0)
@@ -218,7 +218,7 @@ class VisibilityTests(TransactionCase):
     def test_marker_during_a_load(self) -> None:
         """A marker that is written during a load counts after it."""
         self.producer.commit({T0: 10})
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         number = coordinator.partition_of("g")
         log = coordinator.shards[number].log
         for _ in range(600):
@@ -331,8 +331,8 @@ class RefusalTests(TransactionCase):
 
     def test_another_coordinator(self) -> None:
         """Who does not lead the group's partition says so, and who still reads it, in words that are known."""
-        shards = self.server.broker.group_coordinator.shards
-        shard = self.server.broker.group_coordinator.shard_of("g")
+        shards = self.server.broker.coordinators.groups.shards
+        shard = self.server.broker.coordinators.groups.shard_of("g")
         shard.loading = True
         for version, code in ((1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)):
             self.assertEqual(self.producer.commit({T0: 1}, version=version), {T0: code})
@@ -366,7 +366,7 @@ class AskingTests(TransactionCase):
 
     @property
     def place(self) -> TopicPartition:
-        return TopicPartition(OFFSETS_TOPIC, self.server.broker.group_coordinator.partition_of("g"))
+        return TopicPartition(OFFSETS_TOPIC, self.server.broker.coordinators.groups.partition_of("g"))
 
     def test_verification_requests(self) -> None:
         """The coordinator is asked once per transaction to verify, or to add, the group's partition."""
@@ -408,8 +408,8 @@ class AskingTests(TransactionCase):
 
     def test_client_disconnects_during_verification(self) -> None:
         """A client that disconnects meanwhile causes no error."""
-        place = TopicPartition(TRANSACTIONS_TOPIC, self.server.broker.transactions.partition_of("x"))
-        log = self.server.broker.replicas.get(*place).log
+        place = TopicPartition(TRANSACTIONS_TOPIC, self.server.broker.coordinators.transactions.partition_of("x"))
+        log = self.server.broker.replication.replicas.get(*place).log
         log.configure(evolve(log.config, flush_before_ack=True))
         self.patch(Log, "flush", lambda log: Deferred() if log.partition == place else succeed(None))
         client = self.server.connect()
@@ -425,8 +425,8 @@ class AskingTests(TransactionCase):
         questions = self.asked(answer, {self.place: again})
         self.client.send(self.producer.request({T0: 1}), 5)
         self.client.turn()
-        shard = self.server.broker.group_coordinator.shard_of("g")
-        ending = self.server.broker.marker_writer
+        shard = self.server.broker.coordinators.groups.shard_of("g")
+        ending = self.server.broker.coordinators.marker_writer
         ending.write(EndTransactionMarker(self.producer.producer_id, self.producer.epoch, False, 9, 0), [self.place])
         end = shard.log.end_offset
         answer.callback({self.place: ErrorCode.NONE})
@@ -444,7 +444,7 @@ class AskingTests(TransactionCase):
 
     def test_partition_moves_during_verification(self) -> None:
         """The commit must go to the new leader."""
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         answer: Deferred[Any] = Deferred()
         self.asked(answer)
         self.client.send(self.producer.request({T0: 1}), 5)
@@ -460,7 +460,7 @@ class AskingTests(TransactionCase):
     def test_the_end_is_not_durable_yet(self) -> None:
         """Until the last marker is durable commits of the next transaction are refused."""
         self.producer.commit({T0: 1})
-        shard = self.server.broker.group_coordinator.shard_of("g")
+        shard = self.server.broker.coordinators.groups.shard_of("g")
         marker = Marker(ControlType.COMMIT, 9)
         shard.log.replica.append_marker(self.producer.producer_id, self.producer.epoch + 1, marker, 0, 2)
         self.asked({self.place: ErrorCode.NONE})
@@ -579,7 +579,7 @@ class EndTests(TransactionCase):
         self.server.create("u")
         self.producer.commit({T0: 10, ("u", 0): 7})
         self.producer.commit({("u", 0): 7}, "only")
-        self.server.now(self.server.broker.topic_admin.delete_topics(["u"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["u"]))
         self.server.create("u")
         self.assertEqual([group.group_id for group in self.listed()], ["g"])
         self.producer.end()

@@ -66,7 +66,7 @@ class MarkerCase(TransactionCase):
         return {(topic.name, one.partition_index): one.error_code for topic in found.topics for one in topic.partitions}
 
     def end_offsets(self) -> list[int]:
-        return [replica.log.log_end_offset for replica in self.server.broker.replicas]
+        return [replica.log.log_end_offset for replica in self.server.broker.replication.replicas]
 
     def hang(self, producer: ProducerIdAndEpoch = NOBODY, sequence: int = 0) -> None:
         """Write a record of a transaction past its coordinator."""
@@ -76,11 +76,11 @@ class MarkerCase(TransactionCase):
             base_sequence=sequence,
             transactional=True,
         )
-        self.server.broker.replicas.get("t", 0).append(batch, NOW_MS)
+        self.server.broker.replication.replicas.get("t", 0).append(batch, NOW_MS)
 
     @property
     def stable(self) -> int:
-        return self.server.broker.replicas.get("t", 0).last_stable_offset
+        return self.server.broker.replication.replicas.get("t", 0).last_stable_offset
 
 
 class RemoteCoordinatorTests(MarkerCase):
@@ -153,7 +153,7 @@ class RefusedMarkerTests(MarkerCase):
         before = self.end_offsets()
         self.assertEqual(self.mark(NOBODY, {"t": [0]}), {T0: ErrorCode.UNKNOWN_PRODUCER_ID})
         self.assertEqual(self.end_offsets(), before)
-        self.assertIsNone(self.server.broker.replicas.get("t", 0).log.producers.get(NOBODY.producer_id))
+        self.assertIsNone(self.server.broker.replication.replicas.get("t", 0).log.producers.get(NOBODY.producer_id))
 
     def test_internal_topics(self) -> None:
         """Neither offsets nor the state of transactions."""
@@ -196,7 +196,7 @@ class HangingTransactionTests(MarkerCase):
 
     def test_coordinator_epoch(self) -> None:
         """The epoch of the last marker's coordinator is accepted, and no higher one."""
-        replica = self.server.broker.replicas.get("t", 0)
+        replica = self.server.broker.replication.replicas.get("t", 0)
         self.hang()
         replica.append_marker(*NOBODY, Marker(ControlType.COMMIT, 9), NOW_MS, 0)
         self.hang(sequence=1)
@@ -206,7 +206,7 @@ class HangingTransactionTests(MarkerCase):
     def test_loading_coordinators(self) -> None:
         """While a coordinator loads its state, the client has to retry."""
         self.hang()
-        shard = next(iter(self.server.broker.transactions.shards.values()))
+        shard = next(iter(self.server.broker.coordinators.transactions.shards.values()))
         shard.loading = True
         self.assertEqual(self.mark(NOBODY, {"t": [0]}), {T0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
         self.assertEqual(self.markers(), [])
@@ -219,7 +219,9 @@ class HangingTransactionTests(MarkerCase):
         answer: Deferred[Any] = Deferred()
         self.patch(hanging_transactions.TransactionLookup, "partitions_to_end", lambda lookup, ids: answer)
         self.client.send(self.request(NOBODY, {"t": [0]}), 1)
-        self.server.broker.replicas.get("t", 0).append_marker(*NOBODY, Marker(ControlType.COMMIT, 0), NOW_MS, 0)
+        self.server.broker.replication.replicas.get("t", 0).append_marker(
+            *NOBODY, Marker(ControlType.COMMIT, 0), NOW_MS, 0
+        )
         self.hang(sequence=1)
         before = self.end_offsets()
         answer.callback({})
@@ -239,8 +241,8 @@ class HangingTransactionTests(MarkerCase):
     def test_no_internal_topic(self) -> None:
         """Without the internal topic no transaction has a coordinator."""
         self.hang()
-        image = self.server.broker.metadata
+        image = self.server.broker.member.metadata
         with image.changing():
             image.remove_topic("__transaction_state")
         self.assertEqual(self.mark(NOBODY, {"t": [0]}), {T0: OK})
-        self.assertEqual(self.server.broker.metadata.partition(TopicPartition("__transaction_state", 0)), None)
+        self.assertEqual(self.server.broker.member.metadata.partition(TopicPartition("__transaction_state", 0)), None)

@@ -215,14 +215,16 @@ def corpus() -> dict[int, tuple[bytes, ...]]:
     for message in [*valid_requests(server), *broker_requests(), *of_groups, *of_transactions]:
         key = message_spec(type(message)).api_key
         assert key is not None
-        first, last = server.broker.router.served[key]
+        first, last = server.broker.kafka_server.router.served[key]
         for version in range(first, last + 1):
             try:
                 frames.setdefault(key, []).append(joined(ClientConnection("fuzz").request(message, version)[1]))
             except Exception:  # a version that cannot say this
                 continue
     server.close()
-    assert {key for key in frames if frames[key]} == server.broker.router.served.keys(), "an API has no example here"
+    assert {key for key in frames if frames[key]} == server.broker.kafka_server.router.served.keys(), (
+        "an API has no example here"
+    )
     return {key: tuple(one) for key, one in frames.items()}
 
 
@@ -295,12 +297,13 @@ class FuzzTests(SynchronousTestCase):
     def check(self, server: MemoryBroker, client: Client) -> None:
         """No failure, nothing left behind, and others are served; what was written of groups can be read."""
         self.check_failures(server)
-        metrics = server.broker.net_metrics
+        metrics = server.broker.kafka_server.net_metrics
         client.transport.loseConnection()
         server.reactor.advance(0)
-        self.assertEqual(len(server.broker.purgatory), 0)
+        self.assertEqual(len(server.broker.replication.purgatory), 0)
         self.assertEqual(
-            (metrics.requests_pending, metrics.connections_open, server.broker.connections.budget.used), (0, 0, 0)
+            (metrics.requests_pending, metrics.connections_open, server.broker.kafka_server.connections.budget.used),
+            (0, 0, 0),
         )
         # The topic may have been deleted or reconfigured, which is fair; a new one works.
         other = server.connect()
@@ -314,19 +317,19 @@ class FuzzTests(SynchronousTestCase):
 
     def check_failures(self, server: MemoryBroker) -> None:
         self.assertEqual(self.flushLoggedErrors(), [])
-        self.assertEqual(server.broker.net_metrics.failures, 0)
+        self.assertEqual(server.broker.kafka_server.net_metrics.failures, 0)
         self.assertEqual(server.lost, [])
 
     def check_transactions(self, server: MemoryBroker) -> None:
         """All transactions have ended in time, and do not block read_committed consumers."""
-        under_way = [each for each in server.broker.transactions.transactions() if each.state not in IDLE]
+        under_way = [each for each in server.broker.coordinators.transactions.transactions() if each.state not in IDLE]
         self.assertEqual(under_way, [])
-        for replica in server.broker.replicas:
+        for replica in server.broker.replication.replicas:
             self.assertEqual(replica.last_stable_offset, replica.high_watermark, replica)
 
     def check_groups(self, server: MemoryBroker) -> None:
         """All members have vanished in time, and the next broker knows what this one knew."""
-        coordinator = server.broker.group_coordinator
+        coordinator = server.broker.coordinators.groups
         self.assertEqual([group.group_id for group in coordinator.groups() if not group.is_empty], [])
         self.assertEqual(len(coordinator.manager._timers), 0)
         held = {group.group_id: coordinator.committed(group.group_id) for group in coordinator.groups()}
@@ -334,7 +337,7 @@ class FuzzTests(SynchronousTestCase):
         self.check_failures(server)
         again = MemoryBroker(SETTINGS, disks=server.disks, ensemble=server.ensemble).start()
         again.reactor.advance(0)
-        coordinator = again.broker.group_coordinator
+        coordinator = again.broker.coordinators.groups
         self.assertEqual((coordinator.loading, coordinator.metrics.damaged), (False, 0))
         back = {group.group_id: coordinator.committed(group.group_id) for group in coordinator.groups()}
         self.assertEqual(back, held)
@@ -376,7 +379,7 @@ class FuzzTests(SynchronousTestCase):
     def test_strange_requests(self, data: st.DataObject) -> None:
         """Well-formed requests with arbitrary content."""
         server = a_broker_in_use()
-        served = sorted(server.broker.router.served.items())
+        served = sorted(server.broker.kafka_server.router.served.items())
 
         def send(client: Client) -> None:
             key, (first, last) = data.draw(st.sampled_from(served))

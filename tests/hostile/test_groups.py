@@ -30,7 +30,7 @@ class ConsumerProtocolTests(GroupCase):
         return self.client.ask(ConsumerGroupHeartbeatRequest(**{**request, **given}), 1)
 
     def members(self, group_id: str = "g") -> int:
-        group: Any = self.server.broker.group_coordinator.group(group_id)
+        group: Any = self.server.broker.coordinators.groups.group(group_id)
         return len(group.recorded.members)
 
     def pass_time(self, seconds: int) -> None:
@@ -47,7 +47,7 @@ class ConsumerProtocolTests(GroupCase):
             }.get(what, ErrorCode.NONE)
             self.assertEqual(answer.error_code, refused, what)
             self.assertLess(len(answer.error_message or ""), LONGEST_MESSAGE + 100)
-        self.assertEqual(self.server.broker.net_metrics.failures, 0)
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.failures, 0)
 
     def test_epochs(self) -> None:
         """Epochs that the member is not in, or that there cannot be."""
@@ -102,7 +102,7 @@ class ConsumerProtocolTests(GroupCase):
         self.assertEqual(self.beat(member_id="a", epoch=1).member_epoch, 1, "it is to give up a partition")
         self.pass_time(50)
         self.assertEqual(self.members(), 0)
-        self.assertEqual(len(self.server.broker.group_coordinator.manager._timers), 0)
+        self.assertEqual(len(self.server.broker.coordinators.groups.manager._timers), 0)
 
     def test_huge_subscriptions(self) -> None:
         """Data too large for one record is refused, and leaves no group; too many elements close the connection."""
@@ -142,7 +142,7 @@ class ConsumerProtocolTests(GroupCase):
             self.assertEqual(self.beat(member_id=f"{n}-" + "x" * 30_000).error_code, 0)
         self.pass_time(50)
         self.assertEqual(self.members(), 0)
-        self.assertEqual(len(self.server.broker.group_coordinator.manager._timers), 0)
+        self.assertEqual(len(self.server.broker.coordinators.groups.manager._timers), 0)
         self.restart()
         self.assertEqual(self.members(), 0)
         self.assertEqual(self.beat(member_id="honest").error_code, 0)
@@ -157,7 +157,7 @@ class ConsumerProtocolTests(GroupCase):
             self.assertEqual(self.beat("g", f"m{n}").error_code, 0)
         self.pass_time(50)
         self.assertEqual(self.members(), 0)
-        coordinator = self.server.broker.group_coordinator
+        coordinator = self.server.broker.coordinators.groups
         self.assertEqual(len(coordinator.manager._timers), 0)
         self.assertEqual(self.beat("g", "late").error_code, 0)
 
@@ -223,7 +223,7 @@ class ManyGroupsTests(GroupCase):
         self.assertEqual(commit(self.client, {T0: 2}, "honest"), {T0: 0})
         self.server.reactor.advance(11)
         self.assertEqual(self.client.ask(beat, 1).error_code, 0)
-        self.assertEqual(len(self.server.broker.group_coordinator.groups()), 2)
+        self.assertEqual(len(self.server.broker.coordinators.groups.groups()), 2)
 
 
 class ManyTopicsTests(GroupCase):
@@ -259,7 +259,7 @@ class MuchMetadataTests(GroupCase):
 
     def used(self) -> int:
         """What all groups keep, as they say themselves."""
-        return sum(group.memory for group in self.server.broker.group_coordinator.groups())
+        return sum(group.memory for group in self.server.broker.coordinators.groups.groups())
 
     def test_member_memory_limit(self) -> None:
         """

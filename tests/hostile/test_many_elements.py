@@ -92,7 +92,7 @@ class ManyElementsTests(GroupCase):
         for the collector.
         """
         other = self.server.connect()
-        scheduler = self.server.broker.slice_scheduler
+        scheduler = self.server.broker.env.slice_scheduler
         before = scheduler.slices
         gc.collect(0)
         gc.disable()
@@ -333,10 +333,10 @@ class ManyElementsTests(GroupCase):
 
         (found,) = self.check(asked(1000 + 59_000), 5).topics[0].partitions
         self.assertEqual((found.error_code, found.offset, found.timestamp), (0, 59_000, 60_000))
-        before = self.server.broker.slice_scheduler.slices
+        before = self.server.broker.env.slice_scheduler.slices
         (found,) = self.client.ask(asked(1010), 5).topics[0].partitions
         self.assertEqual(found.offset, 10)
-        self.assertEqual(self.server.broker.slice_scheduler.slices, before)
+        self.assertEqual(self.server.broker.env.slice_scheduler.slices, before)
 
     def test_disconnected_client(self) -> None:
         """The request of a client that disconnects is not completed."""
@@ -348,7 +348,7 @@ class ManyElementsTests(GroupCase):
         self.client.send(OffsetCommitRequest(group_id="g", topics=topics), 6)
         iterate(self.server.reactor)
         self.client.transport.loseConnection()
-        before = self.server.broker.slice_scheduler.slices
+        before = self.server.broker.env.slice_scheduler.slices
         for _ in range(20):
             iterate(self.server.reactor)
-        self.assertEqual(self.server.broker.slice_scheduler.slices, before)
+        self.assertEqual(self.server.broker.env.slice_scheduler.slices, before)

@@ -91,10 +91,10 @@ class BrokenStreamTests(SynchronousTestCase):
             self.assertTrue(client.closed, what)
             self.assertEqual(client.frames(), [], what)
             self.assertEqual(len([line for line in lines if host in line]), 1, (what, lines))
-            self.assertEqual(server.broker.net_metrics.broken_frames, number, what)
+            self.assertEqual(server.broker.kafka_server.net_metrics.broken_frames, number, what)
             self.assertEqual(good.produce().base_offset, number - 1, what)
-        self.assertEqual(server.broker.net_metrics.failures, 0)
-        self.assertEqual(server.broker.net_metrics.connections_open, 1)
+        self.assertEqual(server.broker.kafka_server.net_metrics.failures, 0)
+        self.assertEqual(server.broker.kafka_server.net_metrics.connections_open, 1)
 
     def test_one_line_a_second(self) -> None:
         """A peer that comes back a hundred times fills no log."""
@@ -108,7 +108,7 @@ class BrokenStreamTests(SynchronousTestCase):
         lines = [line for line in lines if "10.1.1.1" in line]
         self.assertEqual(len(lines), 2)
         self.assertIn("99 more warnings", lines[1])
-        self.assertEqual(server.broker.net_metrics.broken_frames, 101)
+        self.assertEqual(server.broker.kafka_server.net_metrics.broken_frames, 101)
 
     def test_memory_does_not_grow(self) -> None:
         """Ten thousand broken connections leave nothing in memory."""
@@ -152,7 +152,7 @@ class SlowPeerTests(SynchronousTestCase):
             self.pass_time(1)
         self.assertTrue(loris.closed)
         self.assertFalse(honest.closed)
-        self.assertEqual(self.server.broker.net_metrics.connections_expired, 1)
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.connections_expired, 1)
 
     def test_incomplete_frame(self) -> None:
         """An announced frame that does not come costs its connection, and reserves no memory meanwhile."""
@@ -160,7 +160,7 @@ class SlowPeerTests(SynchronousTestCase):
         client.feed(struct.pack(">i", 90 * 1024 * 1024))
         self.pass_time(45)
         self.assertTrue(client.closed)
-        self.assertEqual(self.server.broker.connections.budget.used, 0)
+        self.assertEqual(self.server.broker.kafka_server.connections.budget.used, 0)
 
     def test_idle(self) -> None:
         """A connection on which nothing happens for ten minutes is closed."""
@@ -224,7 +224,7 @@ class RecordTests(SynchronousTestCase):
             self.assertEqual((answer.error_code, answer.base_offset), (code, -1), what)
             self.assertTrue(answer.error_message, what)
         self.assertEqual(self.client.produce().base_offset, 0)
-        self.assertEqual(self.server.broker.produce_appender.refused, 22)
+        self.assertEqual(self.server.broker.kafka_server.produce_appender.refused, 22)
 
     def test_too_large(self) -> None:
         """A batch above max.message.bytes is refused by its size alone."""
@@ -305,7 +305,7 @@ class NameTests(SynchronousTestCase):
             self.assertEqual(client.fetch(topic=name).error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
             state = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
             self.assertEqual(client.ask(state, 6).responses[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-        self.assertEqual(server.broker.topics(), {})
+        self.assertEqual(server.broker.plugin_services.topics(), {})
         logs = [name for name in server.disks[0].names("") if "-" in name and "." not in name]
         self.assertEqual(logs, ["controller-epoch"])  # And no log.
         self.assertEqual(client.create("x" * 249).topics[0].error_code, 0)
@@ -343,7 +343,7 @@ class ExcessTests(SynchronousTestCase):
         self.client.send(fetch_request([("t", 0, 1)], max_wait_ms=2**31 - 1, min_bytes=2**31 - 1), 12)
         self.client.turn(1000)
         self.client.transport.loseConnection()
-        self.assertEqual((len(self.server.broker.purgatory), self.server.watchers), (0, 0))
+        self.assertEqual((len(self.server.broker.replication.purgatory), self.server.watchers), (0, 0))
 
     def test_partitions_by_the_million(self) -> None:
         """More partitions than a request may make are INVALID_PARTITIONS, at once."""
@@ -381,7 +381,7 @@ class ExcessTests(SynchronousTestCase):
     def test_sessions_by_the_thousand(self) -> None:
         """A client that opens a fetch session with each poll gets so many, and goes on without."""
         request = fetch_request([("t", 0, 0)], session_id=0, session_epoch=0)
-        sessions = self.server.broker.router.find(FetchHandlers).sessions
+        sessions = self.server.broker.kafka_server.router.find(FetchHandlers).sessions
         for _ in range(sessions.slots + 200):
             self.assertEqual(self.client.ask(request, 12).error_code, 0)
         self.assertEqual(len(sessions), sessions.slots)

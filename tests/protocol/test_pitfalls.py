@@ -85,7 +85,9 @@ class Versions(TrapCase):
         (frame,) = self.client.frames()
         # Correlation id, error 0, then at once the compact count of APIs.
         self.assertEqual(frame[:6], b"\x00\x00\x00\x01\x00\x00")
-        told = [key for key in self.server.broker.router.served if key < 1000]  # The others are between brokers.
+        told = [
+            key for key in self.server.broker.kafka_server.router.served if key < 1000
+        ]  # The others are between brokers.
         self.assertEqual(frame[6], len(told) + 1)
 
     def test_api_versions_of_the_future(self) -> None:
@@ -103,11 +105,11 @@ class Versions(TrapCase):
             self.assertTrue(client.closed, (key, version))
             self.assertEqual(client.frames(), [])
         self.assertEqual(self.client.metadata().topics[0].name, "t")
-        self.assertEqual(self.server.broker.net_metrics.broken_frames, 7)
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.broken_frames, 7)
 
     def test_only_served_versions_are_advertised(self) -> None:
         """Traps 3 and 7: for any release, only Produce 0 to 2 is advertised and not served."""
-        served = self.server.broker.router.served
+        served = self.server.broker.kafka_server.router.served
         for release in (None, *RELEASES):
             for key, (low, high) in advertised_table(release, served).items():
                 first, last = served[key]
@@ -376,14 +378,14 @@ class Fetching(TrapCase):
         """Trap 13: (0, -1) has no session and opens none; (0, 0) opens one; (id, -1) closes it."""
         request = fetch_request([("t", 0, 0)], session_id=0, session_epoch=-1)
         self.assertEqual(self.client.ask(request, 12).session_id, 0)
-        self.assertEqual(len(self.server.broker.router.find(FetchHandlers).sessions), 0)
+        self.assertEqual(len(self.server.broker.kafka_server.router.find(FetchHandlers).sessions), 0)
         request.session_epoch = 0
         session_id = self.client.ask(request, 12).session_id
         self.assertGreater(session_id, 0)
-        self.assertEqual(len(self.server.broker.router.find(FetchHandlers).sessions), 1)
+        self.assertEqual(len(self.server.broker.kafka_server.router.find(FetchHandlers).sessions), 1)
         request.session_id, request.session_epoch = session_id, -1
         self.assertEqual(self.client.ask(request, 12).session_id, 0)
-        self.assertEqual(len(self.server.broker.router.find(FetchHandlers).sessions), 0)
+        self.assertEqual(len(self.server.broker.kafka_server.router.find(FetchHandlers).sessions), 0)
 
     def test_followers_fetch_elsewhere(self) -> None:
         """A client that pretends to be a replica moves no watermark (CVE-2018-1288)."""
@@ -400,7 +402,7 @@ class Fetching(TrapCase):
             self.assertEqual(self.client.fetch(0, current_leader_epoch=epoch).error_code, code)
             self.assertEqual(self.list_offsets(-1, current_leader_epoch=epoch)[0], code)
             self.assertEqual(self.end_of_epoch(0, current=epoch)[0], code)
-        replica = self.server.broker.replicas.get("t", 0)
+        replica = self.server.broker.replication.replicas.get("t", 0)
         replica.partition.leader_epoch = 4
         replica.log.become_leader(4)
         self.assertEqual(self.client.fetch(0, current_leader_epoch=3).error_code, ErrorCode.FENCED_LEADER_EPOCH)
@@ -414,7 +416,7 @@ class Fetching(TrapCase):
     def test_diverging_epochs(self) -> None:
         """Trap 15: a consumer whose last record is of an epoch that ended earlier gets that epoch's end (Fetch 12)."""
         self.client.produce(a_batch(b"a", b"b"))
-        replica = self.server.broker.replicas.get("t", 0)
+        replica = self.server.broker.replication.replicas.get("t", 0)
         replica.partition.leader_epoch = 4
         replica.log.become_leader(4)
         self.client.produce(a_batch(b"c"))
@@ -437,7 +439,7 @@ class Fetching(TrapCase):
         self.client.produce()
         self.assertNotEqual(content(self.client.fetch(0, version=13)), b"")
         by_old_id = fetch_request([("t", 0, 0)], self.server)
-        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["t"]))
         self.server.create("t", 2)
         after = self.client.metadata("t", version=10).topics[0].topic_id
         self.assertNotEqual(after, before)
@@ -502,7 +504,7 @@ class Topics(TrapCase):
         )
         self.assertEqual([p.leader_id for p in made[0].partitions], [0])
         self.assertEqual(self.client.produce(topic="new").error_code, 0)
-        self.assertEqual(sorted(self.server.broker.topics()), ["new", "t"])
+        self.assertEqual(sorted(self.server.broker.plugin_services.topics()), ["new", "t"])
 
     def test_no_creation_where_it_is_off(self) -> None:
         """Trap 17: auto.create.topics.enable=false wins over what the client would like."""
@@ -510,7 +512,7 @@ class Topics(TrapCase):
         self.addCleanup(server.close)
         topic = server.connect().metadata("new", auto_create=True).topics[0]
         self.assertEqual(topic.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self.assertEqual(server.broker.topics(), {})
+        self.assertEqual(server.broker.plugin_services.topics(), {})
 
     def test_created_means_usable(self) -> None:
         """Trap 18: after the answer the topic takes records; errors are each topic's own; settings come back."""
@@ -529,7 +531,7 @@ class Topics(TrapCase):
         response = self.client.ask(CreateTopicsRequest(topics=topics, validate_only=True), 5)
         answer = response.topics[0]
         self.assertEqual((answer.error_code, answer.num_partitions, answer.replication_factor), (0, 1, 1))
-        self.assertNotIn("maybe", self.server.broker.topics())
+        self.assertNotIn("maybe", self.server.broker.plugin_services.topics())
 
     def test_all_settings_are_described(self) -> None:
         """Trap 39: DescribeConfigs lists every setting with its source, whether it was set or not."""

@@ -27,7 +27,7 @@ class RegistriesCase(ClusterCase):
 
     def mount(self, broker_id: int) -> None:
         """As the admin listener does."""
-        resource: Any = RegistryPlugin().resource(self.cluster[broker_id].broker)
+        resource: Any = RegistryPlugin().resource(self.cluster[broker_id].broker.plugin_services)
         self.services[broker_id] = resource.service
 
     def begin(self, broker_id: int, what: RegistryRequest) -> list[RegistryResponse]:
@@ -49,7 +49,7 @@ class RegistriesCase(ClusterCase):
     def leader(self) -> int:
         """The broker that writes."""
         alive = self.cluster.alive[0]
-        return self.cluster[alive].broker.leadership(TOPIC, 0).broker_id
+        return self.cluster[alive].broker.plugin_services.leadership(TOPIC, 0).broker_id
 
 
 class RegistriesTests(RegistriesCase):
@@ -64,7 +64,7 @@ class RegistriesTests(RegistriesCase):
         for broker_id in self.cluster.alive:
             self.assertEqual(self.asked(broker_id, request("GET", "/subjects/s/versions")), (200, [1, 2]))
             self.assertEqual(self.asked(broker_id, registration("s", PRICE))[1]["error_code"], 409)
-        topic = self.cluster[0].broker.metadata.topics[TOPIC]
+        topic = self.cluster[0].broker.member.metadata.topics[TOPIC]
         self.assertEqual((len(topic.partitions[0].replicas), topic.configs["min.insync.replicas"]), (3, "2"))
 
     def test_at_once(self) -> None:

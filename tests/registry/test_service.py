@@ -41,7 +41,7 @@ class ServiceCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.server = MemoryBroker().start()
         self.addCleanup(self.close)
-        self.service = RegistryService(self.server.broker)
+        self.service = RegistryService(self.server.broker.plugin_services)
 
     def asked(self, what: RegistryRequest) -> tuple[int, Any]:
         """Return the answer, which must come within a second."""
@@ -66,11 +66,11 @@ class ServiceCase(SynchronousTestCase):
         """The broker begins anew with what its disk holds."""
         self.server.stop()
         self.server = MemoryBroker(disks=self.server.disks, ensemble=self.server.ensemble).start()
-        self.service = RegistryService(self.server.broker)
+        self.service = RegistryService(self.server.broker.plugin_services)
 
     def log(self) -> list[Any]:
         """Return the records of the topic."""
-        return [decode(each.key, each.value) for each in self.server.broker.read(TOPIC, 0, 0)]
+        return [decode(each.key, each.value) for each in self.server.broker.plugin_services.read(TOPIC, 0, 0)]
 
 
 class ServiceTests(ServiceCase):
@@ -80,12 +80,12 @@ class ServiceTests(ServiceCase):
         """Reads and refused requests do not create the topic."""
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, []))
         self.assertEqual(self.register("s", {"type": "what"}), 42201)
-        self.assertEqual(dict(self.server.broker.topics()), {})
+        self.assertEqual(dict(self.server.broker.plugin_services.topics()), {})
 
     def test_the_topic(self) -> None:
         """It has one partition, and is compacted."""
         self.assertEqual(self.register("s", ORDER), 1)
-        topic = self.server.broker.metadata.topics[TOPIC]
+        topic = self.server.broker.member.metadata.topics[TOPIC]
         self.assertEqual(len(topic.partitions), 1)
         self.assertEqual(topic.configs["cleanup.policy"], "compact")
         self.assertEqual(len(self.log()), 1)
@@ -112,10 +112,10 @@ class ServiceTests(ServiceCase):
     def test_records_of_other_writers(self) -> None:
         """Records of other writers are read: valid entries count, others are skipped."""
         self.register("s", ORDER)
-        (key, value), *_ = [(each.key, each.value) for each in self.server.broker.read(TOPIC, 0, 0)]
+        (key, value), *_ = [(each.key, each.value) for each in self.server.broker.plugin_services.read(TOPIC, 0, 0)]
         other = (key.replace(b'"s"', b'"o"'), value.replace(b'"id":1', b'"id":40').replace(b'"s"', b'"o"'))
         for record in ((b"hello", b"you"), other, (b"{}", None)):
-            self.server.now(self.server.broker.append(TOPIC, [record]))
+            self.server.now(self.server.broker.plugin_services.append(TOPIC, [record]))
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["o", "s"]))
         self.assertEqual(self.register("t", "int"), 41)
 
@@ -125,7 +125,7 @@ class ServiceTests(ServiceCase):
         batch = encode_batch(
             [Record(0, 0, b"{}", b"")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
         )
-        self.server.broker.replicas.leader(TOPIC, 0).append(batch, 0)
+        self.server.broker.replication.replicas.leader(TOPIC, 0).append(batch, 0)
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["s"]))
         status, found = self.asked(request("PUT", "/config", {"compatibility": "NONE"}))
         self.assertEqual((status, found["error_code"]), (500, 50001))
@@ -134,19 +134,19 @@ class ServiceTests(ServiceCase):
     def test_doubtful_write(self) -> None:
         """A write that failed may be in the log all the same: what is there is read before it is tried again."""
         self.register("s", ORDER)
-        append = self.server.broker.append
+        append = self.server.broker.plugin_services.append
 
         def failing(*given: Any) -> Deferred[Any]:
             append(*given)
             return fail(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full"))
 
-        self.server.broker.append = failing  # type: ignore[assignment]
+        self.server.broker.plugin_services.append = failing  # type: ignore[assignment]
         self.assertEqual(self.register("s", GIFT), 2)
         self.assertEqual(len(self.log()), 2)
         status, found = self.asked(request("DELETE", "/subjects/s"))
         self.assertEqual((status, found["error_code"]), (500, 50001))
         self.assertIn("the disk is full", found["message"])
-        self.server.broker.append = append  # type: ignore[method-assign]
+        self.server.broker.plugin_services.append = append  # type: ignore[method-assign]
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, []))
         self.assertEqual(self.register("t", PRICE), 3)
 
@@ -154,7 +154,7 @@ class ServiceTests(ServiceCase):
         """Deleting the topic deletes the registry; the next schema is its first."""
         self.register("s", ORDER)
         self.register("s", GIFT)
-        self.server.now(self.server.broker.topic_admin.delete_topics([TOPIC]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics([TOPIC]))
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, []))
         self.assertEqual(self.register("t", "int"), 1)
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["t"]))
@@ -163,7 +163,7 @@ class ServiceTests(ServiceCase):
         """Deleting records of the topic deletes only their contents."""
         self.register("s", ORDER)
         self.register("t", "int")
-        self.server.now(Deferred.fromCoroutine(self.server.broker.replicas.delete_records(TOPIC, 0, 1)))
+        self.server.now(Deferred.fromCoroutine(self.server.broker.replication.replicas.delete_records(TOPIC, 0, 1)))
         self.restart()
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["t"]))
         self.assertEqual(self.register("u", GIFT), 3)
@@ -171,19 +171,19 @@ class ServiceTests(ServiceCase):
     def test_too_many(self) -> None:
         """Requests that wait are bounded."""
         self.register("s", ORDER)
-        self.service = RegistryService(self.server.broker, evolve(RegistryLimits(), requests=2))
+        self.service = RegistryService(self.server.broker.plugin_services, evolve(RegistryLimits(), requests=2))
         self.register("s", ORDER)
-        append, held = self.server.broker.append, list[Deferred[Any]]()
+        append, held = self.server.broker.plugin_services.append, list[Deferred[Any]]()
 
         def holding(*given: Any) -> Deferred[Any]:
             held.append(Deferred())
             return held[-1]
 
-        self.server.broker.append = holding  # type: ignore[assignment]
+        self.server.broker.plugin_services.append = holding  # type: ignore[assignment]
         waiting = [self.service.answer(registration("s", each)) for each in (GIFT, PRICE)]
         self.server.reactor.advance(0.1)
         self.assertEqual(self.asked(request("GET", "/subjects"))[0], 503)
-        self.server.broker.append = append  # type: ignore[method-assign]
+        self.server.broker.plugin_services.append = append  # type: ignore[method-assign]
         late: list[RegistryResponse] = []
         for each in waiting:
             each.addCallback(late.append)
@@ -196,7 +196,7 @@ class ServiceTests(ServiceCase):
 
     def test_mistake(self) -> None:
         """A mistake of ours is an answer, and in the log."""
-        self.server.broker.leadership = None  # type: ignore[assignment]
+        self.server.broker.plugin_services.leadership = None  # type: ignore[assignment]
         status, found = self.asked(request("GET", "/subjects"))
         self.assertEqual((status, found["error_code"]), (500, 50001))
         self.assertEqual(len(self.flushLoggedErrors(TypeError)), 1)
@@ -205,7 +205,7 @@ class ServiceTests(ServiceCase):
         """A cancelled request leaves nothing behind."""
         self.register("s", ORDER)
         held: Deferred[Any] = Deferred()
-        self.server.broker.append = lambda *given: held  # type: ignore[assignment]
+        self.server.broker.plugin_services.append = lambda *given: held  # type: ignore[assignment]
         before = len(self.server.reactor.getDelayedCalls())
         waiting = self.service.answer(registration("s", GIFT))
         self.server.reactor.advance(0.1)
@@ -278,8 +278,8 @@ class PluginTests(ServiceCase):
     def test_two_listeners(self) -> None:
         """Two admin listeners of a broker share one registry; another broker has its own."""
         plugin = RegistryPlugin()
-        first = plugin.resource(self.server.broker)
-        self.assertIs(plugin.resource(self.server.broker), first)
+        first = plugin.resource(self.server.broker.plugin_services)
+        self.assertIs(plugin.resource(self.server.broker.plugin_services), first)
         other = MemoryBroker().start()
         self.addCleanup(other.close)
-        self.assertIsNot(plugin.resource(other.broker), first)
+        self.assertIsNot(plugin.resource(other.broker.plugin_services), first)

@@ -13,6 +13,7 @@ from logbus.config.topic_config import TopicConfig
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
+from logbus.storage.log_manager import NoLogUser
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_log, a_manager, batch
 
@@ -94,7 +95,9 @@ class HousekeepingTests(SynchronousTestCase):
 
     def test_checkpoints(self) -> None:
         """High watermarks, recovery points and starts are put down, and only when something changed."""
-        log = self.managed(high_watermark_of=lambda log: 4 if log.log_end_offset == 5 else log.log_end_offset)
+        user = NoLogUser()
+        user.high_watermark_of = lambda log: 4 if log.log_end_offset == 5 else log.log_end_offset  # type: ignore[method-assign]
+        log = self.managed(user=user)
         self.pass_time(6)
         self.assertEqual(self.disk.read("replication-offset-checkpoint"), b"0\n1\norders 0 4\n")
         self.successResultOf(log.flush())

@@ -21,7 +21,7 @@ from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.leader_epoch_loader import load_leader_epochs
 from logbus.storage.log import Log
-from logbus.storage.log_manager import LogManager
+from logbus.storage.log_manager import LogManager, NoLogUser
 from logbus.storage.settings import StorageSettings
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome
 from tests.storage.builders import PARTITION, a_manager, batch, data_of, read_all
@@ -206,7 +206,9 @@ class FlushTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.disk = MemoryDisk()
         self.lost: list[Any] = []
-        self.manager = a_manager(self.disk, directory_failed=lambda logs, reason: self.lost.append((logs, reason)))
+        user = NoLogUser()
+        user.directory_failed = lambda logs, reason: self.lost.append((logs, reason))  # type: ignore[method-assign]
+        self.manager = a_manager(self.disk, user=user)
         self.successResultOf(self.manager.open())
         self.log: Log = self.successResultOf(self.manager.create(PARTITION))
         self.disk.held.add(IOPool.SYNC)

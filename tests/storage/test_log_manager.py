@@ -12,7 +12,7 @@ from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
-from logbus.storage.log_manager import LogManager
+from logbus.storage.log_manager import LogManager, NoLogUser
 from logbus.storage.settings import StorageSettings
 from logbus.testing.simulation.environment.inodes import PowerCutOutcome
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
@@ -135,7 +135,9 @@ class LogManagerTests(SynchronousTestCase):
         """Its logs go offline, the listener is called once, and the others go on; new logs avoid it."""
         lost: list[Any] = []
         disks = [MemoryDisk("/a"), MemoryDisk("/b")]
-        manager = opened(self, *disks, directory_failed=lambda logs, why: lost.append((list(logs), why)))
+        user = NoLogUser()
+        user.directory_failed = lambda logs, why: lost.append((list(logs), why))  # type: ignore[method-assign]
+        manager = opened(self, *disks, user=user)
         logs = [self.successResultOf(manager.create(TopicPartition("t", i))) for i in range(4)]
         disks[0].faults = lambda op, path: broken() if op == "write" else None
         self.assertRaises(StorageError, append_as_leader, logs[0], batch(), 0)

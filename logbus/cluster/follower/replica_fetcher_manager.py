@@ -42,9 +42,9 @@ class ReplicaFetcherManager(Service):
     :param channel_for: connections to other brokers.
     :param settings: read before each fetch.
     :param throttle: of fetches for replicas that are behind.
+    :param leader_incomplete: called with a partition, its leader, the leader epoch and the reason, when the leader
+        lacks committed records that this broker has.
     :ivar counters: of all leaders together.
-    :ivar leader_incomplete: called with a partition, its leader, the leader epoch and the reason, when the leader lacks
-        committed records that this broker has.
     """
 
     _log = Logger()
@@ -58,10 +58,11 @@ class ReplicaFetcherManager(Service):
         timers: Timers,
         settings: Callable[[], ReplicaFetchSettings] = ReplicaFetchSettings,
         throttle: FollowerThrottle | None = None,
+        leader_incomplete: Callable[[TopicPartition, int, int, str], object] = lambda *_: None,
     ) -> None:
         self.broker_id = broker_id
         self.counters = ReplicaFetchCounters()
-        self.leader_incomplete: Callable[[TopicPartition, int, int, str], object] = lambda *_: None
+        self._leader_incomplete = leader_incomplete
         self._broker_epoch = broker_epoch
         self._logs = logs
         self._channel_for = channel_for
@@ -180,7 +181,7 @@ class ReplicaFetcherManager(Service):
             self._settings,
             self.counters,
             self._throttle,
-            lambda followed, reason: self.leader_incomplete(followed.name, leader, followed.leader_epoch, reason),
+            lambda followed, reason: self._leader_incomplete(followed.name, leader, followed.leader_epoch, reason),
         )
         done = Deferred.fromCoroutine(fetch.run())
         done.addErrback(self._ended, leader)

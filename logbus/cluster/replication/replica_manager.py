@@ -54,26 +54,28 @@ class ReplicaManager:
     The replicas on this broker, by topic and partition.
 
     :param topic_config: applies a topic's overrides to the broker's defaults.
+    :ivar fetcher: fetches for the followers among them.
+    :ivar exists: whether a partition exists on any broker.
+    :ivar leaderless: called with every replica whose partition has no leader.
+    :ivar offline: called with the partitions that went offline with their log directory.
     :ivar listeners: called when a leadership begins or ends.
     :ivar cluster: the context of the leaders among them.
-    :ivar fetcher: fetches for the followers among them.
     :ivar repair: see :data:`.Repair`.
-    :ivar exists: whether a partition exists on any broker.
     :ivar heard: called with every broker that fetches from here.
-    :ivar leaderless: called with every replica whose partition has no leader.
     :ivar added: called when a replica was added; ``removed``: when one was removed.
     """
 
     broker_id: int
     logs: LogManager
     _topic_config: Callable[[Mapping[str, str]], TopicConfig]
+    fetcher: FetcherManager = field(factory=_NoFetcherManager, kw_only=True)
+    exists: Callable[[str, int], bool] = field(default=lambda topic, partition: False, kw_only=True)
+    leaderless: Callable[[Replica], object] = field(default=lambda replica: None, kw_only=True)
+    offline: Callable[[Sequence[TopicPartition]], object] = field(default=lambda names: None, kw_only=True)
     listeners: list[ILeadershipListener] = field(factory=list, init=False)
     cluster: ReplicaContext = field(factory=StandaloneContext, init=False)
-    fetcher: FetcherManager = field(factory=_NoFetcherManager, init=False)
     repair: Repair = field(default=no_repair, init=False)
-    exists: Callable[[str, int], bool] = field(default=lambda topic, partition: False, init=False)
     heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
-    leaderless: Callable[[Replica], object] = field(default=lambda replica: None, init=False)
     added: Callable[[], object] = field(default=lambda: None, init=False)
     removed: Callable[[], object] = field(default=lambda: None, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
@@ -315,3 +317,4 @@ class ReplicaManager:
             replica = self._by_partition.pop(name, None)
             if replica is not None:
                 self._retire(replica, self._failed[name])
+        self.offline(topic_partitions)

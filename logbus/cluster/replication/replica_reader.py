@@ -192,7 +192,7 @@ class ReplicaReader:
     _purgatory: Purgatory
     selector: ReplicaSelector | None = None
     throttle: ReplicationThrottle = field(factory=ReplicationThrottle)
-    follower_stuck: Callable[[Replica, int], object] = field(default=lambda replica, offset: None, init=False)
+    follower_stuck: Callable[[Replica, int], object] = lambda replica, offset: None
 
     def fetch(
         self, source: FetchContext, *, min_bytes: int, max_bytes: int, max_wait_ms: int, fetch_params: FetchParams

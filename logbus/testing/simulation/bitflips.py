@@ -86,7 +86,7 @@ class BitFlips:
         self.look()
         topics = {each.topic: each for each in self.losses}
         batches = []
-        for replica in sorted(node.broker.replicas, key=lambda each: str(each.topic_partition)):
+        for replica in sorted(node.broker.replication.replicas, key=lambda each: str(each.topic_partition)):
             name = replica.topic_partition
             if name.topic in topics and topics[name.topic].may_damage(node.broker_id, name.partition):
                 batches += [(name, *each) for each in stored_batches(node, replica)]

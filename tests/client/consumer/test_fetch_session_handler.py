@@ -157,7 +157,7 @@ class EndingTests(MembershipCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.sessions = self.cluster[0].broker.router.find(FetchHandlers).sessions
+        self.sessions = self.cluster[0].broker.kafka_server.router.find(FetchHandlers).sessions
         self.consumer = Consumer(self.a_client())
         self.addCleanup(self.consumer.close)
         self.read()

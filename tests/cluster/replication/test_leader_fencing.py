@@ -25,13 +25,13 @@ class IsolationTests(ReplicationCase):
         self.create(partitions=3)
         self.number = list(self.leaders("t")).index(0)
         self.assertEqual(self.wrote(acks=-1), 0)
-        self.store = self.cluster[0].broker.store
+        self.store = self.cluster[0].broker.member.store
         self.addCleanup(self.connect)
 
     def connect(self) -> None:
         """Connect every broker to the store."""
         for broker_id in self.cluster.alive:
-            store = self.cluster[broker_id].broker.store
+            store = self.cluster[broker_id].broker.member.store
             if store.state is SessionState.SUSPENDED:
                 store.resume()
         self.cluster.mend()
@@ -107,7 +107,7 @@ class IsolationTests(ReplicationCase):
         """While followers fetch, the leader goes on without the metadata store."""
         client = self.client(0)
         for broker_id in range(3):
-            self.cluster[broker_id].broker.store.suspend()
+            self.cluster[broker_id].broker.member.store.suspend()
         self.cluster.settle(30)
         self.assertEqual((self.wrote(acks=-1), self.read(), self.shown()), (0, 0, (0, 0)))
         self.assertFalse(client.closed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from uuid import UUID
 
 from twisted.internet.defer import Deferred, succeed
@@ -36,13 +35,10 @@ class ReplicasTests(SynchronousTestCase):
             self.disks,
             self.clock,
             lambda: NOW_S,
-            directory_failed=self.failed,
         )
         self.replicas = ReplicaManager(0, self.manager, lambda given: TopicConfig(retention_ms=int(given.get("ms", 1))))
+        self.manager.user = self.replicas
         self.successResultOf(self.manager.open())
-
-    def failed(self, names: Sequence[TopicPartition], why: str) -> None:
-        self.replicas.directory_failed(names, why)
 
     def state(
         self, partition: int = 0, role: LeaderAndIsr = ALONE, topic_id: int = 1, **overrides: str
@@ -167,7 +163,7 @@ class ReplicasTests(SynchronousTestCase):
         self.assertEqual(news(), [("t", 0, None)])
         self.become(led(0, 0))
         self.assertEqual(news(), [("t", 0, 0)])
-        self.failed([TopicPartition("t", 0)], "the disk is gone")
+        self.replicas.directory_failed([TopicPartition("t", 0)], "the disk is gone")
         self.assertEqual(news(), [("t", 0, None)])
 
     def test_a_full_disk_when_coming_up(self) -> None:
@@ -245,7 +241,7 @@ class ReplicasTests(SynchronousTestCase):
         self.assertEqual(news(self.state(role=LeaderAndIsr(2, 5, (2,)))), [])
         self.assertEqual(news(self.state(role=LeaderAndIsr(0, 7, (0,)))), [("unfollow", 0)])
         told.clear()
-        self.failed([TopicPartition("t", 0)], "the disk is gone")
+        self.replicas.directory_failed([TopicPartition("t", 0)], "the disk is gone")
         self.assertEqual(told, [("unfollow", 0)])
 
     def test_high_watermark_after_a_restart(self) -> None:

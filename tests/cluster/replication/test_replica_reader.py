@@ -31,11 +31,11 @@ class ReadCase(SynchronousTestCase):
         self.addCleanup(self.server.close)
         self.server.create("t", 3)
         self.clock = self.server.reactor
-        self.replicas = self.server.broker.replicas
-        self.purgatory = self.server.broker.purgatory
+        self.replicas = self.server.broker.replication.replicas
+        self.purgatory = self.server.broker.replication.purgatory
 
     def fetch(self, *wants: PartitionFetch, wait: int = 1000, least: int = 1, most: int = 1 << 20) -> Any:
-        return self.server.broker.reader.fetch(
+        return self.server.broker.replication.reader.fetch(
             SessionlessFetchContext(self.replicas, wants or [PartitionFetch("t", 0, 0, 1 << 20)]),
             min_bytes=least,
             max_bytes=most,
@@ -76,7 +76,7 @@ class ImmediateResponseTests(ReadCase):
     def test_no_partitions(self) -> None:
         """A fetch without partitions does not wait."""
         source = SessionlessFetchContext(self.replicas, [])
-        got = self.server.broker.reader.fetch(
+        got = self.server.broker.replication.reader.fetch(
             source, min_bytes=1, max_bytes=1, max_wait_ms=9999, fetch_params=FetchParams()
         )
         self.assertEqual(got, [])
@@ -128,7 +128,7 @@ class PartialResponseTests(ReadCase):
         self.assertEqual(len(self.replicas.get("small", 0).log.segments), self.SEGMENTS)
 
     def read(self, *wants: PartitionFetch, least: int = 100_000, most: int = 1 << 20, **fetch_params: Any) -> Any:
-        return self.server.broker.reader.fetch(
+        return self.server.broker.replication.reader.fetch(
             SessionlessFetchContext(self.replicas, wants, to_log_end="broker_id" in fetch_params),
             min_bytes=least,
             max_bytes=most,
@@ -183,7 +183,7 @@ class PartialResponseTests(ReadCase):
     def test_throttled_follower(self) -> None:
         """A follower that gets no records because of the throttle waits."""
         epoch = self.follow()
-        reader = self.server.broker.reader
+        reader = self.server.broker.replication.reader
         self.patch(reader, "throttle", Throttled())
         self.assertNoResult(self.read(PartitionFetch("small", 0, 0, 1 << 20, epoch), broker_id=8, broker_epoch=1))
 
@@ -338,7 +338,7 @@ class LongPollTests(ReadCase):
     def test_partition_deleted(self) -> None:
         """Deleting a topic ends the waits for it, with an error, however much was waited for."""
         waiting = self.fetch(least=1 << 31, most=1 << 31)
-        self.server.now(self.server.broker.topic_admin.delete_topics(["t"]))
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["t"]))
         (got,) = self.wait_for(waiting)
         self.assertEqual(got.error.code if got.error else None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self.assertLeft()
@@ -367,4 +367,4 @@ class LongPollTests(ReadCase):
         self.assertEqual((len(self.purgatory), self.server.watchers), (1, 2))
         client.transport.loseConnection()
         self.assertLeft()
-        self.assertEqual(self.server.broker.net_metrics.requests_pending, 0)
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.requests_pending, 0)

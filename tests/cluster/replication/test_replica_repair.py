@@ -54,7 +54,7 @@ class RepairCase(ClusterCase):
         return self.cluster[broker_id].connect(host="192.0.2.1")
 
     def replica(self, broker_id: int, topic: str = "t", partition: int = 0) -> Replica:
-        found = self.cluster[broker_id].broker.replicas.find(topic, partition)
+        found = self.cluster[broker_id].broker.replication.replicas.find(topic, partition)
         assert found is not None
         return found
 
@@ -73,7 +73,9 @@ class RepairCase(ClusterCase):
         self.cluster.settle(1)
 
     def append(self, broker_id: int, number: int) -> Any:
-        return self.cluster[broker_id].broker.append("t", [(b"%d" % number, b"value %d" % number * 4)], 0, -1)
+        return self.cluster[broker_id].broker.plugin_services.append(
+            "t", [(b"%d" % number, b"value %d" % number * 4)], 0, -1
+        )
 
     def isr(self, topic: str = "t") -> list[int]:
         image = self.cluster.metadata(self.cluster.alive[0]).topic(topic)
@@ -136,7 +138,7 @@ class LeaderTests(RepairCase):
     def test_leader_stays(self) -> None:
         """If the controller elects no other leader, this one copies from a follower in sync, and stays leader."""
         leader = self.leader
-        self.cluster[leader].broker.repairs.reports = LostReports()
+        self.cluster[leader].broker.replication.repairs.reports = LostReports()
         self.damage(leader)
         self.cluster.settle(2 * FIRST_ROUND_S + 10)
         self.settle_until_whole()
@@ -314,7 +316,7 @@ class CoordinatorTests(ClusterCase):
         assert image is not None
         leader = image.partitions[0].leader
         heir = next(one for one in image.partitions[0].replicas if one != leader)
-        replica = self.cluster[heir].broker.replicas.find(OFFSETS_TOPIC, 0)
+        replica = self.cluster[heir].broker.replication.replicas.find(OFFSETS_TOPIC, 0)
         assert replica is not None
         self.cluster.now(replica.log.flusher.write_back_and_wait())
         for segment in (replica.log.segments[1], replica.log.segments[-1]):
@@ -327,7 +329,7 @@ class CoordinatorTests(ClusterCase):
             {one.partition_index: one.committed_offset for one in topic.partitions},
             {number: 100 + number for number in range(30)},
         )
-        self.assertEqual(self.cluster[heir].broker.group_coordinator.metrics.damaged, 0)
+        self.assertEqual(self.cluster[heir].broker.coordinators.groups.metrics.damaged, 0)
         self.assertGreater(self.cluster[heir].broker.logs.damage.found, 0)
 
 
@@ -361,7 +363,7 @@ class TwoReplicasTests(RepairCase):
         flip(self.cluster[leader].disks[0], log.segments[-1].log.path, 70)
         self.cluster[leader].broker.logs.scrubber.suspect(log, log.segments[-1])
         self.cluster.settle(0.1)
-        self.assertEqual(self.cluster[leader].broker.repairs.handed_over, 1)
+        self.assertEqual(self.cluster[leader].broker.replication.repairs.handed_over, 1)
         self.cluster.mend()
         for end in list(self.cluster.network.ends):
             end.lost()

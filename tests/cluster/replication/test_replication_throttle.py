@@ -132,7 +132,7 @@ class LeaderTests(LeaderCase):
         self.cluster.settle(0.1)
 
     def end(self, broker_id: int) -> int:
-        replica = self.cluster[broker_id].broker.replicas.find("t", 0)
+        replica = self.cluster[broker_id].broker.replication.replicas.find("t", 0)
         assert replica is not None
         return replica.log.log_end_offset
 

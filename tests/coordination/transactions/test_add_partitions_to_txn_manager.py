@@ -25,7 +25,7 @@ class ParticipationTests(CoordinatorCase):
     ) -> Any:
         """A Deferred."""
         producer = given.get("producer_id", self.producer.producer_id)
-        return self.cluster[broker_id].broker.add_partitions_manager.add_or_verify(
+        return self.cluster[broker_id].broker.coordinators.add_partitions_manager.add_or_verify(
             given.get("name", "tx"), producer, self.producer.epoch if epoch is None else epoch, partitions, add
         )
 
@@ -40,7 +40,7 @@ class ParticipationTests(CoordinatorCase):
             self.assertEqual(
                 self.asked(broker_id, P[: broker_id + 1], add=False), dict.fromkeys(P[: broker_id + 1], OK)
             )
-        known = self.cluster[self.coordinator].broker.transactions.describe("tx")
+        known = self.cluster[self.coordinator].broker.coordinators.transactions.describe("tx")
         self.assertEqual(known.partitions, set(P))
 
     def test_refusals(self) -> None:
@@ -71,10 +71,10 @@ class ParticipationTests(CoordinatorCase):
         ]
         asked[5].cancel()
         self.failureResultOf(asked.pop(5))
-        before = self.cluster[coordinator].broker.router.counts[24]
+        before = self.cluster[coordinator].broker.kafka_server.router.counts[24]
         for waiting in asked:
             self.assertEqual(self.cluster.now(waiting, 20), {P[0]: ErrorCode.INVALID_PRODUCER_ID_MAPPING})
-        self.assertLess(self.cluster[coordinator].broker.router.counts[24] - before, 40)
+        self.assertLess(self.cluster[coordinator].broker.kafka_server.router.counts[24] - before, 40)
 
     def test_out_of_reach(self) -> None:
         """An answer comes all the same, and says to try again."""

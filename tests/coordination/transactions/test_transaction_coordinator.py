@@ -31,11 +31,11 @@ class OneShardCase(TransactionCase):
 
     @property
     def shard(self) -> Any:
-        return self.server.broker.transactions.shards[0]
+        return self.server.broker.coordinators.transactions.shards[0]
 
     @property
     def log(self) -> Any:
-        return self.server.broker.replicas.get(TRANSACTIONS_TOPIC, 0).log
+        return self.server.broker.replication.replicas.get(TRANSACTIONS_TOPIC, 0).log
 
     def start_again(self) -> None:
         """The same broker, on the same disk."""
@@ -68,7 +68,7 @@ class TimeTests(OneShardCase):
         self.assertIs(self.now().state, TransactionState.COMPLETE_ABORT)
         self.assertEqual(self.markers(), [ControlType.ABORT])
         self.assertEqual(self.end(producer).error_code, ErrorCode.PRODUCER_FENCED)
-        self.assertEqual(self.server.broker.transactions.metrics.timed_out, 1)
+        self.assertEqual(self.server.broker.coordinators.transactions.metrics.timed_out, 1)
 
     def test_too_long_for_a_new_client(self) -> None:
         """A commit is refused; after an abort the producer goes on with the next epoch."""
@@ -88,7 +88,7 @@ class TimeTests(OneShardCase):
         for _ in range(12):
             self.client.turn(60)
         self.assertEqual(set(self.shard.entries), {"busy"})
-        self.assertEqual(self.server.broker.transactions.metrics.expired, 1)
+        self.assertEqual(self.server.broker.coordinators.transactions.metrics.expired, 1)
         self.start_again()
         self.assertEqual(set(self.shard.entries), {"busy"})
 
@@ -178,7 +178,7 @@ class StartTests(OneShardCase):
             shard.log.replica.append(batch, 0, all_in_sync=True)
         self.start_again()
         self.assertEqual(set(self.shard.entries), {"tx"})
-        self.assertEqual(self.server.broker.transactions.metrics.damaged, 3)
+        self.assertEqual(self.server.broker.coordinators.transactions.metrics.damaged, 3)
 
     def test_uncommitted_state_has_no_effect(self) -> None:
         """Loaded records have no effect before all in-sync replicas have them."""
@@ -202,7 +202,7 @@ class StartTests(OneShardCase):
         self.shard.loading = True
         self.assertEqual(self.init().error_code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.assertEqual(self.end(producer).error_code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        self.assertTrue(self.server.broker.transactions.loading)
+        self.assertTrue(self.server.broker.coordinators.transactions.loading)
 
 
 class FailureTests(OneShardCase):
@@ -269,7 +269,7 @@ class FailureTests(OneShardCase):
         """After a failover the former coordinator sends and writes nothing."""
         producer = self.begin()
         self.add(producer, {"t": [0]})
-        coordinator = self.server.broker.transactions
+        coordinator = self.server.broker.coordinators.transactions
         ended = Deferred.fromCoroutine(coordinator.end("tx", producer, True))
         coordinator.leads_no_more(self.shard.log.replica.topic_partition)
         self.client.turn(2)
@@ -289,7 +289,7 @@ class FailureTests(OneShardCase):
     def test_leaders_wait_a_little(self) -> None:
         """Partitions that a broker adds wait a short time for a pending write."""
         producer = self.begin(version=NEW)
-        coordinator = self.server.broker.transactions
+        coordinator = self.server.broker.coordinators.transactions
         entry = self.shard.entries["tx"]
         entry.pending = self.now()
 

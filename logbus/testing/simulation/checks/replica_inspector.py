@@ -48,7 +48,7 @@ class ReplicaInspector:
 
     def watch(self, node: BrokerNode) -> None:
         """Listen to the leaderships of a broker that is about to start."""
-        node.broker.replicas.listeners.append(_Leaderships(node, self))
+        node.broker.replication.replicas.listeners.append(_Leaderships(node, self))
 
     def leads(self, broker_id: int, partition: TopicPartition, epoch: int) -> None:
         """A broker became the leader of a partition."""
@@ -63,7 +63,7 @@ class ReplicaInspector:
         for node in nodes:
             if not node.up or node.reactor.frozen:
                 continue
-            for replica in node.broker.replicas:
+            for replica in node.broker.replication.replicas:
                 partition = replica.partition
                 log, end = replica.log, partition.high_watermark
                 now = (partition.leader_epoch, end, log.log_start_offset, log.epoch_at(end - 1))
@@ -102,7 +102,7 @@ class ReplicaInspector:
         for node in nodes:
             if not node.up:
                 continue
-            for replica in node.broker.replicas:
+            for replica in node.broker.replication.replicas:
                 name, end = replica.topic_partition, replica.log.cleaned_end_offset
                 cleaned[name] = max(cleaned.get(name, 0), end)
                 batches = self._batches(node, replica)

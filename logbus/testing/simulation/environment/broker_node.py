@@ -89,7 +89,7 @@ class BrokerNode:
     @property
     def leads(self) -> bool:
         """Whether it leads a partition, as far as it knows."""
-        return any(replica.partition.is_leader for replica in self.broker.replicas)
+        return any(replica.partition.is_leader for replica in self.broker.replication.replicas)
 
     def start(self) -> None:
         """Start a broker on the machine's disk."""

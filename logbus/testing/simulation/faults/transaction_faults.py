@@ -28,7 +28,7 @@ class TransactionFaults:
             (replica.topic_partition, node.broker_id)
             for node in self.brokers.nodes.values()
             if node.ready and not node.reactor.frozen
-            for replica in node.broker.replicas
+            for replica in node.broker.replication.replicas
             if replica.partition.is_leader and replica.topic_partition.topic in topics
         )
         return self.brokers.nodes[led[number % len(led)][1]] if led else None

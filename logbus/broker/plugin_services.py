@@ -1,47 +1,73 @@
 """
-Access to records and topics for plugins inside a broker: protocols and resources of the admin listener.
+The services of a broker for its plugins: protocols and resources of the admin listener.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from attrs import define, field
+from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IProtocolFactory
+from zope.interface import implementer
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller.topic_plan import NewTopic, internal
+from logbus.cluster.plugin_calls import Answers, PluginCalls
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
-from logbus.ilogbus import Fetched, Leadership
+from logbus.ilogbus import Fetched, IBroker, Leadership, Listener
 from logbus.model import INTERNAL_TOPICS, TopicPartition
 from logbus.records.batch import encode_batch, iter_batches
 from logbus.records.read_committed import committed_records
 from logbus.records.record import Record
 
-#: How long an append waits for a topic that is being created.
 CREATION_SECONDS = 30.0
+"""How long an append waits for a topic that is being created."""
 
 
-@define(eq=False)
-class DataAccess:
-    """Implements the methods of :class:`~logbus.ilogbus.IBroker` for records and topics."""
+@implementer(IBroker)
+@define(eq=False, slots=False)
+class PluginServices:
+    """
+    Implements :class:`~logbus.ilogbus.IBroker`.
 
+    :param kafka_factory: makes the factories of Kafka listeners.
+    :param admin_factory: makes those of HTTP listeners; given these services, for the resources of plugins.
+    """
+
+    broker_id: int
+    reactor: Any
     _metadata: ClusterMetadata
     _replicas: ReplicaManager
     _topics: TopicAdminForwarder
     _config: ConfigView
-    _clock: IReactorTime
     _wall_clock: Callable[[], float]
+    _plugin_calls: PluginCalls
+    _kafka_factory: Callable[[Listener], IProtocolFactory]
+    _admin_factory: Callable[[IBroker], IProtocolFactory]
     _next_partition: dict[str, int] = field(factory=dict, init=False)
 
-    async def append(
+    @property
+    def cluster_id(self) -> str:
+        return self._metadata.cluster_id
+
+    def append(
+        self,
+        topic: str,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+        partition: int | None = None,
+        acks: int = 1,
+    ) -> Deferred[tuple[int, int]]:
+        return Deferred.fromCoroutine(self._append(topic, records, partition, acks))
+
+    async def _append(
         self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]], partition: int | None, acks: int
     ) -> tuple[int, int]:
-        """See :meth:`.IBroker.append`."""
         if topic in INTERNAL_TOPICS:
             raise internal(topic, "is written to by brokers only")
         if self._metadata.topic(topic) is None and self._config.get(keys.AUTO_CREATE_TOPICS_ENABLE):
@@ -59,12 +85,10 @@ class DataAccess:
             await durable
         return partition, appended.base_offset
 
-    def read(self, topic: str, partition: int, offset: int, max_bytes: int) -> list[Record]:
-        """See :meth:`.IBroker.read`."""
+    def read(self, topic: str, partition: int, offset: int, max_bytes: int = 1_048_576) -> list[Record]:
         return self.fetch(topic, partition, offset, max_bytes).records
 
-    def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> Fetched:
-        """See :meth:`.IBroker.fetch`."""
+    def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1_048_576) -> Fetched:
         replica = self._replicas.leader(topic, partition)
         found = replica.read(offset, max_bytes, committed=True, min_one=True)
         if found.data is None:
@@ -77,8 +101,10 @@ class DataAccess:
             next_offset = header.last_offset + 1
         return Fetched([record for record in committed_records(data, aborted) if record.offset >= offset], next_offset)
 
-    async def settled(self, topic: str, partition: int) -> tuple[int, int]:
-        """See :meth:`.IBroker.settled`."""
+    def settled(self, topic: str, partition: int) -> Deferred[tuple[int, int]]:
+        return Deferred.fromCoroutine(self._settled(topic, partition))
+
+    async def _settled(self, topic: str, partition: int) -> tuple[int, int]:
         replica = self._replicas.leader(topic, partition)
         end = replica.log.log_end_offset
         if (durable := replica.durable()) is not None:
@@ -86,7 +112,6 @@ class DataAccess:
         return replica.log.log_start_offset, end
 
     def leadership(self, topic: str, partition: int) -> Leadership:
-        """See :meth:`.IBroker.leadership`."""
         image = self._metadata.partition(TopicPartition(topic, partition))
         known = self._metadata.topic(topic)
         if image is None or known is None:
@@ -94,13 +119,20 @@ class DataAccess:
         return Leadership(image.leader_and_isr.leader, image.leader_and_isr.leader_epoch, known.topic_id)
 
     def brokers(self) -> list[int]:
-        """See :meth:`.IBroker.brokers`."""
         return sorted(self._metadata.brokers)
 
-    async def create_topic(
-        self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None, replication_factor: int = -1
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = -1,
+    ) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._create_topic(name, partitions, configs, replication_factor))
+
+    async def _create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None, replication_factor: int
     ) -> None:
-        """See :meth:`.IBroker.create_topic`."""
         wanted = NewTopic(
             name, num_partitions=partitions, replication_factor=replication_factor, configs=dict(configs or {})
         )
@@ -117,10 +149,21 @@ class DataAccess:
             # The topic is being created by another request, and may not be served yet.
             served = self._metadata.wait_for(lambda metadata: metadata.topic(topic) is not None)
             try:
-                await served.addTimeout(CREATION_SECONDS, self._clock)
+                await served.addTimeout(CREATION_SECONDS, self.reactor)
             except DeferredTimeout:
                 raise e from None
 
     def topics(self) -> Mapping[str, int]:
-        """See :meth:`.IBroker.topics`."""
         return {topic.name: len(topic.partitions) for topic in self._metadata.topics.values()}
+
+    def answer_plugin(self, plugin: str, answers: Answers) -> None:
+        self._plugin_calls.answer(plugin, answers)
+
+    def ask_plugin(self, broker_id: int, plugin: str, body: bytes, seconds: float = 30.0) -> Deferred[bytes]:
+        return Deferred.fromCoroutine(self._plugin_calls.ask(broker_id, plugin, body, seconds))
+
+    def kafka_factory(self, listener: Listener) -> IProtocolFactory:
+        return self._kafka_factory(listener)
+
+    def admin_factory(self, listener: Listener) -> IProtocolFactory:
+        return self._admin_factory(self)

@@ -1,0 +1,23 @@
+"""
+The composition root: builds a broker of its subsystems, and passes each what it needs.
+
+* ``broker``: the service: builds the subsystems, starts and stops them in order
+* ``environment``: what all subsystems are built with: the reactor, clocks, chance, the configuration, metrics
+* ``log_storage``: the logs on this broker's disks
+* ``cluster_member``: the session, the registration, the metadata, the connections to other brokers
+* ``replication``: this broker's replicas, with what fetches, repairs and fences them
+* ``cluster_control``: the controller, and the administration of topics
+* ``coordinators``: the coordinators of groups and transactions
+* ``kafka_server``: the handlers of the APIs, and the connections of Kafka clients
+* ``admin_server``: the factories of HTTP listeners
+* ``dynamic_broker_config``: applies the brokers' configuration in the metadata store (Kafka: DynamicBrokerConfig)
+* ``readiness``: whether clients should use this broker now
+* ``plugin_services``: the services of a broker for its plugins
+
+They are built in this order, each of those before it: logs, then the member of a cluster, replication, the controller,
+coordinators, and the Kafka server.
+"""
+
+from logbus.broker.broker import Broker
+
+__all__ = ["Broker"]

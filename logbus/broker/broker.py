@@ -1,0 +1,282 @@
+"""
+The broker: builds its subsystems, starts them in order, and stops them in reverse.
+
+Parts start in this order, each awaited before the next, and stop in reverse::
+
+    logs        lock the directories, recover the logs
+    metastore   open the session, learn the cluster's id
+    peers       nothing at the start; close the connections to other brokers at the end
+    isr         check for lagging replicas, request changes of ISRs from the controller
+    isolation   check whether other brokers and the metadata store can be reached
+    fetcher     fetch from leaders, as soon as this broker has roles
+    repairs     have damaged logs repaired, as soon as this broker has roles
+    listeners   bind the ports; connections wait
+    membership  register, with the bound ports
+    groups      start to expire offsets
+    transactions  start to abort transactions past their timeout
+    controller  take part in the controller election; accept requests of another controller
+    serving     accept connections, once the leaders and ISRs are applied here
+    leadership  balance leaders; a stop begins with a controlled shutdown
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.broker.admin_server import AdminServer
+from logbus.broker.cluster_control import ClusterControl
+from logbus.broker.cluster_member import ClusterMember
+from logbus.broker.coordinators import Coordinators
+from logbus.broker.environment import Environment
+from logbus.broker.kafka_server import KafkaServer
+from logbus.broker.log_storage import log_manager
+from logbus.broker.plugin_services import PluginServices
+from logbus.broker.readiness import Readiness
+from logbus.broker.replication import Replication
+from logbus.cluster.peers import ConnectTo
+from logbus.config import ConfigView, keys
+from logbus.config.listener_address import HTTP, ListenerAddress
+from logbus.errors import StorageError
+from logbus.ilogbus import IProtocolPlugin, Listener
+from logbus.metastore.imetastore import IMetadataStore, SessionState
+from logbus.metrics import ReactorTicks
+from logbus.model import Endpoint
+from logbus.protocols import protocol_plugins
+from logbus.services import OrderedService
+from logbus.socket_server import SocketServer
+from logbus.storage.istorage import IDisk
+
+
+class _Part(Service):
+    """A step of the start, and its counterpart in the stop."""
+
+    def __init__(self, name: str, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
+        self.name: str = name
+        self._start = start
+        self._stop = stop
+
+    def startService(self) -> Any:
+        super().startService()
+        return self._start()
+
+    def stopService(self) -> Any:
+        super().stopService()
+        return self._stop()
+
+
+class Broker(OrderedService):
+    """
+    A broker.
+
+    :param reactor: runs everything the broker does.
+    :param config: the configuration, with its static layers.
+    :param listeners: its listeners.
+    :param release: advertise this Kafka release's versions (``--as-version``); None: the default table.
+    :param wall_clock: seconds since 1970.
+    :param randomness: the source of random choices.
+    :param plugins: protocols by name; None: all that :mod:`twisted.plugin` finds.
+    :param disks: the log directories; None: those of the configuration.
+    :param store: the metadata store; None: that of the configuration.
+    :param connect_to: makes endpoints to other brokers; None: over the reactor's network.
+
+    :ivar plugin_services: what plugins get of this broker.
+    :ivar endpoints: advertised addresses by listener name, once it has started.
+    """
+
+    _log = Logger(namespace="logbus.broker")
+
+    def __init__(
+        self,
+        reactor: Any,
+        config: ConfigView,
+        listeners: Sequence[Listener],
+        *,
+        release: str | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        randomness: random.Random | None = None,
+        plugins: Mapping[str, IProtocolPlugin] | None = None,
+        disks: Sequence[IDisk] | None = None,
+        store: IMetadataStore | None = None,
+        connect_to: ConnectTo | None = None,
+    ) -> None:
+        self.broker_id = config.get(keys.BROKER_ID)
+        super().__init__(f"logbus broker {self.broker_id}")
+        self.config = config
+        self.endpoints: Mapping[str, Endpoint] = {}
+        self._on_lost: Callable[[Failure], object] = lambda failure: None
+
+        self.env = env = Environment(reactor, config, wall_clock, randomness or random.SystemRandom())
+        self.registry = env.registry
+        self._ticks = ReactorTicks.in_registry(reactor, env.registry)
+        self._socket_server = SocketServer(
+            reactor,
+            protocol_plugins() if plugins is None else plugins,
+            listeners,
+            config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE),
+            config.get(keys.SSL_HANDSHAKE_TIMEOUT_MS) / 1000,
+        )
+        self.logs = log_manager(env, disks)
+        self.readiness = Readiness(self.logs)
+        self.member = ClusterMember(env, store, connect_to, self._lost)
+        self.replication = Replication(env, self.logs, self.member, self._socket_server.hang_up)
+        self.control = ClusterControl(env, self.member, self.replication)
+        self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)
+        self.kafka_server = KafkaServer(
+            env, listeners, release, self.member, self.replication, self.control, self.coordinators
+        )
+        self._admin_server = AdminServer(
+            env, self.readiness, self.member, self.replication, self.control, self.coordinators
+        )
+        self.plugin_services = PluginServices(
+            self.broker_id,
+            reactor,
+            self.member.metadata,
+            self.replication.replicas,
+            self.control.topics_anywhere,
+            config,
+            wall_clock,
+            self.member.plugin_calls,
+            self.kafka_server.factory,
+            self._admin_server.factory,
+        )
+        self._compose()
+
+    def _compose(self) -> None:
+        """Add the parts in the order of their start."""
+        replication, coordinators = self.replication, self.coordinators
+        for part in (
+            _Part("ticks", self._ticks.start, self._ticks.stop),
+            _Part("logs", self._open_logs, self.logs.close),
+            _Part("metastore", self._open_store, self.member.store.close),
+            _Part("peers", lambda: None, self._hang_up),
+            _Part("isr", replication.isr.start, replication.isr.stop),
+            _Part("isolation", replication.fencing.start, replication.fencing.stop),
+            _Part("fetcher", replication.fetcher.startService, replication.fetcher.stopService),
+            _Part("repairs", replication.repairs.start, replication.repairs.stop),
+            _Part("listeners", self._bind, self._socket_server.close),
+            _Part("membership", self.member.join, self.member.membership.unregister),
+            _Part("groups", coordinators.group_cleanup.start, coordinators.group_cleanup.stop),
+            _Part("transactions", coordinators.transaction_expiration.start, coordinators.transaction_expiration.stop),
+            _Part("controller", self._start_controller, self.control.controller.stop),
+            _Part("serving", self._serve, self._drain),
+            _Part("leadership", self.control.balancer.start, self._hand_over),
+        ):
+            part.setServiceParent(self)
+
+    def when_lost(self, lost: Callable[[Failure], object]) -> None:
+        """Set the function to call if the broker fails after its start."""
+        self._on_lost = lost
+
+    def when_asked_to_stop(self, stop: Callable[[], object]) -> None:
+        """Set the function to call if an operator asks to stop the process."""
+        self._admin_server.stop_process = stop
+
+    def _lost(self, failure: Failure) -> None:
+        self.readiness.serving = False
+        self._on_lost(failure)
+
+    # Steps of the start and the stop.
+
+    def _open_logs(self) -> Deferred[None]:
+        return self.logs.open().addCallback(lambda _: self.control.epochs.load())
+
+    def _open_store(self) -> Deferred[None]:
+        opened = Deferred.fromCoroutine(self.member.open_store(self.logs))
+        return opened.addCallback(lambda _: self.member.store.subscribe(self._session_changed))
+
+    def _session_changed(self, state: SessionState) -> None:
+        # During a start or stop, the store is closed elsewhere.
+        if state is SessionState.CLOSED and self.readiness.serving:
+            path = self.member.store.path
+            self._lost(Failure(StorageError(f"the metadata store {path} failed; the broker must stop")))
+
+    def _hang_up(self) -> None:
+        self.replication.close()
+        self.member.peers.close()
+        self.env.timers.close()
+
+    def _bind(self) -> Deferred[None]:
+        def bound(endpoints: Mapping[str, Endpoint]) -> None:
+            self.endpoints = endpoints
+            clients = {name: at for name, at in endpoints.items() if at.protocol == "kafka"}
+            protocols = dict.fromkeys(clients, "PLAINTEXT")
+            self.member.membership.registration = evolve(
+                self.member.membership.registration,
+                endpoints=clients,
+                security_protocols=protocols,
+                unsynced_lost=self.logs.unsynced_lost,
+                logs_lost=self.logs.logs_lost,
+                unclean_shutdown=self.logs.unclean_shutdown,
+            )
+            self._show_listeners(clients.values())
+
+        return self._socket_server.bind(self.plugin_services).addCallback(bound)
+
+    def _show_listeners(self, advertised: Iterable[Endpoint]) -> None:
+        """Make DescribeConfigs show the bound listeners."""
+        shown = {
+            keys.LISTENERS: self._socket_server.addresses("kafka"),
+            keys.ADVERTISED_LISTENERS: [ListenerAddress(at.listener, at.host, at.port) for at in advertised],
+            keys.ADMIN_LISTENERS: [at._replace(name=HTTP) for at in self._socket_server.addresses("admin")],
+        }
+        self.config.in_use.update({key: ",".join(map(str, found)) for key, found in shown.items()})
+
+    def _start_controller(self) -> Deferred[None]:
+        controller = self.control.controller
+
+        async def started() -> None:
+            await controller.start()
+            try:
+                if controller.active is None:
+                    # Another broker is the controller, and will connect.
+                    self._socket_server.open(self.member.inter_broker_listener())
+                await self.member.metadata.wait_for(lambda metadata: self.broker_id in metadata.brokers)
+            except Exception:
+                await self._drain()
+                await controller.stop()
+                raise
+            self.kafka_server.metadata_gate.open()
+
+        return Deferred.fromCoroutine(started())
+
+    def _serve(self) -> None:
+        self.logs.start_housekeeping()
+        self._socket_server.open()
+        self.readiness.serving = True
+        self._log.info(
+            "logbus broker {broker} ready: {listeners}",
+            broker=self.broker_id,
+            listeners=" ".join(f"{name}={_address(at)}" for name, at in self.endpoints.items()),
+        )
+
+    def _hand_over(self) -> Deferred[None]:
+        """Move leaderships to other brokers: the first step of a stop, while this broker still serves."""
+        self.readiness.serving = False
+        self.control.balancer.stop()
+        return self.control.controlled_shutdown.say(self.member.others())
+
+    def _drain(self) -> Deferred[None]:
+        async def drained() -> None:
+            self.readiness.serving = False
+            await self._socket_server.close()
+            await self._socket_server.drain(self._release)
+
+        return Deferred.fromCoroutine(drained())
+
+    def _release(self) -> None:
+        """Complete requests that would wait for long."""
+        self.replication.purgatory.release()
+        self.coordinators.release()
+
+
+def _address(at: Endpoint) -> str:
+    return f"[{at.host}]:{at.port}" if ":" in at.host else f"{at.host}:{at.port}"

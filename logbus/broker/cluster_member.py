@@ -1,0 +1,108 @@
+"""
+A broker as a member of its cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from logbus.broker.environment import Environment
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.forwarding_manager import ForwardingManager
+from logbus.cluster.membership import Membership, ensure_cluster
+from logbus.cluster.peers import ConnectTo, Identity, Peers, inter_broker, tcp
+from logbus.cluster.plugin_calls import PluginCalls
+from logbus.cluster.producer_id_manager import ProducerIdManager
+from logbus.config import keys
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.znodes import Registration
+from logbus.settings import metadata_store
+from logbus.storage.log_manager import LogManager
+
+
+class ClusterMember:
+    """
+    The session with the metadata store, the registration, the metadata, and the connections to other brokers.
+
+    :param store: the metadata store; None: that of the configuration.
+    :param connect_to: makes endpoints to other brokers; None: over the reactor's network.
+    :param lost: called when the registration is lost for good.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        store: IMetadataStore | None,
+        connect_to: ConnectTo | None,
+        lost: Callable[[Failure], None],
+    ) -> None:
+        config = env.config
+        self._env = env
+        self.store: Any = metadata_store(config, env.reactor, env.wall_clock) if store is None else store
+        self.metadata = ClusterMetadata("")
+        self.membership = Membership(
+            self.store,
+            Registration(env.broker_id, {}, env.new_uuid(), 0, rack=config.get(keys.BROKER_RACK)),
+            env.reactor,
+            env.wall_clock,
+            config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
+            lost,
+        )
+        self.peers = Peers(
+            self._identity,
+            self.metadata,
+            config.get(keys.INTER_BROKER_LISTENER_NAME),
+            env.timers,
+            connect_to or tcp(env.reactor),
+            env.random,
+            # A broker that does not answer for longer is about to lose its registration.
+            min(config.get(keys.REQUEST_TIMEOUT_MS), config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS)) / 1000,
+        )
+        self.forwarder = ForwardingManager(env.broker_id, self.metadata, self.peers)
+        self.plugin_calls = PluginCalls(self.peers)
+        self.producer_ids = ProducerIdManager(self.store, env.broker_id)
+
+    def epoch(self) -> int:
+        """The epoch of this broker's registration, −1 while there is none."""
+        return self.membership.epoch
+
+    def _identity(self) -> Identity:
+        incarnation = self.membership.registration.incarnation
+        return Identity(self.metadata.cluster_id, self._env.broker_id, self.membership.epoch, incarnation)
+
+    async def open_store(self, logs: LogManager) -> None:
+        """Open the session, learn the cluster's id, and check that the logs belong to this broker and cluster."""
+        try:
+            await self.store.open()
+            self.metadata.cluster_id = await ensure_cluster(self.store, self._env.new_uuid)
+            await logs.claim(self._env.broker_id, self.metadata.cluster_id)
+        except Exception:
+            # A failed start must not leave its threads and its session behind.
+            await self.store.close()
+            raise
+
+    def join(self) -> Deferred[None]:
+        """Register this broker."""
+
+        async def joined() -> None:
+            try:
+                await self.membership.register()
+            except Exception:
+                await self.membership.unregister()
+                raise
+
+        return Deferred.fromCoroutine(joined())
+
+    def inter_broker_listener(self) -> str | None:
+        """The name of the listener that other brokers connect to."""
+        endpoints = self.membership.registration.endpoints
+        found = inter_broker(endpoints, self._env.config.get(keys.INTER_BROKER_LISTENER_NAME))
+        return None if found is None else found.listener
+
+    def others(self) -> list[int]:
+        """The ids of the other live brokers."""
+        return sorted(self.metadata.brokers.keys() - {self._env.broker_id})

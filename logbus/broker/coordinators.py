@@ -1,0 +1,64 @@
+"""
+The coordinators of groups and transactions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from logbus.broker.cluster_member import ClusterMember
+from logbus.broker.environment import Environment
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
+from logbus.config import keys
+from logbus.coordination.group_cleanup import GroupCleanup
+from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.group_lags import GroupLags
+from logbus.coordination.internal_topics import InternalTopics
+from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
+from logbus.coordination.transactions.marker_writer import MarkerWriter
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.coordination.transactions.transaction_expiration import TransactionExpiration
+from logbus.coordination.transactions.transaction_metrics import TransactionMetrics
+
+
+class Coordinators:
+    """
+    The coordinators of groups and transactions, with their upkeep.
+
+    :ivar add_partitions_manager: asks the coordinators of transactions, on any broker.
+    """
+
+    def __init__(
+        self, env: Environment, member: ClusterMember, replicas: ReplicaManager, topics: TopicAdminForwarder
+    ) -> None:
+        config, reactor, metadata, wall_ms = env.config, env.reactor, member.metadata, env.wall_ms
+        self.groups = GroupCoordinator(replicas, metadata, config, reactor, wall_ms, env.random)
+        self.group_cleanup = GroupCleanup(self.groups)
+        self.group_lags = GroupLags(self.groups, replicas)
+        self.marker_writer = MarkerWriter(
+            replicas,
+            self.groups.transaction_completed,
+            reactor,
+            wall_ms,
+            partial(config.get, keys.REQUEST_TIMEOUT_MS),
+        )
+        markers = MarkerChannelManager(env.broker_id, metadata, member.peers, self.marker_writer, env.timers, wall_ms)
+        self.transactions = TransactionCoordinator(
+            replicas, metadata, member.producer_ids, markers, config, reactor, wall_ms
+        )
+        self.transaction_expiration = TransactionExpiration(self.transactions)
+        self.add_partitions_manager = AddPartitionsToTxnManager(
+            env.broker_id, metadata, self.transactions, member.peers
+        )
+        self.internal_topics = InternalTopics(metadata, topics, config)
+        replicas.listeners += [self.groups, self.transactions]
+        metadata.when_removed(self.group_cleanup.forget_topics)
+        for owner in (self.groups, self.group_lags, TransactionMetrics(self.transactions, replicas)):
+            owner.register_metrics(env.registry)
+
+    def release(self) -> None:
+        """Answer requests that would wait for long: the broker stops."""
+        self.groups.stop()
+        self.transactions.stop()

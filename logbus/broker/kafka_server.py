@@ -1,0 +1,98 @@
+"""
+The server of Kafka clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from twisted.internet.interfaces import IProtocolFactory
+
+from logbus.broker.cluster_control import ClusterControl
+from logbus.broker.cluster_member import ClusterMember
+from logbus.broker.coordinators import Coordinators
+from logbus.broker.environment import Environment
+from logbus.broker.replication import Replication
+from logbus.handlers.broker_parts import BrokerParts
+from logbus.handlers.discovery import build_router
+from logbus.handlers.produce_appender import ProduceAppender
+from logbus.handlers.startup_gate import StartupGate
+from logbus.ilogbus import Listener
+from logbus.net.factory import KafkaServerFactory
+from logbus.net.metrics import NetMetrics
+from logbus.net.request_budget import RequestBudget
+from logbus.net.shared_resources import SharedResources
+from logbus.settings import connection_ledger, connection_limits, request_memory
+
+
+class KafkaServer:
+    """
+    Serves the Kafka protocol: the handlers of its APIs, and what the connections of all listeners share.
+
+    :param release: advertise this Kafka release's versions; None: the default table.
+    :ivar metadata_gate: holds back requests about the cluster until this broker has its metadata.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        listeners: Iterable[Listener],
+        release: str | None,
+        member: ClusterMember,
+        replication: Replication,
+        control: ClusterControl,
+        coordinators: Coordinators,
+    ) -> None:
+        config, reactor = env.config, env.reactor
+        self.net_metrics = NetMetrics()
+        self.connections = SharedResources(
+            reactor,
+            connection_limits(config),
+            self.net_metrics,
+            budget=RequestBudget(request_memory(config), self.net_metrics, reactor),
+            quotas=connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"]),
+            scheduler=env.slice_scheduler,
+        )
+        self.metadata_gate = StartupGate()
+        self.produce_appender = ProduceAppender(replication.replicas, member.metadata, reactor, env.wall_clock)
+        self.router = build_router(
+            BrokerParts(
+                broker_id=env.broker_id,
+                config=config,
+                release=release,
+                reactor=reactor,
+                wall_clock=env.wall_clock,
+                random=env.random,
+                slice_scheduler=env.slice_scheduler,
+                warning_limiter=self.connections.warning_limiter,
+                metadata=member.metadata,
+                store=member.store,
+                metadata_updates=control.receiver,
+                startup_gate=self.metadata_gate,
+                peers=member.peers,
+                plugin_calls=member.plugin_calls,
+                controller=control.controller,
+                forwarder=member.forwarder,
+                topic_admin=control.topic_admin,
+                topics_anywhere=control.topics_anywhere,
+                partition_admin=control.partition_admin,
+                internal_topics=coordinators.internal_topics,
+                replicas=replication.replicas,
+                reader=replication.reader,
+                produce_appender=self.produce_appender,
+                group_coordinator=coordinators.groups,
+                group_cleanup=coordinators.group_cleanup,
+                transactions=coordinators.transactions,
+                producer_ids=member.producer_ids,
+                add_partitions_manager=coordinators.add_partitions_manager,
+                marker_writer=coordinators.marker_writer,
+            )
+        )
+        for owner in (self.net_metrics, self.produce_appender, self.router):
+            owner.register_metrics(env.registry)
+
+    def factory(self, listener: Listener) -> IProtocolFactory:
+        """Return the factory of a listener's connections."""
+        return KafkaServerFactory(
+            self.router.served, self.router, self.connections, listener.name, self.router.serve_coalesced
+        )

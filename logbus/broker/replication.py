@@ -1,0 +1,107 @@
+"""
+The replication of a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from logbus.broker.cluster_member import ClusterMember
+from logbus.broker.environment import Environment
+from logbus.cluster.controller_channel import ControllerChannel
+from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManager
+from logbus.cluster.replication.isr_manager import IsrManager
+from logbus.cluster.replication.leader_fencing import LeaderFencing
+from logbus.cluster.replication.offline_replicas import OfflineReplicas
+from logbus.cluster.replication.purgatory import Purgatory
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.cluster.replication.replica_reader import ReplicaReader
+from logbus.cluster.replication.replica_repair import ReplicaRepair
+from logbus.cluster.replication.replica_reports import ReplicaReports
+from logbus.cluster.replication.replication_throttle import FollowerThrottle, LeaderThrottle
+from logbus.cluster.replication_metrics import ReplicationMetrics
+from logbus.config import keys
+from logbus.model import TopicPartition
+from logbus.settings import fetch_settings, replica_selector, replication_rates, topic_config
+from logbus.storage.log_manager import LogManager
+
+
+class Replication:
+    """
+    This broker's replicas, with what fetches, reads, repairs and fences them, and reports on them to the controller.
+
+    :param hang_up: closes the connections of clients.
+    :ivar channel: to the controller.
+    """
+
+    def __init__(
+        self, env: Environment, logs: LogManager, member: ClusterMember, hang_up: Callable[[], object]
+    ) -> None:
+        config, reactor, metadata, broker_id = env.config, env.reactor, member.metadata, env.broker_id
+        self._broker_id = broker_id
+        self._metadata = metadata
+        leaders_rate, followers_rate = replication_rates(config, reactor)
+        self.channel = ControllerChannel(broker_id, metadata, member.peers, member.epoch)
+        self._offline_replicas = OfflineReplicas(self.channel, reactor)
+        self._reports = ReplicaReports(broker_id, metadata, self.channel, reactor)
+        self.fetcher = ReplicaFetcherManager(
+            broker_id,
+            member.epoch,
+            logs,
+            member.peers.channel_for,
+            env.timers,
+            partial(fetch_settings, config),
+            FollowerThrottle(followers_rate),
+            self._reports.leader_incomplete,
+        )
+        self.replicas = ReplicaManager(
+            broker_id,
+            logs,
+            partial(topic_config, config),
+            fetcher=self.fetcher,
+            exists=lambda topic, number: metadata.partition(TopicPartition(topic, number)) is not None,
+            leaderless=self._reports.leaderless,
+            offline=self._report_offline,
+        )
+        selector = replica_selector(config, metadata)
+        self.isr = IsrManager(
+            self.replicas,
+            metadata,
+            self.channel,
+            reactor,
+            partial(config.get, keys.REPLICA_LAG_TIME_MAX_MS),
+            followers_serve=selector is not None,
+        )
+        self.repairs = ReplicaRepair(broker_id, self.replicas, member.peers.channel_for, env.timers, self._reports)
+        # Circles in fact: logs ask the replicas that use them for high watermarks, and each replica has its ISR changed
+        # and its log repaired by those that look at all replicas.
+        logs.user = self.replicas
+        self.replicas.cluster = self.isr
+        self.replicas.repair = self.repairs.look_and_repair
+        self.replicas.listeners.append(self.repairs)
+        self.purgatory = Purgatory(reactor)
+        self.reader = ReplicaReader(
+            self.replicas, self.purgatory, selector, LeaderThrottle(leaders_rate), self.repairs.check
+        )
+        self.fencing = LeaderFencing(
+            self.replicas,
+            metadata,
+            member.store,
+            member.epoch,
+            reactor,
+            config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
+            hang_up,
+        )
+        self.metrics = ReplicationMetrics(broker_id, metadata, self.replicas, self.isr)
+        for owner in (self.fetcher, self.replicas, self.isr, self.repairs, self.purgatory, self.metrics):
+            owner.register_metrics(env.registry)
+
+    def _report_offline(self, partitions: Sequence[TopicPartition]) -> None:
+        if self._broker_id in self._metadata.brokers:  # else with the first roles
+            self._offline_replicas.add(partitions)
+
+    def close(self) -> None:
+        """Report nothing more: the broker stops."""
+        self._offline_replicas.close()
+        self._reports.close()
