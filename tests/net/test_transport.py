@@ -425,6 +425,8 @@ factory = KafkaServerFactory(SERVED, Handler(), SharedResources(loop.reactor))
 ports = []
 serverFromString(ListeningReactor(loop.reactor), "tcp:0:interface=127.0.0.1").listen(factory).addCallback(ports.append)
 number = ports[0].getHost().port
+client = Client()
+question = client.ask(metadata())  # A broker has read its messages' modules by then.
 peers = [socket.socket() for _ in range(40)]
 used = max(sock.fileno() for sock in peers)
 resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, used + 20))
@@ -434,9 +436,8 @@ for sock in peers:
 loop.turns(200)
 served = factory.metrics.connections_open
 assert 5 <= served < 40, served
-client = Client()
 first = Peer(peers[0])
-first.sock.send(client.ask(metadata()))
+first.sock.send(question)
 loop.turns(20)
 first.read()
 assert client.tags(first.frames()) == [-1]

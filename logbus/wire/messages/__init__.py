@@ -104,6 +104,7 @@ def _requests() -> Mapping[int, tuple[str, str]]:
     The module and the name of each API, by key.
 
     :raises SchemaError: two modules have messages of the same API.
+    :raises ImportError: the modules cannot be listed now, which ``iter_modules`` does not say: it finds none.
     """
     found: dict[int, tuple[str, str]] = {}
     for module in iter_modules(__path__, f"{__name__}."):
@@ -111,6 +112,8 @@ def _requests() -> Mapping[int, tuple[str, str]]:
             if key in found:
                 raise SchemaError(f"the API {key} has messages in {found[key][0]} and in {module.name}")
             found[key] = (module.name, name)
+    if not found:
+        raise ImportError(f"the modules in {', '.join(__path__)} cannot be listed", name=__name__)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import errno
 import os
 import pkgutil
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -111,6 +113,12 @@ class NewModuleTests(SynchronousTestCase):
         messages.api.cache_clear()
         for name in ("ping", "pong"):
             sys.modules.pop(f"{messages.__name__}.{name}", None)
+
+    def test_modules_that_cannot_be_listed(self) -> None:
+        """That no descriptor is left is an error then, and forgotten when there are some again."""
+        with mock.patch.object(os, "listdir", side_effect=OSError(errno.EMFILE, "too many open files")):
+            self.assertRaises(ImportError, api_keys)
+        self.assertIn(0, api_keys())
 
     def test_found(self) -> None:
         """Its API is there, with its name, and is not imported for that."""
