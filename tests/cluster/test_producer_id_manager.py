@@ -53,11 +53,11 @@ class ProducerIdTests(SynchronousTestCase):
         """Who waits is told to try again, and can."""
         broker = self.brokers[0]
         waiting = [broker.allocate(), broker.allocate()]
-        broker.member.store.suspend()  # type: ignore[attr-defined]
+        broker.store.suspend()  # type: ignore[attr-defined]
         for one in waiting:
             failure = self.failureResultOf(one, ApiError)
             self.assertEqual(failure.value.code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        broker.member.store.resume()  # type: ignore[attr-defined]
+        broker.store.resume()  # type: ignore[attr-defined]
         again = broker.allocate()
         self.settle()
         self.assertEqual(self.successResultOf(again), 0)
