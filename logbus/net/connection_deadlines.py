@@ -9,7 +9,7 @@ from attrs import define, field
 from logbus.net.connection_limits import ConnectionLimits
 
 
-class Progress(NamedTuple):
+class ConnectionProgress(NamedTuple):
     """
     What has moved on a connection.
 
@@ -35,7 +35,7 @@ class ConnectionDeadlines:
     _limits: ConnectionLimits
     _now: float
     is_still: bool = field(default=False, init=False)
-    _progress: Progress = field(factory=Progress, init=False)
+    _progress: ConnectionProgress = field(factory=ConnectionProgress, init=False)
     # For how many seconds the first frame has been waiting for the peer to complete it.
     _frame_age: float | None = field(default=None, init=False)
     _still_since: float = field(init=False)
@@ -43,7 +43,9 @@ class ConnectionDeadlines:
     def __attrs_post_init__(self) -> None:
         self._still_since = self._now
 
-    def check(self, now: float, progress: Progress, *, partial: bool, reading: bool, patience: float) -> str | None:
+    def check(
+        self, now: float, progress: ConnectionProgress, *, partial: bool, reading: bool, patience: float
+    ) -> str | None:
         """
         The reason to close the connection, if it missed a deadline.
 

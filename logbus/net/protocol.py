@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import ProtocolError
-from logbus.net.connection_deadlines import ConnectionDeadlines, Progress
+from logbus.net.connection_deadlines import ConnectionDeadlines, ConnectionProgress
 from logbus.net.flow_control import CLOSING, LATER, PENDING, UNSENT, FlowControl
 from logbus.net.frame_memory import FrameMemory
 from logbus.net.itransport import IFrameTransport
@@ -29,7 +29,7 @@ from logbus.net.sendfile import StreamTransport
 from logbus.wire.frame_buffer import FrameBuffer
 
 
-class Listener(RequestRouting, Shape):
+class ConnectionListener(RequestRouting, Shape):
     """The listener that accepted a connection: :class:`logbus.net.factory.KafkaServerFactory`."""
 
     def opened(self, connection: KafkaServerProtocol) -> None:
@@ -51,7 +51,7 @@ class KafkaServerProtocol(Protocol):
     _log = Logger()
     _frame_transport: IFrameTransport
 
-    def __init__(self, listener: Listener, context: RequestContext) -> None:
+    def __init__(self, listener: ConnectionListener, context: RequestContext) -> None:
         shared = listener.shared
         self._listener = listener
         self._shared = shared
@@ -152,7 +152,7 @@ class KafkaServerProtocol(Protocol):
             patience = limits.frame_seconds if stops & CLOSING else limits.idle_seconds
         overdue = self._deadlines.check(
             now,
-            Progress(self.dispatcher.requests, self._frame_transport.unsent, self.frames.held),
+            ConnectionProgress(self.dispatcher.requests, self._frame_transport.unsent, self.frames.held),
             partial=self.frames.partial,
             reading=not stops,
             patience=patience,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.net.connection_deadlines import ConnectionDeadlines, Progress
+from logbus.net.connection_deadlines import ConnectionDeadlines, ConnectionProgress
 from logbus.net.connection_limits import ConnectionLimits
 from tests.net.fakes import (
     LOST,
@@ -98,7 +98,7 @@ class DeadlineTests(SynchronousTestCase):
         self.deadlines = ConnectionDeadlines(ConnectionLimits(frame_seconds=30.0, frame_rate=100), 0.0)
 
     def check(self, now: float, *progress: int, partial: bool = False, reading: bool = True) -> str | None:
-        return self.deadlines.check(now, Progress(*progress), partial=partial, reading=reading, patience=60.0)
+        return self.deadlines.check(now, ConnectionProgress(*progress), partial=partial, reading=reading, patience=60.0)
 
     def test_idle(self) -> None:
         """

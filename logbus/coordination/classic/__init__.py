@@ -10,7 +10,7 @@ Responses and records wait in ``response_queue`` until the group is in its new s
 * ``group_join``: JoinGroup
 * ``rebalance``: moves a group from one generation to the next
 * ``group_metadata``: the state, the generation and the record of a group
-* ``membership``: members with their sessions and waiting requests
+* ``group_roster``: members with their sessions and waiting requests
 * ``members``: the members, their leader, and the protocols they share
 * ``member_sessions``: session timeouts
 * ``subscriptions``: the topics that members are subscribed to

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from logbus.coordination.classic.classic_group_state import ClassicGroupState
 from logbus.coordination.classic.group_join import GroupJoin
 from logbus.coordination.classic.group_metadata import NO_TIMESTAMP, GroupMetadata
+from logbus.coordination.classic.group_roster import GroupRoster
 from logbus.coordination.classic.members import ClassicGroupMember
-from logbus.coordination.classic.membership import Membership
 from logbus.coordination.classic.rebalance import Rebalance
 from logbus.coordination.classic.requests import (
     ClassicGroupDescription,
@@ -74,17 +74,17 @@ class ClassicGroup:
         self._metadata = GroupMetadata(group_id, now_ms)
         self._members = self._metadata.members
         self._responses = ResponseQueue(save)
-        self._membership = Membership(self._members, self._responses)
-        self._rebalance = Rebalance(self._metadata, self._membership, self._responses, settings, clock)
+        self._roster = GroupRoster(self._members, self._responses)
+        self._rebalance = Rebalance(self._metadata, self._roster, self._responses, settings, clock)
         self._join = GroupJoin(
-            self._metadata, self._membership, self._rebalance, self._responses, settings, new_member_id, clock
+            self._metadata, self._roster, self._rebalance, self._responses, settings, new_member_id, clock
         )
 
     def load(self, now: float, value: GroupMetadataValue) -> None:
         """Restore a new group from its record; the members' sessions start anew."""
         self._metadata.load(value)
         for member in self._members:
-            self._membership.renew_session(now, member)
+            self._roster.renew_session(now, member)
         if len(self._members) > self._settings().max_size:
             # The size limit was lowered: the members must rejoin, and the last ones are rejected.
             self._rebalance.prepare(now)
@@ -267,12 +267,12 @@ class ClassicGroup:
         except ApiError as refusal:
             self._responses.sync(reply, SyncResult(refusal.code))
         else:
-            self._membership.renew_session(now, member)
-            self._membership.unsynced.discard(member.member_id)
+            self._roster.renew_session(now, member)
+            self._roster.unsynced.discard(member.member_id)
             if self.state is ClassicGroupState.STABLE:
                 self._responses.sync(reply, self._metadata.sync_result(member))
             else:
-                self._membership.await_sync(member, reply)
+                self._roster.await_sync(member, reply)
                 if member.member_id == self._members.leader:
                     self._rebalance.assign(syncing.assignments)
         self._responses.flush()
@@ -305,7 +305,7 @@ class ClassicGroup:
             self._metadata.check_generation(generation)
         except ApiError as refusal:
             return refusal.code
-        self._membership.renew_session(now, member)
+        self._roster.renew_session(now, member)
         preparing = self.state is ClassicGroupState.PREPARING_REBALANCE
         return ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
 
@@ -313,7 +313,7 @@ class ClassicGroup:
         """Renew the session of a member that committed."""
         member = self._members.get(member_id)
         if member is not None:
-            self._membership.renew_session(now, member)
+            self._roster.renew_session(now, member)
 
     def leave(self, now: float, leavings: Sequence[LeavingMember]) -> list[ErrorCode]:
         """
@@ -334,7 +334,7 @@ class ClassicGroup:
 
     def _leave(self, leaving: LeavingMember) -> ErrorCode:
         if leaving.member_id in self._members.pending:
-            self._membership.forget_pending(leaving.member_id)
+            self._roster.forget_pending(leaving.member_id)
             return ErrorCode.NONE
         try:
             if not leaving.member_id:
@@ -344,7 +344,7 @@ class ClassicGroup:
                 member = self._members.known(leaving.member_id, leaving.instance_id)
         except ApiError as refusal:
             return refusal.code
-        self._membership.drop(member)
+        self._roster.drop(member)
         return ErrorCode.NONE
 
     # Time, and resignation.

@@ -10,8 +10,8 @@ from attrs import define, evolve
 
 from logbus.coordination.classic.classic_group_state import ClassicGroupState
 from logbus.coordination.classic.group_metadata import GroupMetadata
+from logbus.coordination.classic.group_roster import GroupRoster
 from logbus.coordination.classic.members import ClassicGroupMember, ClassicGroupMembers
-from logbus.coordination.classic.membership import Membership
 from logbus.coordination.classic.rebalance import Rebalance
 from logbus.coordination.classic.requests import ClassicGroupSettings, JoinCallback, JoinRequest, JoinResult
 from logbus.coordination.classic.response_queue import ResponseQueue, response_error
@@ -38,7 +38,7 @@ class GroupJoin:
     """
 
     _metadata: GroupMetadata
-    _membership: Membership
+    _roster: GroupRoster
     _rebalance: Rebalance
     _responses: ResponseQueue
     _settings: Callable[[], ClassicGroupSettings]
@@ -100,9 +100,9 @@ class GroupJoin:
             accepted = member is not None or len(self._members) < max_size
         if accepted:
             return
-        self._membership.forget_pending(joining.member_id)
+        self._roster.forget_pending(joining.member_id)
         if member is not None and member.member_id == joining.member_id:
-            self._membership.drop(member)
+            self._roster.drop(member)
         self._rebalance.complete_if_all_joined(now)
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -137,10 +137,10 @@ class GroupJoin:
         """Reserve an id that the client must rejoin with (KIP-394), so that a retry does not add a second member."""
         pending = self._members.pending
         if len(pending) >= self._settings().max_size:
-            self._membership.forget_pending(next(iter(pending)))
+            self._roster.forget_pending(next(iter(pending)))
         self._settings().admit(PENDING_BYTES + len(member_id))
         pending[member_id] = None
-        self._membership.sessions.renew(member_id, now + joining.session_timeout_ms / 1000)
+        self._roster.sessions.renew(member_id, now + joining.session_timeout_ms / 1000)
 
     def _join_known(self, now: float, joining: JoinRequest, reply: JoinCallback) -> None:
         if joining.member_id in self._members.pending and joining.instance_id is None:
@@ -155,11 +155,11 @@ class GroupJoin:
             self._state is ClassicGroupState.COMPLETING_REBALANCE
             or (self._state is ClassicGroupState.STABLE and not leads)
         ):
-            self._membership.renew_session(now, member)
+            self._roster.renew_session(now, member)
             self._responses.join(reply, self._metadata.joined_result(member))
             return
         self._members.update(member, joining)
-        self._membership.await_join(member, reply)
+        self._roster.await_join(member, reply)
         self._rebalance.members_changed(now)
 
     def _add(self, now: float, member_id: str, joining: JoinRequest, reply: JoinCallback) -> None:
@@ -167,8 +167,8 @@ class GroupJoin:
             self._metadata.protocol_type = joining.protocol_type
         member = ClassicGroupMember.of(member_id, joining)
         self._members.add(member)
-        self._membership.await_join(member, reply)
-        self._membership.sessions.renew(member_id, now + NEW_MEMBER_TIMEOUT_S)
+        self._roster.await_join(member, reply)
+        self._roster.sessions.renew(member_id, now + NEW_MEMBER_TIMEOUT_S)
         self._rebalance.note_new_member()
         self._rebalance.members_changed(now)
 
@@ -180,9 +180,9 @@ class GroupJoin:
         """Replace a static member whose process has restarted: same instance id, new member id."""
         leader_before = self._members.leader or ""
         member = evolve(former, member_id=member_id, join_reply=None, sync_reply=None, is_new=False)
-        self._membership.replace(now, former, member, ErrorCode.FENCED_INSTANCE_ID)
+        self._roster.replace(now, former, member, ErrorCode.FENCED_INSTANCE_ID)
         self._members.update(member, joining)
-        self._membership.await_join(member, reply)
+        self._roster.await_join(member, reply)
         if self._state is not ClassicGroupState.STABLE or self._members.select_protocol() != self._metadata.protocol:
             # The leader may still assign partitions to the former id.
             self._rebalance.members_changed(now)
@@ -196,14 +196,14 @@ class GroupJoin:
             if error is not None:
                 self._members.take_join(member)
                 self._responses.join(reply, JoinResult(response_error(error), ""))
-                self._membership.replace(now, member, former, ErrorCode.UNKNOWN_MEMBER_ID)
+                self._roster.replace(now, member, former, ErrorCode.UNKNOWN_MEMBER_ID)
             else:
                 result = self._metadata.joined_result(member, skip_assignment=True)
                 if not joining.supports_skip_assignment:
                     # A client without KIP-814 must not believe that it leads: its assignment would be ignored.
                     result = evolve(result, leader=leader_before, skip_assignment=False, members=())
                 self._members.take_join(member)
-                self._membership.renew_session(now, member)
+                self._roster.renew_session(now, member)
                 self._responses.join(reply, result)
             self._responses.flush()
 

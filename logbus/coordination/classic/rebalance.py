@@ -14,7 +14,7 @@ from attrs import define, field
 
 from logbus.coordination.classic.classic_group_state import ClassicGroupEvent, ClassicGroupState
 from logbus.coordination.classic.group_metadata import GroupMetadata
-from logbus.coordination.classic.membership import Membership
+from logbus.coordination.classic.group_roster import GroupRoster
 from logbus.coordination.classic.requests import NO_GENERATION, ClassicGroupSettings, SyncResult
 from logbus.coordination.classic.response_queue import ResponseQueue, Stored, response_error
 from logbus.errors import ApiError, ErrorCode
@@ -57,7 +57,7 @@ class Rebalance:
     """
 
     _metadata: GroupMetadata
-    _membership: Membership
+    _roster: GroupRoster
     _responses: ResponseQueue
     _settings: Callable[[], ClassicGroupSettings]
     _clock: Callable[[], float]
@@ -80,7 +80,7 @@ class Rebalance:
         group = self._metadata
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             self._answer_syncs(now, ErrorCode.REBALANCE_IN_PROGRESS)
-        self._membership.unsynced.clear()
+        self._roster.unsynced.clear()
         is_first = group.state is ClassicGroupState.EMPTY
         group.move(ClassicGroupEvent.REBALANCE)
         delay_ms = self._settings().initial_rebalance_delay_ms if is_first else 0
@@ -112,7 +112,7 @@ class Rebalance:
         self._join_deadline = self._initial_delay = None
         group, members = self._metadata, self._metadata.members
         for member in [one for one in members if one.join_reply is None and one.instance_id is None]:
-            self._membership.drop(member)
+            self._roster.drop(member)
         if len(members) and not members.elect():
             # Only static members, all absent: wait for one to join, or for their sessions to end.
             self._join_deadline = now + max(members.rebalance_timeout_ms, REST_MS) / 1000
@@ -125,9 +125,9 @@ class Rebalance:
             self.store(lambda error: None)
             return
         for member in members:
-            self._membership.unsynced.add(member.member_id)
+            self._roster.unsynced.add(member.member_id)
             if member.join_reply is not None:
-                self._membership.answer_join(now, member, group.joined_result(member))
+                self._roster.answer_join(now, member, group.joined_result(member))
         self._sync_deadline = now + members.rebalance_timeout_ms / 1000
 
     # The second phase: the leader assigns.
@@ -166,7 +166,7 @@ class Rebalance:
             else:
                 member.assignment = b""
                 result = SyncResult(error)
-            self._membership.answer_sync(now, member, result)
+            self._roster.answer_sync(now, member, result)
 
     def store(self, stored: Stored, assignments: Mapping[str, bytes] | None = None) -> None:
         """Write the group's present record."""
@@ -178,8 +178,8 @@ class Rebalance:
     @property
     def deadline(self) -> float | None:
         """When :meth:`expire` is next to be called; may be early."""
-        sync_deadline = self._sync_deadline if self._membership.unsynced else None
-        times = [self._membership.sessions.first, self._join_deadline, sync_deadline]
+        sync_deadline = self._sync_deadline if self._roster.unsynced else None
+        times = [self._roster.sessions.first, self._join_deadline, sync_deadline]
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: float) -> None:
@@ -187,19 +187,19 @@ class Rebalance:
         self._expire_sessions(now)
         if self._join_deadline is not None and self._join_deadline <= now:
             self._expire_joining(now)
-        if self._membership.unsynced and self._sync_deadline is not None and self._sync_deadline <= now:
+        if self._roster.unsynced and self._sync_deadline is not None and self._sync_deadline <= now:
             self._expire_syncing(now)
 
     def _expire_sessions(self, now: float) -> None:
         gone = False
-        for member_id in self._membership.sessions.ended(now):
+        for member_id in self._roster.sessions.ended(now):
             member = self._metadata.members.get(member_id)
             if member is None:
-                self._membership.forget_pending(member_id)
+                self._roster.forget_pending(member_id)
             elif member.is_waiting:
-                self._membership.renew_session(now, member)
+                self._roster.renew_session(now, member)
             else:
-                self._membership.drop(member)
+                self._roster.drop(member)
                 gone = True
         if gone:
             self.members_changed(now)
@@ -214,14 +214,14 @@ class Rebalance:
 
     def _expire_syncing(self, now: float) -> None:
         """Remove members that joined the generation and sent no SyncGroup in time."""
-        for member_id in list(self._membership.unsynced):
+        for member_id in list(self._roster.unsynced):
             member = self._metadata.members.get(member_id)
             if member is not None:
-                self._membership.drop(member)
+                self._roster.drop(member)
         self.prepare(now)
 
     def resign(self) -> None:
         """Answer all waiting requests with NOT_COORDINATOR, and drop all members."""
-        self._membership.clear(ErrorCode.NOT_COORDINATOR)
+        self._roster.clear(ErrorCode.NOT_COORDINATOR)
         self._join_deadline = self._initial_delay = None
         self._metadata.move(ClassicGroupEvent.RESIGNED)

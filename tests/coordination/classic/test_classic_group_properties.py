@@ -283,20 +283,20 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @invariant()
     def who_waits_is_a_member(self) -> None:
         """Requests of former members do not wait."""
-        membership = self.bench.group._membership
+        roster = self.bench.group._roster
         waiting = sum(answer.waits for answer in self.bench.answers)
-        parked = sum((one.join_reply is not None) + (one.sync_reply is not None) for one in membership.members)
+        parked = sum((one.join_reply is not None) + (one.sync_reply is not None) for one in roster.members)
         assert waiting == parked
-        assert membership.members.joined == sum(one.join_reply is not None for one in membership.members)
-        assert len(membership.sessions) == len(membership.members) + len(membership.members.pending)
-        assert (membership.members.leader is None) == (not len(membership.members))
-        assert membership.unsynced <= {one.member_id for one in membership.members}
+        assert roster.members.joined == sum(one.join_reply is not None for one in roster.members)
+        assert len(roster.sessions) == len(roster.members) + len(roster.members.pending)
+        assert (roster.members.leader is None) == (not len(roster.members))
+        assert roster.unsynced <= {one.member_id for one in roster.members}
 
     @invariant()
     def the_deadline_is_not_late(self) -> None:
         """While anything may have to be done there is a time for it."""
         group = self.bench.group
-        if group._membership.members.pending or len(group._membership.members):
+        if group._roster.members.pending or len(group._roster.members):
             assert group.deadline is not None
         else:
             assert group.state is not ClassicGroupState.STABLE

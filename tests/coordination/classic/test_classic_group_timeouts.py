@@ -194,11 +194,11 @@ class BoundTests(SynchronousTestCase):
             bench.join(instance_id=str(number) if number % 2 else None)
         bench.advance(2000)
         self.assertEqual((bench.state, bench.members), ("Empty", []))
-        membership = bench.group._membership
-        members = membership.members
-        self.assertEqual(len(membership.sessions) + len(membership.sessions._heap), 0)
+        roster = bench.group._roster
+        members = roster.members
+        self.assertEqual(len(roster.sessions) + len(roster.sessions._heap), 0)
         self.assertFalse(members.pending or members._static or members._supported or members.size or members.joined)
-        self.assertFalse(membership.unsynced or bench.group._responses._queue)
+        self.assertFalse(roster.unsynced or bench.group._responses._queue)
         self.assertTrue(all(answer.results for answer in bench.answers))
 
     def test_a_hundred_members_rebalance_at_once(self) -> None:

@@ -1,5 +1,5 @@
 """
-Membership in a classic group: a member with its session, and its requests that wait for a response. Pure.
+The members of a classic group with their sessions, and their requests that wait for a response. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from logbus.errors import ErrorCode
 
 
 @define(eq=False)
-class Membership:
+class GroupRoster:
     """
     Keeps members, their sessions and their waiting requests consistent.
 
