@@ -70,7 +70,7 @@ def service_of(broker: Broker) -> Any:
 
 def store_of(broker: Broker) -> Any:
     """Its metadata store."""
-    return service_of(broker).store
+    return service_of(broker).member.store
 
 
 def output_of(broker: Broker) -> str:
@@ -125,7 +125,7 @@ def test_kafkas_tree(zookeeper: ZooKeeper) -> None:
         registered = node("/brokers/ids/7")
         assert (registered["version"], registered["host"], registered["port"]) == (5, host, int(port))
         assert registered["endpoints"] == [f"kafka://{broker.bootstrap}"]
-        assert node("/cluster/id")["id"] == service_of(broker).metadata.cluster_id
+        assert node("/cluster/id")["id"] == service_of(broker).member.metadata.cluster_id
         assert node("/controller")["brokerid"] == 7
         assert client.get("/kafkas/tree/controller_epoch")[0] == b"1"
         topic = node("/brokers/topics/orders")
@@ -193,7 +193,7 @@ def test_the_session_expires(zookeeper: ZooKeeper) -> None:
         assert consume(broker, "orders", 2) == [b"before", b"after"]
         assert client.get("/expires/controller_epoch")[0] == b"2"
         assert client.exists("/expires/brokers/ids/0").czxid == registered.czxid
-        assert service_of(broker).membership.epoch == registered.czxid
+        assert service_of(broker).member.membership.epoch == registered.czxid
 
 
 def test_killed_broker_restarts(zookeeper: ZooKeeper) -> None:

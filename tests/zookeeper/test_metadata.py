@@ -19,7 +19,7 @@ def test_a_broker_moves_to_zookeeper(zookeeper: ZooKeeper, tmp_path: Path) -> No
         create(broker, "orders", **{"retention.ms": "5000000"})
         produce(broker, "orders", b"1", b"2")
         consume(broker, "orders", 2)
-        before = service_of(broker).metadata
+        before = service_of(broker).member.metadata
         cluster_id, topic_id = before.cluster_id, before.topic("orders").topic_id
         refused = run("metadata", "export", "--data-dir", str(data), str(file))
         assert (refused.status, file.exists()) == (1, False)
@@ -35,7 +35,7 @@ def test_a_broker_moves_to_zookeeper(zookeeper: ZooKeeper, tmp_path: Path) -> No
     refused = run("metadata", "import", str(file), "--zookeeper", connect)
     assert (refused.status, "there is a cluster already" in refused.err) == (1, True)
     with Broker({"zookeeper.connect": connect}, data_dir=data) as broker:
-        after = service_of(broker).metadata
+        after = service_of(broker).member.metadata
         assert (after.cluster_id, after.topic("orders").topic_id) == (cluster_id, topic_id)
         assert dict(after.topic("orders").configs) == {"retention.ms": "5000000"}
         produce(broker, "orders", b"3")
@@ -51,7 +51,7 @@ def test_a_broker_moves_to_zookeeper(zookeeper: ZooKeeper, tmp_path: Path) -> No
     done = run("metadata", "import", str(tmp_path / "back.json"), "--data-dir", str(data))
     assert done.status == 0, done.err
     with Broker(data_dir=data) as broker:
-        assert service_of(broker).metadata.cluster_id == cluster_id
+        assert service_of(broker).member.metadata.cluster_id == cluster_id
         assert consume(broker, "orders", 3) == [b"1", b"2", b"3"]
 
 
