@@ -12,8 +12,10 @@ every batch has, takes part even without rows and is committed first: so a partl
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from attrs import frozen
@@ -28,7 +30,7 @@ from logbus.pipeline.errors import NotRepeatable
 _AT_ONCE = 8
 """Transactions that the driver ends in parallel."""
 _ABORT_PATIENCE = 5.0
-"""Seconds for an abort: if it fails, the next producer with the transactional id or the coordinator aborts."""
+"""Seconds to abort all: if it fails, the next producer with the transactional id or the coordinator aborts."""
 
 T = TypeVar("T")
 
@@ -180,23 +182,46 @@ def commit(brokers: Brokers, run: BatchIdentity, outcomes: Sequence[TaskOutcome]
         _all_at_once(brokers, lambda pair: transactions.end_txn(brokers, pair[1].identity, commit=True), some)
 
 
-def abort(brokers: Brokers, outcomes: Sequence[TaskOutcome | None]) -> None:
+def abort(
+    brokers: Brokers,
+    outcomes: Sequence[TaskOutcome | None],
+    run: BatchIdentity | None,
+    prefix: str,
+    transaction_timeout: float,
+) -> None:
     """
     Try to abort the transactions of all tasks.
 
-    :param outcomes: None for a task that failed.
+    A task that Spark gave up has not told its transaction, which may be open even so: it had just finished, or was
+    killed. Its transactional id is known, so it is fenced. (One that is still to begin is not; its transaction ends by
+    its timeout, or with the next attempt at the batch.)
+
+    :param outcomes: by the number of the task; None for one that failed or was given up.
+    :param run: the batch; None: it is not known, so such tasks are not fenced.
+    :param transaction_timeout: ``transaction.timeout.ms`` in seconds.
     """
+    given_up_at = time.monotonic() + _ABORT_PATIENCE
 
-    prepared = [each.prepared for each in outcomes if each is not None and each.prepared is not None]
-    _all_at_once(brokers, lambda mine: try_abort(brokers, mine.identity), prepared)
+    def end(task: int) -> None:
+        seconds = given_up_at - time.monotonic()
+        outcome = outcomes[task]
+        if seconds <= 0:
+            return
+        if outcome is None and run is not None:
+            with suppress(LogbusError):
+                transactions.init_transactions(
+                    brokers, run.transactional_id(prefix, task), transaction_timeout, seconds
+                )
+        elif outcome is not None and outcome.prepared is not None:
+            try_abort(brokers, outcome.prepared.identity, seconds)
+
+    _all_at_once(brokers, end, range(len(outcomes)))
 
 
-def try_abort(brokers: Brokers, identity: ProducerIdentity) -> None:
+def try_abort(brokers: Brokers, identity: ProducerIdentity, seconds: float = _ABORT_PATIENCE) -> None:
     """Try to abort a transaction, so that readers need not wait until it times out."""
-    try:
-        transactions.end_txn(brokers, identity, commit=False, seconds=_ABORT_PATIENCE)
-    except LogbusError:
-        pass  # It has ended already, or will by its timeout.
+    with suppress(LogbusError):  # It has ended already, or will by its timeout.
+        transactions.end_txn(brokers, identity, commit=False, seconds=seconds)
 
 
 def _all_at_once(brokers: Brokers, do: Callable[[T], None], what: Sequence[T]) -> None:

@@ -61,7 +61,7 @@ class BatchWriter(DataSourceArrowWriter):
     @without_traceback
     def abort(self, messages: Sequence[Any]) -> None:
         """A task failed for good; runs on the driver."""
-        abort(self.options, messages)
+        abort(self.options, messages, self.run)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -200,11 +200,19 @@ def commit(options: SinkOptions, messages: Sequence[TaskCommitMessage]) -> None:
         brokers.release()
 
 
-def abort(options: SinkOptions, messages: Sequence[TaskCommitMessage | None]) -> None:
-    """Abort the tasks' transactions."""
+def abort(options: SinkOptions, messages: Sequence[TaskCommitMessage | None], run: BatchIdentity | None = None) -> None:
+    """
+    Abort the tasks' transactions.
+
+    :param run: the batch; None: as the messages say.
+    """
+    if not options.exactly_once:
+        return
+    run = run or next((each.run for each in messages if each is not None), None)
+    outcomes = [None if each is None else each.outcome for each in messages]
     brokers = brokers_for(options.settings)
     try:
-        exactly_once.abort(brokers, [None if each is None else each.outcome for each in messages])
+        exactly_once.abort(brokers, outcomes, run, options.prefix, options.transaction_timeout)
     finally:
         brokers.release()
 

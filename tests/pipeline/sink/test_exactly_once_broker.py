@@ -77,6 +77,9 @@ class ExactlyOnceTests(TestCase):
     def commit(self, number: int, *outcomes: TaskOutcome) -> None:
         exactly_once.commit(self.brokers, self.run_of(number), outcomes)
 
+    def abort(self, number: int, outcomes: Sequence[TaskOutcome | None]) -> None:
+        exactly_once.abort(self.brokers, outcomes, self.run_of(number), self.options.prefix, 60.0)
+
     def there(self) -> list[bytes]:
         return sorted(each.value() for each in committed_messages(self.broker.bootstrap, self.topic))
 
@@ -156,7 +159,7 @@ class ExactlyOnceTests(TestCase):
 
     def part_of_a_batch(self) -> None:
         outcomes = [self.task(0, 0, [b"a", b"b"]), self.task(0, 1, [b"c"])]
-        exactly_once.abort(self.brokers, outcomes[1:])
+        self.abort(0, outcomes[1:])
         real = transactions.end_txn
 
         def end(brokers: Any, identity: Any, *, commit: bool, seconds: float | None = None) -> None:
@@ -173,7 +176,7 @@ class ExactlyOnceTests(TestCase):
         again = [self.task(0, 0, [b"a", b"b"]), self.task(0, 1, []), self.task(0, 2, [b"c"])]
         error = self.assertRaises(NotRepeatable, self.commit, 0, *again)
         self.assertRegex(str(error), "had 2 tasks and has 3")
-        exactly_once.abort(self.brokers, again)
+        self.abort(0, again)
         self.assertEqual(self.there(), [b"a", b"b"])
 
     def test_other_rows(self) -> None:
@@ -182,7 +185,7 @@ class ExactlyOnceTests(TestCase):
         again = [self.task(0, 0, [b"a"]), self.task(0, 1, [b"b", b"c"])]
         error = self.assertRaises(NotRepeatable, self.commit, 0, *again)
         self.assertRegex(str(error), "task 0 had 2 rows and has 1")
-        exactly_once.abort(self.brokers, again)
+        self.abort(0, again)
         self.assertEqual(self.there(), [b"a", b"b"])
 
     def test_a_zombie_task(self) -> None:
@@ -232,7 +235,14 @@ class ExactlyOnceTests(TestCase):
     def test_abandoned_batch(self) -> None:
         """The tasks that were done have written nothing."""
         outcomes = [self.task(0, 0, [b"a"]), None]
-        exactly_once.abort(self.brokers, outcomes)
+        self.abort(0, outcomes)
+        self.assertEqual(self.there(), [])
+
+    def test_given_up_task(self) -> None:
+        """Spark has lost what it said when it was done, so only its number is known: its rows are aborted at once."""
+        done = self.task(0, 0, [b"a"])
+        self.abort(0, [None, self.task(0, 1, [b"b"])])
+        self.assertRaises(ProducerFenced, self.commit, 0, done)
         self.assertEqual(self.there(), [])
 
     def test_an_older_batch(self) -> None:

@@ -124,6 +124,8 @@ def test_repeated_write(spark: SparkSession, broker: Broker) -> None:
     create_topic(broker.bootstrap, "numbered", 2)
     rows = spark.range(20).selectExpr("cast(id as string) as value")
     once = {"topic": "numbered", "deliveryGuarantee": "exactly-once", "txnAppId": "daily"}
+    # A task that begins its transaction after the batch has failed leaves it to its timeout.
+    once["kafka__transaction__timeout__ms"] = "20000"
 
     def fail(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
