@@ -14,14 +14,16 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from attrs import define, field
+from attrs import define, field, fields
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 _NAME = re.compile(r"logbus_[a-z0-9]+(_[a-z0-9]+)*")
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
+_METRIC = "metric"
 
 LATENCY_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Seconds: from a request served from memory to one that waited for replicas."""
@@ -211,6 +213,15 @@ class Histogram(_Labelled[HistogramValue]):
         yield Sample(f"{self.name}_count", labels, running)
 
 
+def metric(name: str, help: str) -> Any:
+    """
+    A field of an attrs class that is shown as a metric: a plain number, 0 at first.
+
+    :meth:`Registry.add_fields` declares it: a counter if ``name`` ends in ``_total``, else a gauge.
+    """
+    return field(default=0, init=False, metadata={_METRIC: (name, help)})
+
+
 @define(eq=False)
 class Registry:
     """
@@ -260,6 +271,14 @@ class Registry:
         family = Histogram(name, help, labels, lambda: HistogramValue(buckets))
         self._add(family)
         return family
+
+    def add_fields(self, counted: Any) -> None:
+        """Declare the metrics among the fields of an object (:func:`metric`)."""
+        for each in fields(type(counted)):
+            if _METRIC in each.metadata:
+                name, help = each.metadata[_METRIC]
+                declare = self.counter if name.endswith("_total") else self.gauge
+                declare(name, help, read=partial(getattr, counted, each.name))
 
     def add_source(self, source: Callable[[], Iterable[Family]]) -> None:
         """

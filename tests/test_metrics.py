@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metrics import Family, HistogramValue, ReactorTicks, Registry, Sample
+from logbus.metrics import Family, HistogramValue, ReactorTicks, Registry, Sample, metric
 
 
 def samples(registry: Registry, name: str) -> list[Sample]:
@@ -51,6 +52,22 @@ class RegistryTests(SynchronousTestCase):
         self.assertEqual([s.value for s in samples(self.registry, "logbus_connections")], [4, 1])
         connections.append("y")
         self.assertEqual([s.value for s in samples(self.registry, "logbus_connections")], [4, 2])
+
+    def test_fields(self) -> None:
+        """Fields of an object are plain numbers, and metrics: counters, if their names say so, and gauges."""
+
+        @define
+        class Door:
+            height: int = 2
+            opened: int = metric("logbus_opened_total", "How often it was opened.")
+            open: int = metric("logbus_open", "Whether it is open.")
+
+        door = Door()
+        self.registry.add_fields(door)
+        door.opened += 3
+        door.open = 1
+        found = {(family.name, family.type): [s.value for s in family.samples] for family in self.registry.collect()}
+        self.assertEqual(found, {("logbus_opened_total", "counter"): [3], ("logbus_open", "gauge"): [1]})
 
     def test_a_broken_function_does_not_hide_the_others(self) -> None:
         """The error is logged, and everything else is shown."""

@@ -88,8 +88,9 @@ class KafkaServer:
                 marker_writer=coordinators.marker_writer,
             )
         )
-        for owner in (self.net_metrics, self.produce_appender, self.router):
-            owner.register_metrics(env.registry)
+        for counted in (self.net_metrics, self.produce_appender):
+            env.registry.add_fields(counted)
+        self.router.register_metrics(env.registry)
 
     def factory(self, listener: Listener) -> IProtocolFactory:
         """Return the factory of a listener's connections."""

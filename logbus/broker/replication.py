@@ -94,7 +94,10 @@ class Replication:
             hang_up,
         )
         self.metrics = ReplicationMetrics(broker_id, metadata, self.replicas, self.isr)
-        for owner in (self.fetcher, self.replicas, self.isr, self.repairs, self.purgatory, self.metrics):
+        env.registry.gauge("logbus_fetches_waiting", "Fetches that wait for records.", read=self.purgatory.__len__)
+        for counted in (self.isr, self.repairs):
+            env.registry.add_fields(counted)
+        for owner in (self.fetcher, self.metrics):
             owner.register_metrics(env.registry)
 
     def _report_offline(self, partitions: Sequence[TopicPartition]) -> None:

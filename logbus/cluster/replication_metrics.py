@@ -88,6 +88,7 @@ class ReplicationMetrics:
             "1 on the broker that is the controller.",
             read=lambda: int(self.metadata.controller_id == self.broker_id),
         )
+        registry.gauge("logbus_partitions", "Partitions on this broker.", read=lambda: len(self.replicas))
         registry.add_source(self.families)
 
     def families(self) -> Iterator[Family]:

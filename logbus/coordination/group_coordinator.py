@@ -80,7 +80,6 @@ class GroupCoordinator:
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of all groups together."""
-        metrics = self.metrics
         registry.add_source(self._families)
         registry.gauge("logbus_committed_offsets", "Offsets that groups have committed.", read=self.committed_count)
         registry.gauge(
@@ -88,21 +87,7 @@ class GroupCoordinator:
             "Partitions of __consumer_offsets that are being loaded.",
             read=lambda: sum(shard.loading for shard in self.shards.values()),
         )
-        registry.counter("logbus_offset_commits_total", "Offsets committed.", read=lambda: metrics.commits)
-        registry.counter("logbus_offsets_expired_total", "Expired committed offsets.", read=lambda: metrics.expired)
-        registry.counter(
-            "logbus_group_loads_total", "Loaded partitions of __consumer_offsets.", read=lambda: metrics.loads
-        )
-        registry.counter(
-            "logbus_group_load_seconds_total",
-            "Time spent loading partitions of __consumer_offsets.",
-            read=lambda: metrics.load_seconds,
-        )
-        registry.counter(
-            "logbus_group_records_damaged_total",
-            "Damaged records skipped while loading __consumer_offsets.",
-            read=lambda: metrics.damaged,
-        )
+        registry.add_fields(self.metrics)
 
     def _families(self) -> Iterator[Family]:
         """Yield the number of groups by state, including common states without groups."""

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 
 from logbus.coordination.group_replay import GroupMaker, GroupReplay
 from logbus.coordination.group_shard import GroupShard
+from logbus.metrics import metric
 
 GROUPS_A_TURN = 100
 """Number of groups handled before the reactor gets a turn."""
@@ -31,11 +32,15 @@ class GroupCoordinatorMetrics:
     :ivar loads: partitions loaded, in ``load_seconds`` in all; ``damaged`` places were skipped.
     """
 
-    commits: int = 0
-    expired: int = 0
-    loads: int = 0
-    load_seconds: float = 0.0
-    damaged: int = 0
+    commits: int = metric("logbus_offset_commits_total", "Offsets committed.")
+    expired: int = metric("logbus_offsets_expired_total", "Expired committed offsets.")
+    loads: int = metric("logbus_group_loads_total", "Loaded partitions of __consumer_offsets.")
+    load_seconds: float = metric(
+        "logbus_group_load_seconds_total", "Time spent loading partitions of __consumer_offsets."
+    )
+    damaged: int = metric(
+        "logbus_group_records_damaged_total", "Damaged records skipped while loading __consumer_offsets."
+    )
 
 
 async def load(

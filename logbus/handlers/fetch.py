@@ -40,7 +40,7 @@ from logbus.handlers.fetch_sessions import (
     TopicKey,
 )
 from logbus.handlers.request_router import Answer, serves
-from logbus.metrics import Registry
+from logbus.metrics import Registry, metric
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
@@ -92,7 +92,7 @@ class FetchHandlers:
     _leaders: CurrentLeaders
     sessions: FetchSessionCache
     max_bytes: int
-    bytes_sent: int = field(default=0, init=False)
+    bytes_sent: int = metric("logbus_fetched_bytes_total", "Bytes of batches sent to consumers.")
     bytes_replicated: int = field(default=0, init=False)
 
     @classmethod
@@ -110,9 +110,7 @@ class FetchHandlers:
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of fetching."""
-        registry.counter(
-            "logbus_fetched_bytes_total", "Bytes of batches sent to consumers.", read=lambda: self.bytes_sent
-        )
+        registry.add_fields(self)
         registry.gauge("logbus_fetch_sessions", "Incremental fetch sessions.", read=lambda: len(self.sessions))
 
     @serves(1, 4, 18)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from attrs import define, field
+from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -19,7 +19,7 @@ from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers.produce_errors import api_error, no_transactional_id, timed_out
 from logbus.handlers.transaction_verification import is_transactional
-from logbus.metrics import Registry
+from logbus.metrics import metric
 from logbus.model import INTERNAL_TOPICS
 from logbus.records.checksum import Buffer
 from logbus.storage.appends.append_many import AppendManyResult
@@ -48,20 +48,11 @@ class ProduceAppender:
     _metadata: ClusterMetadata
     _clock: IReactorTime
     _wall_clock: Callable[[], float]
-    records: int = field(default=0, init=False)
-    batches: int = field(default=0, init=False)
-    bytes_written: int = field(default=0, init=False)
-    refused: int = field(default=0, init=False)
+    records: int = metric("logbus_produced_records_total", "Records appended for producers.")
+    batches: int = metric("logbus_produced_batches_total", "Batches appended for producers.")
+    bytes_written: int = metric("logbus_produced_bytes_total", "Bytes of batches appended for producers.")
+    refused: int = metric("logbus_produce_errors_total", "Batches refused.")
     _log = Logger()
-
-    def register_metrics(self, registry: Registry) -> None:
-        """Declare the metrics of producing."""
-        registry.counter("logbus_produced_records_total", "Records appended for producers.", read=lambda: self.records)
-        registry.counter("logbus_produced_batches_total", "Batches appended for producers.", read=lambda: self.batches)
-        registry.counter(
-            "logbus_produced_bytes_total", "Bytes of batches appended for producers.", read=lambda: self.bytes_written
-        )
-        registry.counter("logbus_produce_errors_total", "Batches refused.", read=lambda: self.refused)
 
     def topic_name(self, name: str, topic_id: bytes, index: int, version: int) -> str:
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define
 
-from logbus.metrics import Registry
+from logbus.metrics import metric
 
 
 @define
@@ -28,63 +28,24 @@ class NetMetrics:
     :ivar request_memory: gauge: bytes reserved for frames larger than a connection's first buffer.
     """
 
-    connections_open: int = 0
-    connections_accepted: int = 0
-    connections_refused: int = 0
-    connections_expired: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
+    connections_open: int = metric("logbus_connections_open", "Connections of Kafka clients.")
+    connections_accepted: int = metric("logbus_connections_accepted_total", "Connections served.")
+    connections_refused: int = metric(
+        "logbus_connections_refused_total", "Connections closed because there were too many."
+    )
+    connections_expired: int = metric(
+        "logbus_connections_expired_total", "Connections closed for being idle, or slow to complete a frame."
+    )
+    bytes_in: int = metric("logbus_received_bytes_total", "Bytes received from Kafka clients.")
+    bytes_out: int = metric("logbus_sent_bytes_total", "Bytes sent to Kafka clients.")
     requests: int = 0
-    requests_pending: int = 0
-    broken_frames: int = 0
-    failures: int = 0
-    throttled_reads: int = 0
-    cold_reads: int = 0
-    request_memory: int = 0
-
-    def register_metrics(self, registry: Registry) -> None:
-        """Declare the metrics of connections."""
-        registry.gauge("logbus_connections_open", "Connections of Kafka clients.", read=lambda: self.connections_open)
-        registry.counter(
-            "logbus_connections_accepted_total", "Connections served.", read=lambda: self.connections_accepted
-        )
-        registry.counter(
-            "logbus_connections_refused_total",
-            "Connections closed because there were too many.",
-            read=lambda: self.connections_refused,
-        )
-        registry.counter(
-            "logbus_connections_expired_total",
-            "Connections closed for being idle, or slow to complete a frame.",
-            read=lambda: self.connections_expired,
-        )
-        registry.counter(
-            "logbus_received_bytes_total", "Bytes received from Kafka clients.", read=lambda: self.bytes_in
-        )
-        registry.counter("logbus_sent_bytes_total", "Bytes sent to Kafka clients.", read=lambda: self.bytes_out)
-        registry.gauge(
-            "logbus_requests_pending", "Requests whose answers are not ready.", read=lambda: self.requests_pending
-        )
-        registry.gauge(
-            "logbus_request_memory_bytes", "Memory reserved for large requests.", read=lambda: self.request_memory
-        )
-        registry.counter(
-            "logbus_broken_frames_total",
-            "Connections closed because of undecodable requests.",
-            read=lambda: self.broken_frames,
-        )
-        registry.counter(
-            "logbus_request_failures_total",
-            "Requests that failed because of a bug in the broker.",
-            read=lambda: self.failures,
-        )
-        registry.counter(
-            "logbus_throttled_reads_total",
-            "Pauses of reading because of too many pending responses, requests or bytes.",
-            read=lambda: self.throttled_reads,
-        )
-        registry.counter(
-            "logbus_cold_reads_total",
-            "Responses that waited for data that was not in the page cache.",
-            read=lambda: self.cold_reads,
-        )
+    requests_pending: int = metric("logbus_requests_pending", "Requests whose answers are not ready.")
+    broken_frames: int = metric("logbus_broken_frames_total", "Connections closed because of undecodable requests.")
+    failures: int = metric("logbus_request_failures_total", "Requests that failed because of a bug in the broker.")
+    throttled_reads: int = metric(
+        "logbus_throttled_reads_total", "Pauses of reading because of too many pending responses, requests or bytes."
+    )
+    cold_reads: int = metric(
+        "logbus_cold_reads_total", "Responses that waited for data that was not in the page cache."
+    )
+    request_memory: int = metric("logbus_request_memory_bytes", "Memory reserved for large requests.")

@@ -210,8 +210,9 @@ class LogManager:
             "Logs that ended below their own checkpoints when the broker started: they lost records.",
             read=lambda: self.shortened,
         )
-        for part in (self.space, self.damage, self.scrubber, self.cleaner):
+        for part in (self.space, self.damage, self.cleaner):
             part.register_metrics(registry)
+        registry.add_fields(self.scrubber)
 
     def __len__(self) -> int:
         return sum(len(directory.logs) for directory in self.directories)

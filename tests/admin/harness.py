@@ -26,6 +26,7 @@ from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, Partit
 from logbus.config.config_view import ConfigView
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.group_offsets import CommittedOffset
+from logbus.coordination.transactions.transaction_loader import TransactionCoordinatorMetrics
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import IAdminResource
@@ -248,11 +249,7 @@ class MadeUpTransactions:
     problem: ApiError | None = None
     shards: dict[int, Any] = field(factory=dict)
     markers: Any = field(factory=lambda: SimpleNamespace(partitions=0))
-    metrics: Any = field(
-        factory=lambda: SimpleNamespace(
-            committed=0, aborted=0, timed_out=0, expired=0, loads=0, load_seconds=0.0, damaged=0
-        )
-    )
+    metrics: TransactionCoordinatorMetrics = field(factory=TransactionCoordinatorMetrics)
     config: ConfigView = field(factory=ConfigView.load)
 
     def add(self, transaction: TransactionMetadata) -> None:

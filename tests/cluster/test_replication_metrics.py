@@ -46,12 +46,14 @@ class ReplicationMetricsTests(SynchronousTestCase):
         fetcher: Any = cast(Any, type("Fetcher", (), {"__len__": lambda _: 4}))()
         fetcher.counters, fetcher.max_lag = self.counters, 17
         fetcher.failing = lambda: {2: "refused"}
-        isr: Any = SimpleNamespace(expansions=3, shrinks=5, lags=lambda: iter(self.lags))
+        isr: Any = SimpleNamespace(lags=lambda: iter(self.lags))
         controller: Any = SimpleNamespace(metrics=self.metrics, queued=6)
         self.replication = ReplicationMetrics(0, self.metadata, cast(Any, self.replicas), isr)
         self.registry = Registry()
         self.replication.register_metrics(self.registry)
-        IsrManager.register_metrics(isr, self.registry)
+        changes = object.__new__(IsrManager)
+        changes.expansions, changes.shrinks = 3, 5
+        self.registry.add_fields(changes)
         ReplicaFetcherManager.register_metrics(fetcher, self.registry)
         Controller.register_metrics(controller, self.registry)
 

@@ -88,44 +88,11 @@ class Controller:
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of this broker as the controller."""
-        metrics = self.metrics
-        for name, help, count in (
-            ("leader_elections", "Leaders elected by this broker as the controller.", lambda: metrics.elections),
-            (
-                "unclean_leader_elections",
-                "Elections that may have lost committed records.",
-                lambda: metrics.unclean_elections,
-            ),
-            (
-                "leader_election_seconds",
-                "Duration of the controller events that elected leaders.",
-                lambda: metrics.election_seconds,
-            ),
-            ("controller_events", "Events processed by this broker as the controller.", lambda: metrics.events),
-            ("controller_event_seconds", "Duration of the controller's events.", lambda: metrics.event_seconds),
-            (
-                "controller_queue_seconds",
-                "Time that the controller's events were queued.",
-                lambda: metrics.waited_seconds,
-            ),
-            ("controller_tenures", "How often this broker became the controller.", lambda: metrics.activations),
-            (
-                "controller_incomplete_replicas",
-                "Replicas that were reported to this controller as lacking committed records, or holding damaged ones.",
-                lambda: metrics.incomplete_replicas,
-            ),
-            ("controller_isr_changes", "Changes of in-sync replicas without an election.", lambda: metrics.isr_changes),
-        ):
-            registry.counter(f"logbus_{name}_total", help, read=count)
+        registry.add_fields(self.metrics)
         registry.gauge(
             "logbus_controller_queue",
             "Queued events of this broker as the controller.",
             read=lambda: self.queued,
-        )
-        registry.gauge(
-            "logbus_controller_takeover_seconds",
-            "Duration of this broker's last controller failover.",
-            read=lambda: metrics.activation_seconds,
         )
 
     def start(self) -> Deferred[None]:

@@ -1,10 +1,11 @@
-"""Metrics of the controller's work (Kafka: ControllerStats): pure."""
+"""Metrics of the controller's work (Kafka: ControllerStats)."""
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import define
 
 from logbus.cluster.controller.leader_election import ElectionResult
+from logbus.metrics import metric
 from logbus.model import LeaderAndIsr
 
 
@@ -19,20 +20,30 @@ class ControllerMetrics:
     :ivar isr_changes: how often in-sync replicas changed without an election.
     :ivar events: processed by the queue; ``waited_seconds``: time on it, ``event_seconds``: processing time.
     :ivar activations: how often this broker became the controller; ``activation_seconds``: duration of the last time.
-    :ivar election_events: the events in which leaders were elected; ``election_seconds``: their processing time.
+    :ivar election_seconds: processing time of the events in which leaders were elected.
     """
 
-    elections: int = field(default=0, init=False)
-    unclean_elections: int = field(default=0, init=False)
-    incomplete_replicas: int = field(default=0, init=False)
-    isr_changes: int = field(default=0, init=False)
-    activations: int = field(default=0, init=False)
-    activation_seconds: float = field(default=0.0, init=False)
-    events: int = field(default=0, init=False)
-    waited_seconds: float = field(default=0.0, init=False)
-    event_seconds: float = field(default=0.0, init=False)
-    election_events: int = field(default=0, init=False)
-    election_seconds: float = field(default=0.0, init=False)
+    elections: int = metric("logbus_leader_elections_total", "Leaders elected by this broker as the controller.")
+    unclean_elections: int = metric(
+        "logbus_unclean_leader_elections_total", "Elections that may have lost committed records."
+    )
+    incomplete_replicas: int = metric(
+        "logbus_controller_incomplete_replicas_total",
+        "Replicas that were reported to this controller as lacking committed records, or holding damaged ones.",
+    )
+    isr_changes: int = metric("logbus_controller_isr_changes_total", "Changes of in-sync replicas without an election.")
+    activations: int = metric("logbus_controller_tenures_total", "How often this broker became the controller.")
+    activation_seconds: float = metric(
+        "logbus_controller_takeover_seconds", "Duration of this broker's last controller failover."
+    )
+    events: int = metric("logbus_controller_events_total", "Events processed by this broker as the controller.")
+    waited_seconds: float = metric(
+        "logbus_controller_queue_seconds_total", "Time that the controller's events were queued."
+    )
+    event_seconds: float = metric("logbus_controller_event_seconds_total", "Duration of the controller's events.")
+    election_seconds: float = metric(
+        "logbus_leader_election_seconds_total", "Duration of the controller events that elected leaders."
+    )
 
     def note(self, before: LeaderAndIsr | None, outcome: ElectionResult) -> None:
         """Count an election that was written."""
@@ -48,7 +59,6 @@ class ControllerMetrics:
         self.waited_seconds += waited
         self.event_seconds += took
         if self.elections > elections_before:
-            self.election_events += 1
             self.election_seconds += took
 
     def became_active(self, seconds: float) -> None:

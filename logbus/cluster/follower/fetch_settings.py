@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from attrs import define, frozen
 
+from logbus.metrics import metric
+
 
 @frozen
 class ReplicaFetchSettings:
@@ -36,12 +38,22 @@ class ReplicaFetchCounters:
     :ivar refused_truncations: that would have taken committed records without an unclean election.
     """
 
-    fetches: int = 0
-    bytes: int = 0
-    records: int = 0
-    failed_fetches: int = 0
-    failed_partitions: int = 0
-    corrupt_batches: int = 0
-    truncations: int = 0
-    committed_cut: int = 0
-    refused_truncations: int = 0
+    fetches: int = metric("logbus_replica_fetches_total", "Fetches from leaders.")
+    bytes: int = metric("logbus_replica_fetched_bytes_total", "Bytes fetched from leaders and appended.")
+    records: int = metric("logbus_replica_fetched_records_total", "Records fetched from leaders and appended.")
+    failed_fetches: int = metric("logbus_replica_fetch_failures_total", "Fetches from leaders that failed as a whole.")
+    failed_partitions: int = metric(
+        "logbus_replica_partition_failures_total", "Errors and unusable responses of leaders for a partition."
+    )
+    corrupt_batches: int = metric(
+        "logbus_replica_corrupt_batches_total", "Damaged batches received from a leader, which were not appended."
+    )
+    truncations: int = metric("logbus_replica_truncations_total", "Truncations of logs to match a leader's.")
+    committed_cut: int = metric(
+        "logbus_replica_committed_truncations_total",
+        "Truncations that removed committed records, after unclean elections.",
+    )
+    refused_truncations: int = metric(
+        "logbus_replica_refused_truncations_total",
+        "Truncations refused since they would have removed committed records without an unclean election.",
+    )

@@ -74,35 +74,7 @@ class ReplicaFetcherManager(Service):
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of fetching from leaders."""
-        counters = self.counters
-        for name, help, count in (
-            ("fetches", "Fetches from leaders.", lambda: counters.fetches),
-            ("fetched_bytes", "Bytes fetched from leaders and appended.", lambda: counters.bytes),
-            ("fetched_records", "Records fetched from leaders and appended.", lambda: counters.records),
-            ("fetch_failures", "Fetches from leaders that failed as a whole.", lambda: counters.failed_fetches),
-            (
-                "partition_failures",
-                "Errors and unusable responses of leaders for a partition.",
-                lambda: counters.failed_partitions,
-            ),
-            (
-                "corrupt_batches",
-                "Damaged batches received from a leader, which were not appended.",
-                lambda: counters.corrupt_batches,
-            ),
-            ("truncations", "Truncations of logs to match a leader's.", lambda: counters.truncations),
-            (
-                "committed_truncations",
-                "Truncations that removed committed records, after unclean elections.",
-                lambda: counters.committed_cut,
-            ),
-            (
-                "refused_truncations",
-                "Truncations refused since they would have removed committed records without an unclean election.",
-                lambda: counters.refused_truncations,
-            ),
-        ):
-            registry.counter(f"logbus_replica_{name}_total", help, read=count)
+        registry.add_fields(self.counters)
         registry.gauge(
             "logbus_replica_fetcher_partitions", "Partitions that this broker follows.", read=lambda: len(self)
         )

@@ -22,7 +22,7 @@ from logbus.cluster.icluster import IControllerChannel
 from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError
-from logbus.metrics import Registry
+from logbus.metrics import metric
 from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
 
 MAX_CHANGES_PER_REQUEST = 1000
@@ -69,8 +69,8 @@ class IsrManager:
     _clock: IReactorTime
     _max_lag_ms: Callable[[], int]
     followers_serve: bool = False
-    expansions: int = field(default=0, init=False)
-    shrinks: int = field(default=0, init=False)
+    expansions: int = metric("logbus_isr_expands_total", "Replicas of partitions led here that joined the ISR.")
+    shrinks: int = metric("logbus_isr_shrinks_total", "Replicas of partitions led here that left the ISR.")
     _due: dict[Replica, None] = field(factory=dict, init=False)
     _asking: bool = field(default=False, init=False)
     _next: IDelayedCall | None = field(default=None, init=False)
@@ -100,19 +100,6 @@ class IsrManager:
             if call is not None and call.active():
                 call.cancel()
         self._next = self._looking = None
-
-    def register_metrics(self, registry: Registry) -> None:
-        """Declare how often ISRs changed."""
-        registry.counter(
-            "logbus_isr_expands_total",
-            "Replicas of partitions led here that joined the ISR.",
-            read=lambda: self.expansions,
-        )
-        registry.counter(
-            "logbus_isr_shrinks_total",
-            "Replicas of partitions led here that left the ISR.",
-            read=lambda: self.shrinks,
-        )
 
     # The context of replicas.
 

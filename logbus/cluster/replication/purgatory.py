@@ -14,8 +14,6 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from logbus.metrics import Registry
-
 T = TypeVar("T")
 
 
@@ -74,10 +72,6 @@ class Purgatory:
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    def register_metrics(self, registry: Registry) -> None:
-        """Declare the number of waiting requests."""
-        registry.gauge("logbus_fetches_waiting", "Fetches that wait for records.", read=lambda: len(self))
 
     def wait(
         self,

@@ -18,7 +18,6 @@ from logbus.cluster.replication.partition import Partition
 from logbus.cluster.replication.replica import Repair, Replica, ReplicaContext, StandaloneContext, Watcher, no_repair
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
-from logbus.metrics import Registry
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
@@ -82,10 +81,6 @@ class ReplicaManager:
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _changing: DeferredLock = field(factory=DeferredLock, init=False)
     _log = Logger()
-
-    def register_metrics(self, registry: Registry) -> None:
-        """Declare the number of partitions."""
-        registry.gauge("logbus_partitions", "Partitions on this broker.", read=lambda: len(self))
 
     def __len__(self) -> int:
         return len(self._by_partition)

@@ -27,7 +27,7 @@ from logbus.cluster.icluster import ILeadershipListener
 from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ErrorCode, LogbusError, StorageError, error_of
-from logbus.metrics import Registry
+from logbus.metrics import metric
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
 from logbus.storage.log import Log
@@ -110,7 +110,7 @@ class ReplicaRepair:
     timers: Timers
     reports: CompletenessReports
     handed_over: int = field(default=0, init=False)
-    failures: int = field(default=0, init=False)
+    failures: int = metric("logbus_repair_failures_total", "Attempts to repair a damaged log that failed.")
     _asked: dict[Log, float] = field(factory=dict, init=False)
     _withdrawn: dict[Log, set[int]] = field(factory=dict, init=False)
     _problems: dict[Log, str] = field(factory=dict, init=False)
@@ -122,14 +122,6 @@ class ReplicaRepair:
     _again: bool = field(default=False, init=False)
     _running: bool = field(default=False, init=False)
     _log = Logger()
-
-    def register_metrics(self, registry: Registry) -> None:
-        """Declare the number of failed repairs."""
-        registry.counter(
-            "logbus_repair_failures_total",
-            "Attempts to repair a damaged log that failed.",
-            read=lambda: self.failures,
-        )
 
     # -- Start and stop
 

@@ -15,6 +15,7 @@ from logbus.coordination.transactions.transaction_metadata import TransactionMet
 from logbus.coordination.transactions.transaction_records import decode_key, decode_value
 from logbus.coordination.transactions.transaction_shard import TransactionShard
 from logbus.errors import ApiError
+from logbus.metrics import metric
 
 RETRY_SECONDS = 0.5
 """Delay before durability is checked again."""
@@ -33,13 +34,17 @@ class TransactionCoordinatorMetrics:
     :ivar loads: partitions loaded, in ``load_seconds`` in all; ``damaged`` places were skipped.
     """
 
-    committed: int = 0
-    aborted: int = 0
-    timed_out: int = 0
-    expired: int = 0
-    loads: int = 0
-    load_seconds: float = 0.0
-    damaged: int = 0
+    committed: int = metric("logbus_transactions_committed_total", "Transactions that this broker decided to commit.")
+    aborted: int = metric("logbus_transactions_aborted_total", "Transactions that this broker decided to abort.")
+    timed_out: int = metric("logbus_transactions_timed_out_total", "Transactions aborted after their timeout.")
+    expired: int = metric("logbus_transactional_ids_expired_total", "Expired transactional ids.")
+    loads: int = metric("logbus_transaction_loads_total", "Loaded partitions of __transaction_state.")
+    load_seconds: float = metric(
+        "logbus_transaction_load_seconds_total", "Time spent loading partitions of __transaction_state."
+    )
+    damaged: int = metric(
+        "logbus_transaction_records_damaged_total", "Damaged records skipped while loading __transaction_state."
+    )
 
 
 async def load(

@@ -68,42 +68,18 @@ class TransactionMetrics:
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics."""
-        markers, counted = self.coordinator.markers, self.coordinator.metrics
-        for name, help, read in (
-            (
-                "transaction_markers_waiting",
-                "Transaction markers that are not written yet.",
-                lambda: markers.partitions,
-            ),
-            (
-                "transaction_partitions_loading",
-                "Partitions of __transaction_state that are being loaded.",
-                lambda: sum(shard.loading for shard in self.coordinator.shards.values()),
-            ),
-        ):
-            registry.gauge(f"logbus_{name}", help, read=read)
-        for name, help, count in (
-            ("transactions_committed", "Transactions that this broker decided to commit.", lambda: counted.committed),
-            ("transactions_aborted", "Transactions that this broker decided to abort.", lambda: counted.aborted),
-            (
-                "transactions_timed_out",
-                "Transactions aborted after their timeout.",
-                lambda: counted.timed_out,
-            ),
-            ("transactional_ids_expired", "Expired transactional ids.", lambda: counted.expired),
-            ("transaction_loads", "Loaded partitions of __transaction_state.", lambda: counted.loads),
-            (
-                "transaction_load_seconds",
-                "Time spent loading partitions of __transaction_state.",
-                lambda: counted.load_seconds,
-            ),
-            (
-                "transaction_records_damaged",
-                "Damaged records skipped while loading __transaction_state.",
-                lambda: counted.damaged,
-            ),
-        ):
-            registry.counter(f"logbus_{name}_total", help, read=count)
+        coordinator = self.coordinator
+        registry.gauge(
+            "logbus_transaction_markers_waiting",
+            "Transaction markers that are not written yet.",
+            read=lambda: coordinator.markers.partitions,
+        )
+        registry.gauge(
+            "logbus_transaction_partitions_loading",
+            "Partitions of __transaction_state that are being loaded.",
+            read=lambda: sum(shard.loading for shard in coordinator.shards.values()),
+        )
+        registry.add_fields(coordinator.metrics)
         registry.add_source(self.families)
 
     def families(self) -> Iterator[Family]:

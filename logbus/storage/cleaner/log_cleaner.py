@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, DecodeError, LogbusError, StorageError
-from logbus.metrics import Registry
+from logbus.metrics import Registry, metric
 from logbus.storage.cleaner.cleaner_task import CleanerTask
 from logbus.storage.cleaner.log_to_clean import LogToClean, cleanable_section
 from logbus.storage.log import Log
@@ -50,11 +50,14 @@ class LogCleaner:
     _high_watermark_of: Callable[[Log], int]
     settings: Callable[[], CleanerSettings] = CleanerSettings
     uncleanable: dict[Log, str] = field(factory=dict, init=False)
-    max_dirty_ratio: float = field(default=0.0, init=False)
-    cleanings: int = field(default=0, init=False)
-    read_bytes: int = field(default=0, init=False)
-    written_bytes: int = field(default=0, init=False)
-    removed_records: int = field(default=0, init=False)
+    max_dirty_ratio: float = metric(
+        "logbus_cleaner_max_dirty_ratio",
+        "Share of the dirtiest compacted log that is not compacted, at the last look.",
+    )
+    cleanings: int = metric("logbus_cleanings_total", "Compactions of a log.")
+    read_bytes: int = metric("logbus_cleaner_read_bytes_total", "Bytes read to compact logs.")
+    written_bytes: int = metric("logbus_cleaner_written_bytes_total", "Bytes of segments compacted.")
+    removed_records: int = metric("logbus_cleaner_removed_records_total", "Records that compaction removed.")
     _throttler: Throttler = field(init=False)
     _paused: list[Log] = field(factory=list, init=False)
     _current: Log | None = field(default=None, init=False)
@@ -69,25 +72,11 @@ class LogCleaner:
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of the cleaner."""
-        registry.counter("logbus_cleanings_total", "Compactions of a log.", read=lambda: self.cleanings)
-        registry.counter("logbus_cleaner_read_bytes_total", "Bytes read to compact logs.", read=lambda: self.read_bytes)
-        registry.counter(
-            "logbus_cleaner_written_bytes_total", "Bytes of segments compacted.", read=lambda: self.written_bytes
-        )
-        registry.counter(
-            "logbus_cleaner_removed_records_total",
-            "Records that compaction removed.",
-            read=lambda: self.removed_records,
-        )
+        registry.add_fields(self)
         registry.gauge(
             "logbus_uncleanable_partitions",
             "Partitions that cannot be compacted, and grow.",
             read=lambda: len(self.uncleanable),
-        )
-        registry.gauge(
-            "logbus_cleaner_max_dirty_ratio",
-            "Share of the dirtiest compacted log that is not compacted, at the last look.",
-            read=lambda: self.max_dirty_ratio,
         )
 
     # -- Start and stop

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from twisted.logger import Logger
 
 from logbus.errors import StorageError
-from logbus.metrics import Registry
+from logbus.metrics import Registry, metric
 from logbus.model import TopicPartition
 from logbus.records.batch import BatchHeader, batch_problem
 from logbus.records.checksum import Buffer
@@ -99,8 +99,10 @@ class DamageReports:
 
     open: dict[Log, dict[int, Damage]] = field(factory=dict, init=False)
     on_found: Callable[[Log], object] = field(default=lambda log: None, init=False)
-    found: int = field(default=0, init=False)
-    repaired: int = field(default=0, init=False)
+    found: int = metric("logbus_damaged_segments_found_total", "Segments in which damage was found.")
+    repaired: int = metric(
+        "logbus_damaged_segments_repaired_total", "Damaged segments replaced with data of another replica."
+    )
     _log = Logger()
 
     def register_metrics(self, registry: Registry) -> None:
@@ -108,14 +110,7 @@ class DamageReports:
         registry.gauge(
             "logbus_damaged_segments", "Segments that are damaged, and not repaired.", read=lambda: self.count
         )
-        registry.counter(
-            "logbus_damaged_segments_found_total", "Segments in which damage was found.", read=lambda: self.found
-        )
-        registry.counter(
-            "logbus_damaged_segments_repaired_total",
-            "Damaged segments replaced with data of another replica.",
-            read=lambda: self.repaired,
-        )
+        registry.add_fields(self)
 
     def of(self, log: Log) -> list[Damage]:
         """The damage in a log, oldest offsets first. Segments that retention or a truncation removed are dropped."""

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, StorageError
-from logbus.metrics import Registry
+from logbus.metrics import metric
 from logbus.model import NO_EPOCH
 from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from logbus.records.checksum import crc32c
@@ -165,8 +165,8 @@ class LogScrubber:
     reports: DamageReports
     _random: random.Random
     settings: Callable[[], ScrubSettings] = ScrubSettings
-    read_bytes: int = field(default=0, init=False)
-    rounds: int = field(default=0, init=False)
+    read_bytes: int = metric("logbus_scrub_read_bytes_total", "Bytes of segments checked for damage.")
+    rounds: int = metric("logbus_scrub_rounds_total", "Completed checks of all closed segments.")
     _throttler: Throttler = field(init=False)
     _urgent_pace: Throttler = field(init=False)
     _running: bool = field(default=False, init=False)
@@ -187,15 +187,6 @@ class LogScrubber:
     @_urgent_pace.default
     def _hurried(self) -> Throttler:
         return Throttler(self._timers)
-
-    def register_metrics(self, registry: Registry) -> None:
-        """Declare the metrics of the scrubber."""
-        registry.counter(
-            "logbus_scrub_read_bytes_total", "Bytes of segments checked for damage.", read=lambda: self.read_bytes
-        )
-        registry.counter(
-            "logbus_scrub_rounds_total", "Completed checks of all closed segments.", read=lambda: self.rounds
-        )
 
     # -- Start and stop
 
