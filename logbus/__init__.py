@@ -41,6 +41,7 @@ What all of them share:
 * ``metrics``, ``exposition``: metrics, and their text format
 * ``services``: lifecycles, and supervised background tasks
 * ``timers``: many deadlines on one timer
+* ``coroutines``: coroutine functions that return Deferreds
 * ``signals``: signal handling
 * ``extras``: hints for installing optional dependencies
 """

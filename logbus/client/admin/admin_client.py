@@ -41,6 +41,7 @@ from logbus.client.list_offsets import list_offsets
 from logbus.client.retry import api_error
 from logbus.client.validators import InvalidOption, checked, integer, seconds, shown, text
 from logbus.client.validators import cluster as is_cluster
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TimestampOffset, TopicPartition
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -220,92 +221,14 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
 
         return self._at_controller(request, read)
 
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> Deferred[dict[TopicPartition, int | ApiError]]:
+    @returns_deferred
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | ApiError]:
         """
         Delete the oldest records of partitions.
 
         :param before: the first offset to keep in each partition; −1: delete all current records.
         :returns: the first offset of each partition afterwards.
         """
-        return Deferred.fromCoroutine(self._delete_records(before))
-
-    def list_topics(self, *, internal: bool = False) -> Deferred[list[TopicMetadata]]:
-        """All topics, by name; with ``internal`` also internal ones."""
-
-        async def ask() -> list[TopicMetadata]:
-            return [topic for topic in await self._cluster.topics() if internal or not topic.internal]
-
-        return Deferred.fromCoroutine(ask())
-
-    def describe_topics(self, names: Iterable[str]) -> Deferred[dict[str, TopicMetadata | ApiError]]:
-        """Topics by name, with fresh metadata."""
-
-        async def ask() -> dict[str, TopicMetadata | ApiError]:
-            answers: dict[str, TopicMetadata | ApiError] = {}
-            for name in names:
-                self._cluster.forget(name)
-                try:
-                    answers[name] = await self._cluster.topic(name)
-                except ApiError as e:
-                    answers[name] = e
-            return answers
-
-        return Deferred.fromCoroutine(ask())
-
-    def describe_cluster(self) -> Deferred[ClusterDescription]:
-        """The brokers, and which of them is the controller."""
-        return Deferred.fromCoroutine(self._describe_cluster())
-
-    def features(self) -> Deferred[dict[str, int]]:
-        """The levels of the finalized features (KIP-584), by name."""
-
-        async def ask() -> dict[str, int]:
-            channel = await self._cluster.any_channel()
-            request = ApiVersionsRequest(client_software_name="logbus", client_software_version=__version__)
-            response: ApiVersionsResponse = await channel.request(request)
-            return {each.name: each.max_version_level for each in response.finalized_features}
-
-        return Deferred.fromCoroutine(ask())
-
-    def list_offsets(
-        self, wanted: Mapping[TopicPartition, int]
-    ) -> Deferred[dict[TopicPartition, TimestampOffset | ApiError]]:
-        """
-        The first offset at or after a time, for each partition: see :func:`logbus.client.list_offsets.list_offsets`.
-        """
-        return Deferred.fromCoroutine(list_offsets(self._cluster, wanted))
-
-    # Internals.
-
-    @property
-    def _timeout_ms(self) -> int:
-        return int(self._timeout * 1000)
-
-    def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> Deferred[dict[K, V]]:
-        async def ask() -> dict[K, V]:
-            attempt = 0
-            while True:
-                channel = await self._cluster.controller()
-                response = await channel.request(request, None, self._timeout + self._cluster.timeout)
-                attempt += 1
-                try:
-                    answers = read(response)
-                except ApiError as e:
-                    if e.code is not ErrorCode.NOT_CONTROLLER or attempt == _ATTEMPTS:
-                        raise
-                else:
-                    if attempt == _ATTEMPTS or not any(map(_not_controller, answers.values())):
-                        return answers
-                await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
-
-        return Deferred.fromCoroutine(ask())
-
-    def _topic_changed(self, name: str, answer: Any) -> ApiError | None:
-        """The error of a topic in a response, if there is one; its metadata is looked up again."""
-        self._cluster.forget(name)
-        return response_error(answer.error_code, f"topic {name}", answer.error_message)
-
-    async def _delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | ApiError]:
         answers: dict[TopicPartition, int | ApiError] = {}
         by_leader: dict[int, dict[str, DeleteRecordsTopic]] = {}
         for partition, offset in before.items():
@@ -332,7 +255,26 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
                     answers[partition] = response_error(each.error_code, str(partition), None) or each.low_watermark
         return answers
 
-    async def _describe_cluster(self) -> ClusterDescription:
+    @returns_deferred
+    async def list_topics(self, *, internal: bool = False) -> list[TopicMetadata]:
+        """All topics, by name; with ``internal`` also internal ones."""
+        return [topic for topic in await self._cluster.topics() if internal or not topic.internal]
+
+    @returns_deferred
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata | ApiError]:
+        """Topics by name, with fresh metadata."""
+        answers: dict[str, TopicMetadata | ApiError] = {}
+        for name in names:
+            self._cluster.forget(name)
+            try:
+                answers[name] = await self._cluster.topic(name)
+            except ApiError as e:
+                answers[name] = e
+        return answers
+
+    @returns_deferred
+    async def describe_cluster(self) -> ClusterDescription:
+        """The brokers, and which of them is the controller."""
         channel = await self._cluster.any_channel()
         if _DESCRIBE_CLUSTER not in channel.versions:
             await self._cluster.refresh()
@@ -346,6 +288,50 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
             for each in sorted(response.brokers, key=lambda each: each.broker_id)
         )
         return ClusterDescription(response.cluster_id, response.controller_id, nodes)
+
+    @returns_deferred
+    async def features(self) -> dict[str, int]:
+        """The levels of the finalized features (KIP-584), by name."""
+        channel = await self._cluster.any_channel()
+        request = ApiVersionsRequest(client_software_name="logbus", client_software_version=__version__)
+        response: ApiVersionsResponse = await channel.request(request)
+        return {each.name: each.max_version_level for each in response.finalized_features}
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> Deferred[dict[TopicPartition, TimestampOffset | ApiError]]:
+        """
+        The first offset at or after a time, for each partition: see :func:`logbus.client.list_offsets.list_offsets`.
+        """
+        return Deferred.fromCoroutine(list_offsets(self._cluster, wanted))
+
+    # Internals.
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._timeout * 1000)
+
+    @returns_deferred
+    async def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> dict[K, V]:
+        attempt = 0
+        while True:
+            channel = await self._cluster.controller()
+            response = await channel.request(request, None, self._timeout + self._cluster.timeout)
+            attempt += 1
+            try:
+                answers = read(response)
+            except ApiError as e:
+                if e.code is not ErrorCode.NOT_CONTROLLER or attempt == _ATTEMPTS:
+                    raise
+            else:
+                if attempt == _ATTEMPTS or not any(map(_not_controller, answers.values())):
+                    return answers
+            await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
+
+    def _topic_changed(self, name: str, answer: Any) -> ApiError | None:
+        """The error of a topic in a response, if there is one; its metadata is looked up again."""
+        self._cluster.forget(name)
+        return response_error(answer.error_code, f"topic {name}", answer.error_message)
 
 
 def _not_controller(answer: object) -> bool:

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import api_error
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, LogbusError
 from logbus.net.channel import Channel
 from logbus.wire.messages.configs import (
@@ -83,31 +84,50 @@ class ConfigAdmin:
         """The settings of topics, brokers and consumer groups."""
         return Deferred.fromCoroutine(self._describe_configs(list(resources)))
 
-    def min_insync_replicas(self, names: Iterable[str]) -> Deferred[dict[str, int]]:
+    @returns_deferred
+    async def min_insync_replicas(self, names: Iterable[str]) -> dict[str, int]:
         """The setting ``min.insync.replicas`` of topics, by topic."""
+        resources = [Resource(ResourceType.TOPIC, name) for name in names]
+        answers = await self._describe_configs(resources, ["min.insync.replicas"]) if resources else {}
+        return {
+            resource.name: int(entry.value or 1)
+            for resource, entries in answers.items()
+            if not isinstance(entries, ApiError)
+            for entry in entries
+        }
 
-        async def ask() -> dict[str, int]:
-            resources = [Resource(ResourceType.TOPIC, name) for name in names]
-            answers = await self._describe_configs(resources, ["min.insync.replicas"]) if resources else {}
-            return {
-                resource.name: int(entry.value or 1)
-                for resource, entries in answers.items()
-                if not isinstance(entries, ApiError)
-                for entry in entries
-            }
-
-        return Deferred.fromCoroutine(ask())
-
-    def alter_configs(
+    @returns_deferred
+    async def alter_configs(
         self, changes: Mapping[Resource, Mapping[str, str | None]], *, validate_only: bool = False
-    ) -> Deferred[dict[Resource, ApiError | None]]:
+    ) -> dict[Resource, ApiError | None]:
         """
         Change some settings and keep the others (KIP-339).
 
         :param changes: the new values; None returns a setting to its default.
         :param validate_only: only check whether it would succeed.
         """
-        return Deferred.fromCoroutine(self._alter_configs(changes, validate_only))
+        answers: dict[Resource, ApiError | None] = {}
+        for node_id, group in self._by_broker(list(changes)).items():
+            channel = await (self._cluster.controller() if node_id is None else self._cluster.channel(node_id))
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    IncrementalAlterConfigsResource(
+                        resource_type=each.type,
+                        resource_name=each.name,
+                        configs=[
+                            IncrementalAlterableConfig(name=name, config_operation=value is None, value=value)
+                            for name, value in changes[each].items()
+                        ],
+                    )
+                    for each in group
+                ],
+                validate_only=validate_only,
+            )
+            response: IncrementalAlterConfigsResponse = await channel.request(request)
+            for each in response.responses:
+                resource = Resource(ResourceType(each.resource_type), each.resource_name)
+                answers[resource] = response_error(each.error_code, str(resource), each.error_message)
+        return answers
 
     # Internals.
 
@@ -138,32 +158,6 @@ class ConfigAdmin:
                     )
                     for entry in each.configs
                 ]
-        return answers
-
-    async def _alter_configs(
-        self, changes: Mapping[Resource, Mapping[str, str | None]], validate_only: bool
-    ) -> dict[Resource, ApiError | None]:
-        answers: dict[Resource, ApiError | None] = {}
-        for node_id, group in self._by_broker(list(changes)).items():
-            channel = await (self._cluster.controller() if node_id is None else self._cluster.channel(node_id))
-            request = IncrementalAlterConfigsRequest(
-                resources=[
-                    IncrementalAlterConfigsResource(
-                        resource_type=each.type,
-                        resource_name=each.name,
-                        configs=[
-                            IncrementalAlterableConfig(name=name, config_operation=value is None, value=value)
-                            for name, value in changes[each].items()
-                        ],
-                    )
-                    for each in group
-                ],
-                validate_only=validate_only,
-            )
-            response: IncrementalAlterConfigsResponse = await channel.request(request)
-            for each in response.responses:
-                resource = Resource(ResourceType(each.resource_type), each.resource_name)
-                answers[resource] = response_error(each.error_code, str(resource), each.error_message)
         return answers
 
     @staticmethod

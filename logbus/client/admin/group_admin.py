@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.group_metadata import CommittedOffset
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError
 from logbus.model import TopicPartition
 
@@ -101,7 +101,8 @@ class GroupAdmin:
     _cluster: Cluster
     _timeout: float
 
-    def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> Deferred[list[ListedGroup]]:
+    @returns_deferred
+    async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
         """
         The groups of all brokers, by id.
 
@@ -109,87 +110,68 @@ class GroupAdmin:
         :param types: only these types, ``classic`` and ``consumer``; empty: all.
         :raises ApiError: (in the Deferred) a broker refuses, or is too old to report states or types.
         """
+        from logbus.client.admin.group_requests import list_groups
 
-        async def ask() -> list[ListedGroup]:
-            from logbus.client.admin.group_requests import list_groups
+        return await list_groups(self._cluster, self._timeout, list(states), list(types))
 
-            return await list_groups(self._cluster, self._timeout, list(states), list(types))
-
-        return Deferred.fromCoroutine(ask())
-
-    def describe_groups(self, group_ids: Iterable[str]) -> Deferred[dict[str, GroupDescription | ApiError]]:
+    @returns_deferred
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | ApiError]:
         """
         Groups with their members, of either protocol.
 
         The error for a group that does not exist is GROUP_ID_NOT_FOUND.
         """
+        from logbus.client.admin.group_description import describe_at
+        from logbus.client.cluster.coordinators import Coordinators
 
-        async def ask() -> dict[str, GroupDescription | ApiError]:
-            from logbus.client.admin.group_description import describe_at
-            from logbus.client.cluster.coordinators import Coordinators
+        return await Coordinators(self._cluster, self._timeout).ask(group_ids, describe_at)
 
-            return await Coordinators(self._cluster, self._timeout).ask(group_ids, describe_at)
-
-        return Deferred.fromCoroutine(ask())
-
-    def list_group_offsets(
+    @returns_deferred
+    async def list_group_offsets(
         self, group_ids: Iterable[str]
-    ) -> Deferred[dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError]]:
+    ) -> dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError]:
         """All committed offsets of groups; empty for a group that does not exist."""
+        from logbus.client.admin.group_requests import fetch_offsets
+        from logbus.client.cluster.coordinators import Coordinators
 
-        async def ask() -> dict[str, dict[TopicPartition, CommittedOffset | ApiError] | ApiError]:
-            from logbus.client.admin.group_requests import fetch_offsets
-            from logbus.client.cluster.coordinators import Coordinators
+        return await Coordinators(self._cluster, self._timeout).ask(group_ids, fetch_offsets)
 
-            return await Coordinators(self._cluster, self._timeout).ask(group_ids, fetch_offsets)
-
-        return Deferred.fromCoroutine(ask())
-
-    def alter_group_offsets(
+    @returns_deferred
+    async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
-    ) -> Deferred[dict[TopicPartition, ApiError | None]]:
+    ) -> dict[TopicPartition, ApiError | None]:
         """
         Commit offsets for a group that has no members; a group that does not exist is created.
 
         The error for a group with members is UNKNOWN_MEMBER_ID.
         """
+        from logbus.client.admin.group_requests import alter_offsets
+        from logbus.client.cluster.coordinators import Coordinators
 
-        async def ask() -> dict[TopicPartition, ApiError | None]:
-            from logbus.client.admin.group_requests import alter_offsets
-            from logbus.client.cluster.coordinators import Coordinators
+        return await alter_offsets(Coordinators(self._cluster, self._timeout), group_id, offsets)
 
-            return await alter_offsets(Coordinators(self._cluster, self._timeout), group_id, offsets)
-
-        return Deferred.fromCoroutine(ask())
-
-    def delete_group_offsets(
+    @returns_deferred
+    async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
-    ) -> Deferred[dict[TopicPartition, ApiError | None]]:
+    ) -> dict[TopicPartition, ApiError | None]:
         """
         Delete a group's committed offsets of partitions.
 
         The error for a topic that the group subscribes to is GROUP_SUBSCRIBED_TO_TOPIC.
         """
+        from logbus.client.admin.group_requests import delete_offsets
+        from logbus.client.cluster.coordinators import Coordinators
 
-        async def ask() -> dict[TopicPartition, ApiError | None]:
-            from logbus.client.admin.group_requests import delete_offsets
-            from logbus.client.cluster.coordinators import Coordinators
+        return await delete_offsets(Coordinators(self._cluster, self._timeout), group_id, list(partitions))
 
-            return await delete_offsets(Coordinators(self._cluster, self._timeout), group_id, list(partitions))
-
-        return Deferred.fromCoroutine(ask())
-
-    def delete_groups(self, group_ids: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
+    @returns_deferred
+    async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ApiError | None]:
         """
         Delete groups and their committed offsets.
 
         The error for a group with members is NON_EMPTY_GROUP; for one that does not exist, GROUP_ID_NOT_FOUND.
         """
+        from logbus.client.admin.group_requests import delete_groups
+        from logbus.client.cluster.coordinators import Coordinators
 
-        async def ask() -> dict[str, ApiError | None]:
-            from logbus.client.admin.group_requests import delete_groups
-            from logbus.client.cluster.coordinators import Coordinators
-
-            return await Coordinators(self._cluster, self._timeout).ask(group_ids, delete_groups)
-
-        return Deferred.fromCoroutine(ask())
+        return await Coordinators(self._cluster, self._timeout).ask(group_ids, delete_groups)

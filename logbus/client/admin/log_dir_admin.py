@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from attrs import field, frozen
-from twisted.internet.defer import Deferred
 
 from logbus.client.admin.config_admin import response_error
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import api_error
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError
 from logbus.model import TopicPartition
 from logbus.wire.messages.log_dirs import (
@@ -63,56 +63,50 @@ class LogDirAdmin:
 
     _cluster: Cluster
 
-    def describe_log_dirs(self, broker_id: int) -> Deferred[list[LogDir]]:
+    @returns_deferred
+    async def describe_log_dirs(self, broker_id: int) -> list[LogDir]:
         """
         The log directories of a broker.
 
         :raise ApiError: (as a failure) the broker refuses.
         """
+        channel = await self._cluster.channel(broker_id)
+        response: DescribeLogDirsResponse = await channel.request(DescribeLogDirsRequest(topics=None))
+        if response.error_code:
+            raise api_error(response.error_code, f"the log directories of broker {broker_id}", None)
+        return [_log_dir(each) for each in response.results]
 
-        async def ask() -> list[LogDir]:
-            channel = await self._cluster.channel(broker_id)
-            response: DescribeLogDirsResponse = await channel.request(DescribeLogDirsRequest(topics=None))
-            if response.error_code:
-                raise api_error(response.error_code, f"the log directories of broker {broker_id}", None)
-            return [_log_dir(each) for each in response.results]
-
-        return Deferred.fromCoroutine(ask())
-
-    def alter_replica_log_dirs(
+    @returns_deferred
+    async def alter_replica_log_dirs(
         self, broker_id: int, moves: Mapping[TopicPartition, str]
-    ) -> Deferred[dict[TopicPartition, ApiError | None]]:
+    ) -> dict[TopicPartition, ApiError | None]:
         """
         Move replicas to other log directories of their broker. The result comes when the copying has started;
         :meth:`describe_log_dirs` shows its progress.
 
         :param moves: paths of directories on the broker.
         """
-
-        async def ask() -> dict[TopicPartition, ApiError | None]:
-            channel = await self._cluster.channel(broker_id)
-            request = AlterReplicaLogDirsRequest(
-                dirs=[
-                    AlterReplicaLogDir(
-                        path=path,
-                        topics=[
-                            AlterReplicaLogDirTopic(name=topic, partitions=numbers)
-                            for topic, numbers in _by_topic(name for name in moves if moves[name] == path).items()
-                        ],
-                    )
-                    for path in dict.fromkeys(moves.values())
-                ]
-            )
-            response: AlterReplicaLogDirsResponse = await channel.request(request)
-            return {
-                (name := TopicPartition(topic.topic_name, each.partition_index)): response_error(
-                    each.error_code, f"{name} on broker {broker_id}, {moves.get(name)}", None
+        channel = await self._cluster.channel(broker_id)
+        request = AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(
+                    path=path,
+                    topics=[
+                        AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                        for topic, numbers in _by_topic(name for name in moves if moves[name] == path).items()
+                    ],
                 )
-                for topic in response.results
-                for each in topic.partitions
-            }
-
-        return Deferred.fromCoroutine(ask())
+                for path in dict.fromkeys(moves.values())
+            ]
+        )
+        response: AlterReplicaLogDirsResponse = await channel.request(request)
+        return {
+            (name := TopicPartition(topic.topic_name, each.partition_index)): response_error(
+                each.error_code, f"{name} on broker {broker_id}, {moves.get(name)}", None
+            )
+            for topic in response.results
+            for each in topic.partitions
+        }
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster, Node
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError
 from logbus.model import TopicPartition
 
@@ -81,14 +81,15 @@ class TransactionAdmin:
     _cluster: Cluster
     _timeout: float
 
-    def list_transactions(
+    @returns_deferred
+    async def list_transactions(
         self,
         *,
         states: Iterable[str] = (),
         producer_ids: Iterable[int] = (),
         longer_than_ms: int | None = None,
         pattern: str | None = None,
-    ) -> Deferred[list[ListedTransaction]]:
+    ) -> list[ListedTransaction]:
         """
         The transactional ids of all brokers, in order.
 
@@ -99,36 +100,30 @@ class TransactionAdmin:
         :raises ApiError: (in the Deferred) INVALID_REGULAR_EXPRESSION; UNSUPPORTED_VERSION: a broker is too old for a
             filter; INVALID_REQUEST: a state is unknown.
         """
+        from logbus.client.admin.transaction_requests import TransactionFilters, list_transactions
 
-        async def ask() -> list[ListedTransaction]:
-            from logbus.client.admin.transaction_requests import TransactionFilters, list_transactions
+        filters = TransactionFilters(list(states), list(producer_ids), longer_than_ms, pattern)
+        return await list_transactions(self._cluster, self._timeout, filters)
 
-            filters = TransactionFilters(list(states), list(producer_ids), longer_than_ms, pattern)
-            return await list_transactions(self._cluster, self._timeout, filters)
-
-        return Deferred.fromCoroutine(ask())
-
-    def describe_transactions(
+    @returns_deferred
+    async def describe_transactions(
         self, transactional_ids: Iterable[str]
-    ) -> Deferred[dict[str, TransactionDescription | ApiError]]:
+    ) -> dict[str, TransactionDescription | ApiError]:
         """
         Describe transactional ids and their transactions.
 
         The error for an id that does not exist is TRANSACTIONAL_ID_NOT_FOUND.
         """
+        from logbus.client.admin.transaction_requests import describe_at
+        from logbus.client.cluster.coordinators import TRANSACTIONS, Coordinators
 
-        async def ask() -> dict[str, TransactionDescription | ApiError]:
-            from logbus.client.admin.transaction_requests import describe_at
-            from logbus.client.cluster.coordinators import TRANSACTIONS, Coordinators
+        coordinators = Coordinators(self._cluster, self._timeout, TRANSACTIONS)
+        return await coordinators.ask(transactional_ids, describe_at)
 
-            coordinators = Coordinators(self._cluster, self._timeout, TRANSACTIONS)
-            return await coordinators.ask(transactional_ids, describe_at)
-
-        return Deferred.fromCoroutine(ask())
-
-    def describe_producers(
+    @returns_deferred
+    async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
-    ) -> Deferred[dict[TopicPartition, tuple[ActiveProducer, ...] | ApiError]]:
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | ApiError]:
         """
         The producers of partitions, by producer id.
 
@@ -136,17 +131,14 @@ class TransactionAdmin:
         :raises ApiError: (in the Deferred) BROKER_NOT_AVAILABLE: there is no such broker.
         :raises Unreachable: a leader cannot be reached.
         """
+        from logbus.client.admin.transaction_requests import describe_producers
 
-        async def ask() -> dict[TopicPartition, tuple[ActiveProducer, ...] | ApiError]:
-            from logbus.client.admin.transaction_requests import describe_producers
+        return await describe_producers(self._cluster, self._timeout, list(partitions), broker_id)
 
-            return await describe_producers(self._cluster, self._timeout, list(partitions), broker_id)
-
-        return Deferred.fromCoroutine(ask())
-
-    def abort_transaction(
+    @returns_deferred
+    async def abort_transaction(
         self, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
-    ) -> Deferred[None]:
+    ) -> None:
         """
         Abort a transaction in one partition, with a marker written without its coordinator.
 
@@ -157,26 +149,19 @@ class TransactionAdmin:
         :raises ApiError: (in the Deferred) INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; or the partition
             does not exist, or has no leader.
         """
+        from logbus.client.admin.transaction_requests import AbortTransactionSpec, write_marker
 
-        async def ask() -> None:
-            from logbus.client.admin.transaction_requests import AbortTransactionSpec, write_marker
+        ending = AbortTransactionSpec(producer_id, producer_epoch, coordinator_epoch)
+        await write_marker(self._cluster, self._timeout, partition, ending)
 
-            ending = AbortTransactionSpec(producer_id, producer_epoch, coordinator_epoch)
-            await write_marker(self._cluster, self._timeout, partition, ending)
-
-        return Deferred.fromCoroutine(ask())
-
-    def terminate_transaction(self, transactional_id: str) -> Deferred[None]:
+    @returns_deferred
+    async def terminate_transaction(self, transactional_id: str) -> None:
         """
         Make the coordinator abort an id's transaction and fence its producer, which must start again.
 
         :raises ApiError: (in the Deferred) TRANSACTIONAL_ID_NOT_FOUND, or another error of the coordinator.
         """
+        from logbus.client.admin.transaction_requests import terminate
+        from logbus.client.cluster.coordinators import TRANSACTIONS, Coordinators
 
-        async def ask() -> None:
-            from logbus.client.admin.transaction_requests import terminate
-            from logbus.client.cluster.coordinators import TRANSACTIONS, Coordinators
-
-            await terminate(Coordinators(self._cluster, self._timeout, TRANSACTIONS), transactional_id)
-
-        return Deferred.fromCoroutine(ask())
+        await terminate(Coordinators(self._cluster, self._timeout, TRANSACTIONS), transactional_id)

@@ -20,6 +20,7 @@ from logbus.client.cluster.broker_connections import BrokerConnections
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, merge_topic
 from logbus.client.retry import Backoff, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, seconds, shown, text
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
@@ -130,7 +131,8 @@ class Cluster:
 
     # Requests.
 
-    def topic(self, name: str, *, create: bool = False) -> Deferred[TopicMetadata]:
+    @returns_deferred
+    async def topic(self, name: str, *, create: bool = False) -> TopicMetadata:
         """
         A topic's metadata, cached or requested.
 
@@ -139,46 +141,70 @@ class Cluster:
             broker.
         :raises Unreachable: no broker answers.
         """
-        return Deferred.fromCoroutine(self._topic(name, create))
+        topic = self._topics.get(name)
+        if topic is not None:
+            return topic
+        deadline = self.reactor.seconds() + self._patience
+        attempt = 0
+        while True:
+            (answer,) = await self._ask([name], create)
+            if not answer.error_code:
+                return self._topics[name]
+            error = api_error(answer.error_code, f"topic {name}")
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                error = ApiError(error.code, f"there is no topic {name!r}")
+            if error.code not in _RETRIED or self.reactor.seconds() >= deadline:
+                raise error
+            attempt += 1
+            await deferLater(self.reactor, self.backoff.before(attempt))
 
-    def topics(self) -> Deferred[list[TopicMetadata]]:
+    @returns_deferred
+    async def topics(self) -> list[TopicMetadata]:
         """Request the metadata of all topics, by name."""
-        return Deferred.fromCoroutine(self._all_topics())
+        answers = await self._ask(None, False)
+        return [
+            self._topics[each.name] for each in sorted(answers, key=lambda a: a.name or "") if each.name in self._topics
+        ]
 
-    def refresh_topics(self, names: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
+    @returns_deferred
+    async def refresh_topics(self, names: Iterable[str]) -> dict[str, ApiError | None]:
         """
         Refresh the metadata of topics in one request. The cache stays in use until the response comes.
 
         :returns: fires with an error, or None, for each topic.
         :raises Unreachable: (in the Deferred) no broker answers.
         """
+        found: dict[str, ApiError | None] = {}
+        for each in await self._ask(list(names), False):
+            wrong = api_error(each.error_code, f"topic {each.name}") if each.error_code else None
+            if wrong is not None and wrong.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                wrong = ApiError(wrong.code, f"there is no topic {each.name!r}")
+            found[each.name or ""] = wrong
+        return found
 
-        async def ask() -> dict[str, ApiError | None]:
-            found: dict[str, ApiError | None] = {}
-            for each in await self._ask(list(names), False):
-                wrong = api_error(each.error_code, f"topic {each.name}") if each.error_code else None
-                if wrong is not None and wrong.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    wrong = ApiError(wrong.code, f"there is no topic {each.name!r}")
-                found[each.name or ""] = wrong
-            return found
-
-        return Deferred.fromCoroutine(ask())
-
-    def refresh(self) -> Deferred[None]:
+    @returns_deferred
+    async def refresh(self) -> None:
         """Request the list of brokers."""
+        await self._ask([], False)
 
-        async def ask() -> None:
-            await self._ask([], False)
-
-        return Deferred.fromCoroutine(ask())
-
-    def any_channel(self) -> Deferred[Channel]:
+    @returns_deferred
+    async def any_channel(self) -> Channel:
         """
         A connection to any broker.
 
         :raises Unreachable: (in the Deferred) no broker answers.
         """
-        return Deferred.fromCoroutine(self._any_channel())
+        channel = self._connections.usable
+        if channel is not None:
+            return channel
+        known = [(node.host, node.port) for node in self.nodes.values()]
+        problems = []
+        for host, port in dict.fromkeys([*known, *self.bootstrap]):
+            try:
+                return await self._connections.channel(host, port)
+            except Unreachable as e:
+                problems.append(str(e))
+        raise Unreachable("; ".join(problems))
 
     def channel(self, node_id: int, lane: str = "", *, lends: bool = False) -> Deferred[Channel]:
         """
@@ -203,9 +229,12 @@ class Cluster:
         """Close the connections of a lane."""
         self._connections.close_lane(lane)
 
-    def controller(self) -> Deferred[Channel]:
+    @returns_deferred
+    async def controller(self) -> Channel:
         """A connection to the controller."""
-        return Deferred.fromCoroutine(self._controller())
+        await self._ask([], False)
+        node = self.nodes.get(self.controller_id)
+        return await (self.any_channel() if node is None else self._connections.channel(node.host, node.port))
 
     def close(self) -> Deferred[None]:
         """Close all connections; fires when they are closed."""
@@ -213,35 +242,11 @@ class Cluster:
 
     # Internals.
 
-    async def _topic(self, name: str, create: bool) -> TopicMetadata:
-        topic = self._topics.get(name)
-        if topic is not None:
-            return topic
-        deadline = self.reactor.seconds() + self._patience
-        attempt = 0
-        while True:
-            (answer,) = await self._ask([name], create)
-            if not answer.error_code:
-                return self._topics[name]
-            error = api_error(answer.error_code, f"topic {name}")
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                error = ApiError(error.code, f"there is no topic {name!r}")
-            if error.code not in _RETRIED or self.reactor.seconds() >= deadline:
-                raise error
-            attempt += 1
-            await deferLater(self.reactor, self.backoff.before(attempt))
-
-    async def _all_topics(self) -> list[TopicMetadata]:
-        answers = await self._ask(None, False)
-        return [
-            self._topics[each.name] for each in sorted(answers, key=lambda a: a.name or "") if each.name in self._topics
-        ]
-
     async def _ask(self, names: list[str] | None, create: bool) -> list[MetadataResponseTopic]:
         """Request the metadata of topics, or (None) of all, and update the cache."""
         attempt = 0
         while True:
-            channel = await self._any_channel()
+            channel = await self.any_channel()
             request = MetadataRequest(
                 topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
                 allow_auto_topic_creation=create,
@@ -272,27 +277,9 @@ class Cluster:
                 self._topics[each.name] = merge_topic(self._topics.get(each.name), decode_topic(each))
         return response.topics
 
-    async def _any_channel(self) -> Channel:
-        channel = self._connections.usable
-        if channel is not None:
-            return channel
-        known = [(node.host, node.port) for node in self.nodes.values()]
-        problems = []
-        for host, port in dict.fromkeys([*known, *self.bootstrap]):
-            try:
-                return await self._connections.channel(host, port)
-            except Unreachable as e:
-                problems.append(str(e))
-        raise Unreachable("; ".join(problems))
-
     async def _unknown_node(self, node_id: int, lane: str, lends: bool) -> Channel:
         await self._ask([], False)
         node = self.nodes.get(node_id)
         if node is None:
             raise Unreachable(f"broker {node_id} is not there; there are {sorted(self.nodes)}")
         return await self._connections.channel(node.host, node.port, lane, lends)
-
-    async def _controller(self) -> Channel:
-        await self._ask([], False)
-        node = self.nodes.get(self.controller_id)
-        return await (self._any_channel() if node is None else self._connections.channel(node.host, node.port))

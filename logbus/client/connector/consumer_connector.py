@@ -41,6 +41,7 @@ from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.consumer.partition_position import Reset
 from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
+from logbus.coroutines import returns_deferred
 from logbus.errors import ConfigError, LogbusError
 from logbus.metastore.imetastore import SessionState
 from logbus.model import LEGAL_TOPIC_NAME, TopicPartition
@@ -194,7 +195,8 @@ class ConsumerConnector:
         self._check_fresh()
         return Deferred.fromCoroutine(join())
 
-    def commit_offsets(self, *in_hand: MessageStream) -> Deferred[None]:
+    @returns_deferred
+    async def commit_offsets(self, *in_hand: MessageStream) -> None:
         """
         Commit processed records, including the record in hand of each given stream.
 
@@ -202,14 +204,10 @@ class ConsumerConnector:
         :raises LogbusError: (in the Deferred) an offset could not be committed, for instance because ZooKeeper is
             unreachable.
         """
-
-        async def commit() -> None:
-            if self._owned_partitions is not None:
-                for stream in in_hand or self._owned_partitions.streams:
-                    stream.finish()
-                await self._owned_partitions.commit()
-
-        return Deferred.fromCoroutine(commit())
+        if self._owned_partitions is not None:
+            for stream in in_hand or self._owned_partitions.streams:
+                stream.finish()
+            await self._owned_partitions.commit()
 
     @property
     def owned(self) -> frozenset[TopicPartition]:

@@ -23,6 +23,7 @@ from logbus.client.consumer.record_poller import RecordPoller
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership import GroupListener
 from logbus.client.retry import is_retriable
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import NO_EPOCH, TopicPartition
 
@@ -67,61 +68,49 @@ class AssignmentListener(GroupListener):
 
     # Called by the membership.
 
-    def on_assigned(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
+    @returns_deferred
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """Fetch these partitions, too, from their committed offsets."""
+        self._committer.forget()
+        if partitions:
+            await self._begin(partitions)
+        await _await_result(self.listener.on_assigned(partitions))
 
-        async def assigned() -> None:
-            self._committer.forget()
-            if partitions:
-                await self._begin(partitions)
-            await _await_result(self.listener.on_assigned(partitions))
-
-        return Deferred.fromCoroutine(assigned())
-
-    def on_revoked(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
+    @returns_deferred
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """
         Deliver nothing more of these partitions, and remove them once processed records are committed.
 
         Waits for records that the application is processing, until it asks for more. The Java client does the same: it
         rebalances in poll() only.
         """
-
-        async def revoked() -> None:
-            owned = partitions & self._fetcher.assigned.partitions
-            self._fetcher.assigned.pause(owned)
-            membership = self._committer.membership
-            if membership is not None:
-                await self._poller.when_done(owned, membership.options.max_poll_interval)
+        owned = partitions & self._fetcher.assigned.partitions
+        self._fetcher.assigned.pause(owned)
+        membership = self._committer.membership
+        if membership is not None:
+            await self._poller.when_done(owned, membership.options.max_poll_interval)
+        try:
+            await _await_result(self.listener.on_revoked(partitions))
+        except Exception:
+            self._log.failure("on_revoked failed; the partitions are given up all the same")
+        if self._options.enable_auto_commit:
             try:
-                await _await_result(self.listener.on_revoked(partitions))
-            except Exception:
-                self._log.failure("on_revoked failed; the partitions are given up all the same")
-            if self._options.enable_auto_commit:
-                try:
-                    await self._committer.commit(done=True)
-                except LogbusError as e:
-                    self._log.warn("offsets were not committed before partitions went: {error}", error=e)
-            self._drop(partitions)
-
-        return Deferred.fromCoroutine(revoked())
-
-    def on_lost(self, partitions: frozenset[TopicPartition]) -> Deferred[None]:
-        """Remove these at once: another member may have them."""
+                await self._committer.commit(done=True)
+            except LogbusError as e:
+                self._log.warn("offsets were not committed before partitions went: {error}", error=e)
         self._drop(partitions)
 
-        async def lost() -> None:
-            await _await_result(self.listener.on_lost(partitions))
+    @returns_deferred
+    async def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """Remove these at once: another member may have them."""
+        self._drop(partitions)
+        await _await_result(self.listener.on_lost(partitions))
 
-        return Deferred.fromCoroutine(lost())
-
-    def on_failed(self, error: LogbusError) -> Deferred[None]:
+    @returns_deferred
+    async def on_failed(self, error: LogbusError) -> None:
         """Fail callers that wait for records, and later ones."""
         self._fail(error)
-
-        async def failed() -> None:
-            await _await_result(self.listener.on_failed(error))
-
-        return Deferred.fromCoroutine(failed())
+        await _await_result(self.listener.on_failed(error))
 
     # Called by the consumer.
 

@@ -45,6 +45,7 @@ from logbus.client.membership import (
 )
 from logbus.client.membership.assignors import assignors_by_name
 from logbus.client.serializers import Deserializer
+from logbus.coroutines import returns_deferred
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
@@ -399,20 +400,39 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         """
         return Deferred.fromCoroutine(self._listener.committed(tuple(partitions)))
 
-    def close(self, *, done: bool = True) -> Deferred[None]:
+    @returns_deferred
+    async def close(self, *, done: bool = True) -> None:
         """
         Stop reading, commit if automatic commits are enabled, and leave the group. Fires when that is done; never
         fails.
 
         :param done: the records delivered last are processed, too.
         """
-        return Deferred.fromCoroutine(self._close(done))
+        if self._poller.closed:
+            return
+        self._poller.closed = True
+        self._poller.stop()
+        if done:
+            self._poller.settle()
+        self._poller.stop_waiting()
+        membership = self._committer.membership
+        self._committer.stop()
+        if membership is not None:
+            await membership.close()
+        elif self._auto:
+            try:
+                await self._committer.commit(done=True)
+            except LogbusError as e:
+                self._log.warn("offsets were not committed: {error}", error=e)
+        self._committer.close()
+        self._listener.end()
+        await self._fetcher.close()
 
     async def __aenter__(self) -> Consumer[K, V]:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        await self._close(kind is None)
+        await self.close(done=kind is None)
 
     # Internals.
 
@@ -440,27 +460,6 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     def _begin(self) -> None:
         if self._auto:
             self._committer.start(self._options.auto_commit_interval)
-
-    async def _close(self, done: bool) -> None:
-        if self._poller.closed:
-            return
-        self._poller.closed = True
-        self._poller.stop()
-        if done:
-            self._poller.settle()
-        self._poller.stop_waiting()
-        membership = self._committer.membership
-        self._committer.stop()
-        if membership is not None:
-            await membership.close()
-        elif self._auto:
-            try:
-                await self._committer.commit(done=True)
-            except LogbusError as e:
-                self._log.warn("offsets were not committed: {error}", error=e)
-        self._committer.close()
-        self._listener.end()
-        await self._fetcher.close()
 
 
 def _group_options(group_id: str | None, client_rack: str | None, options: dict[str, Any]) -> GroupOptions | None:

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.partition_position import Isolation
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
+from logbus.coroutines import returns_deferred
 from logbus.model import TimestampOffset, TopicPartition
 
 
@@ -35,24 +36,19 @@ class OffsetsByTime:
         """
         return self._ends(dict.fromkeys(partitions, LATEST))
 
-    def offsets_for_times(
+    @returns_deferred
+    async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
-    ) -> Deferred[dict[TopicPartition, TimestampOffset | None]]:
+    ) -> dict[TopicPartition, TimestampOffset | None]:
         """
         The first records at or after the given times, in milliseconds since 1970; None if there is none.
 
         :raises ApiError: (in the Deferred) a partition does not exist.
         """
+        found = await list_offsets_with_retries(self._cluster, times, self._committed_only)
+        return {each: None if answer.offset < 0 else answer for each, answer in found.items()}
 
-        async def find() -> dict[TopicPartition, TimestampOffset | None]:
-            found = await list_offsets_with_retries(self._cluster, times, self._committed_only)
-            return {each: None if answer.offset < 0 else answer for each, answer in found.items()}
-
-        return Deferred.fromCoroutine(find())
-
-    def _ends(self, times: Mapping[TopicPartition, int]) -> Deferred[dict[TopicPartition, int]]:
-        async def find() -> dict[TopicPartition, int]:
-            found = await list_offsets_with_retries(self._cluster, times, self._committed_only)
-            return {each: answer.offset for each, answer in found.items()}
-
-        return Deferred.fromCoroutine(find())
+    @returns_deferred
+    async def _ends(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found = await list_offsets_with_retries(self._cluster, times, self._committed_only)
+        return {each: answer.offset for each, answer in found.items()}

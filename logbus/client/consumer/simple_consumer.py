@@ -22,6 +22,7 @@ from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.partition_position import Isolation
 from logbus.client.list_offsets import LATEST, list_offsets
 from logbus.client.retry import api_error
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.records import (
@@ -93,7 +94,8 @@ class SimpleConsumer:
         self._committed = isolation == "read_committed"
         self._lane = cluster.lane("simple")
 
-    def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> Deferred[Fetched]:
+    @returns_deferred
+    async def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1024 * 1024) -> Fetched:
         """
         Fetch records of one partition from an offset on.
 
@@ -102,25 +104,35 @@ class SimpleConsumer:
             do.
         :raises Unreachable: the leader cannot be connected to.
         """
+        (answer,) = await self.multifetch([FetchOf(topic, partition, offset, max_bytes)])
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
 
-        async def fetch() -> Fetched:
-            (answer,) = await self._multifetch([FetchOf(topic, partition, offset, max_bytes)])
-            if isinstance(answer, ApiError):
-                raise answer
-            return answer
-
-        return Deferred.fromCoroutine(fetch())
-
-    def multifetch(self, fetches: Sequence[FetchOf]) -> Deferred[list[Fetched | ApiError]]:
+    @returns_deferred
+    async def multifetch(self, fetches: Sequence[FetchOf]) -> list[Fetched | ApiError]:
         """
         Fetch several partitions, with one request to each leader.
 
         :returns: fires with a result or an error for each, in their order.
         :raises Unreachable: (in the Deferred) a leader cannot be connected to.
         """
-        return Deferred.fromCoroutine(self._multifetch(fetches))
+        answers: dict[TopicPartition, Fetched | ApiError] = {}
+        by_leader: dict[int, dict[TopicPartition, FetchOf]] = {}
+        for each in fetches:
+            where = TopicPartition(each.topic, each.partition)
+            leader = await self._leader(where)
+            if isinstance(leader, ApiError):
+                answers[where] = leader
+            else:
+                by_leader.setdefault(leader, {})[where] = each
+        waiting = [Deferred.fromCoroutine(self._ask(leader, wanted)) for leader, wanted in by_leader.items()]
+        for one in waiting:
+            answers.update(await one)
+        return [answers[TopicPartition(each.topic, each.partition)] for each in fetches]
 
-    def offsets_before(self, topic: str, partition: int, time: int, max_number: int = 1) -> Deferred[list[int]]:
+    @returns_deferred
+    async def offsets_before(self, topic: str, partition: int, time: int, max_number: int = 1) -> list[int]:
         """
         Offsets to start at, latest first: the base offsets of segments that are not newer than a time.
 
@@ -131,13 +143,7 @@ class SimpleConsumer:
         :raises ApiError: (in the Deferred) the leader returned an error; the message says what to do.
         :raises Unreachable: it cannot be connected to.
         """
-        return Deferred.fromCoroutine(self._offsets_before(TopicPartition(topic, partition), time, max_number))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._cluster.close_lane(self._lane)
-
-    async def _offsets_before(self, where: TopicPartition, time: int, max_number: int) -> list[int]:
+        where = TopicPartition(topic, partition)
         leader = await self._leader(where)
         if isinstance(leader, ApiError):
             raise leader
@@ -156,12 +162,16 @@ class SimpleConsumer:
         asked = ListOffsetsPartition(partition_index=where.partition, timestamp=time, max_num_offsets=max_number)
         request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=where.topic, partitions=[asked])])
         response: ListOffsetsResponse = await channel.request(request, 0)
-        for topic in response.topics:
-            for data in topic.partitions:
+        for answered in response.topics:
+            for data in answered.partitions:
                 if data.error_code:
                     raise self._explained(where, 0, api_error(data.error_code, str(where)))
                 return list(data.old_style_offsets)
         return []
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close_lane(self._lane)
 
     async def _leader(self, where: TopicPartition) -> int | ApiError:
         try:
@@ -178,21 +188,6 @@ class SimpleConsumer:
         return ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {where.topic!r} has no partition {where.partition}; {there}"
         )
-
-    async def _multifetch(self, fetches: Sequence[FetchOf]) -> list[Fetched | ApiError]:
-        answers: dict[TopicPartition, Fetched | ApiError] = {}
-        by_leader: dict[int, dict[TopicPartition, FetchOf]] = {}
-        for each in fetches:
-            where = TopicPartition(each.topic, each.partition)
-            leader = await self._leader(where)
-            if isinstance(leader, ApiError):
-                answers[where] = leader
-            else:
-                by_leader.setdefault(leader, {})[where] = each
-        waiting = [Deferred.fromCoroutine(self._ask(leader, wanted)) for leader, wanted in by_leader.items()]
-        for one in waiting:
-            answers.update(await one)
-        return [answers[TopicPartition(each.topic, each.partition)] for each in fetches]
 
     async def _ask(
         self, leader: int, wanted: dict[TopicPartition, FetchOf]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import DeferredLock
 from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster
@@ -22,6 +22,7 @@ from logbus.client.membership.offset_requests import (
     read_fetched,
 )
 from logbus.client.retry import is_retriable
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, LogbusError
 from logbus.model import TopicPartition
 
@@ -45,9 +46,10 @@ class GroupOffsets:
         self._coordinator = GroupCoordinatorClient(cluster, group_id)
         self._commits = DeferredLock()
 
-    def commit(
+    @returns_deferred
+    async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], member: GroupMetadata | None = None
-    ) -> Deferred[None]:
+    ) -> None:
         """
         Commit offsets.
 
@@ -57,22 +59,7 @@ class GroupOffsets:
         :raise CommitFailed: (in the Deferred) some partitions are not committed; the message says which and why.
         :raise LogbusError: no coordinator could be reached in time.
         """
-        return Deferred.fromCoroutine(self._commit(dict(offsets), member or GroupMetadata(self.group_id)))
-
-    def fetch(
-        self, partitions: Sequence[TopicPartition], *, require_stable: bool = False
-    ) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
-        """
-        The committed offsets of partitions; None: no offset.
-
-        :param require_stable: wait for open transactions (KIP-447).
-        :raise ApiError: (in the Deferred) the broker refuses, or transactions stay open for ``patience``.
-        """
-        return Deferred.fromCoroutine(self._fetch(list(dict.fromkeys(partitions)), require_stable))
-
-    # Internals.
-
-    async def _commit(self, offsets: dict[TopicPartition, CommittedOffset], member: GroupMetadata) -> None:
+        offsets, member = dict(offsets), member or GroupMetadata(self.group_id)
         await self._commits.acquire()
         try:
             answers: dict[TopicPartition, ApiError | None] = {}
@@ -87,22 +74,32 @@ class GroupOffsets:
         if failure is not None:
             raise failure
 
-    async def _send_commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], left: Sequence[TopicPartition], member: GroupMetadata
-    ) -> OffsetResults[None]:
-        request = commit_request(member, {each: offsets[each] for each in left})
-        return read_committed(await self._coordinator.ask(request, highest=_BY_NAME))
-
-    async def _fetch(
-        self, partitions: Sequence[TopicPartition], require_stable: bool
+    @returns_deferred
+    async def fetch(
+        self, partitions: Sequence[TopicPartition], *, require_stable: bool = False
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        answers = await self._ask(partitions, lambda left: self._send_fetch(left, require_stable))
+        """
+        The committed offsets of partitions; None: no offset.
+
+        :param require_stable: wait for open transactions (KIP-447).
+        :raise ApiError: (in the Deferred) the broker refuses, or transactions stay open for ``patience``.
+        """
+        wanted = list(dict.fromkeys(partitions))
+        answers = await self._ask(wanted, lambda left: self._send_fetch(left, require_stable))
         found: dict[TopicPartition, CommittedOffset | None] = {}
         for partition, answer in answers.items():
             if isinstance(answer, ApiError):
                 raise answer
             found[partition] = answer
         return found
+
+    # Internals.
+
+    async def _send_commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], left: Sequence[TopicPartition], member: GroupMetadata
+    ) -> OffsetResults[None]:
+        request = commit_request(member, {each: offsets[each] for each in left})
+        return read_committed(await self._coordinator.ask(request, highest=_BY_NAME))
 
     async def _send_fetch(
         self, left: Sequence[TopicPartition], require_stable: bool

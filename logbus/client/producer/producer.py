@@ -40,6 +40,7 @@ from logbus.client.producer.transaction import Transaction
 from logbus.client.producer.transaction_manager import TransactionManager
 from logbus.client.serializers import Serializer
 from logbus.client.validators import InvalidOption, shown
+from logbus.coroutines import returns_deferred
 from logbus.records.batch import Headers
 from logbus.records.compression import Codec
 
@@ -243,9 +244,17 @@ class Producer:
         """None while more can be sent; else a Deferred that fires when there is room again."""
         return self._buffer_pool.room()
 
-    def flush(self) -> Deferred[None]:
+    @returns_deferred
+    async def flush(self) -> None:
         """Send everything now. Fires when all outcomes are known, failures included."""
-        return Deferred.fromCoroutine(self._flush())
+        self._sender.hurry()
+        try:
+            await self._buffer_pool.all_placed()
+            batches = list(self._unfinished)
+            if batches:
+                await all_done(batches)
+        finally:
+            self._sender.relax()
 
     def close(self, timeout: float | None = None) -> Deferred[None]:
         """
@@ -357,16 +366,6 @@ class Producer:
         self._sender.give_up(error)
         self._buffer_pool.drop(error)
         self._buffer_pool.make_room()
-
-    async def _flush(self) -> None:
-        self._sender.hurry()
-        try:
-            await self._buffer_pool.all_placed()
-            batches = list(self._unfinished)
-            if batches:
-                await all_done(batches)
-        finally:
-            self._sender.relax()
 
     async def _close(self, seconds: float | None) -> None:
         self._closed, self._is_plain = True, False

@@ -21,11 +21,10 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
 
-from twisted.internet.defer import Deferred
-
 from logbus.client.schema.lru_cache import LruCache
 from logbus.client.schema.schema_registry import RegistryError, SchemaRegistry, frame, unframe
 from logbus.client.serializers import SerializationError
+from logbus.coroutines import returns_deferred
 from logbus.errors import ConfigError
 from logbus.extras import install_hint
 
@@ -89,7 +88,8 @@ class AvroSerializer:
         # Bounded, since there is a subject for each topic that the application writes to.
         self._ids: LruCache[str, int] = LruCache(_SCHEMAS)
 
-    def prepare(self, topic: str) -> Deferred[int]:
+    @returns_deferred
+    async def prepare(self, topic: str) -> int:
         """
         Look up or register the schema for a topic.
 
@@ -97,23 +97,28 @@ class AvroSerializer:
         :raise RegistryError: (in the Deferred) the schema is refused, or does not exist.
         :raise RegistryUnreachable: no registry answered.
         """
-        return Deferred.fromCoroutine(self._prepare(topic))
+        known = self._ids.get(topic)
+        if known is not None:
+            return known
+        subject = self._subject(topic, self._is_key, self._name)
+        if self._register:
+            found = await self._registry.register(subject, self._text)
+        else:
+            found = (await self._registry.lookup(subject, self._text)).id
+        return self._ids.put(topic, found)
 
-    def serialize(self, topic: str, value: Any) -> Deferred[bytes | None]:
+    @returns_deferred
+    async def serialize(self, topic: str, value: Any) -> bytes | None:
         """
         Encode a value, looking up the schema's id if needed.
 
         :raise SerializationError: (in the Deferred) the value does not fit the schema; and the errors of
             :meth:`prepare`.
         """
-
-        async def serialize() -> bytes | None:
-            if value is None:
-                return None
-            await self._prepare(topic)
-            return self(topic, value)
-
-        return Deferred.fromCoroutine(serialize())
+        if value is None:
+            return None
+        await self.prepare(topic)
+        return self(topic, value)
 
     def __call__(self, topic: str, value: Any) -> bytes | None:
         """
@@ -127,17 +132,6 @@ class AvroSerializer:
         if schema_id is None:
             raise SerializationError(f"topic {topic!r}: the schema's id is not known yet; await prepare({topic!r})")
         return frame(schema_id, _written(topic, value, self._parsed))
-
-    async def _prepare(self, topic: str) -> int:
-        known = self._ids.get(topic)
-        if known is not None:
-            return known
-        subject = self._subject(topic, self._is_key, self._name)
-        if self._register:
-            found = await self._registry.register(subject, self._text)
-        else:
-            found = (await self._registry.lookup(subject, self._text)).id
-        return self._ids.put(topic, found)
 
 
 class AvroDeserializer:
@@ -156,7 +150,8 @@ class AvroDeserializer:
             self._reader = _parsed(schema if isinstance(schema, str) else json.dumps(schema), "the reader's schema")
         self._writers: LruCache[int, Any] = LruCache(_SCHEMAS)
 
-    def deserialize(self, topic: str, data: bytes | None) -> Deferred[Any]:
+    @returns_deferred
+    async def deserialize(self, topic: str, data: bytes | None) -> Any:
         """
         Decode a value, looking up its schema if needed.
 
@@ -164,20 +159,16 @@ class AvroDeserializer:
         :raise RegistryError: there is no such schema.
         :raise RegistryUnreachable: no registry answered.
         """
-
-        async def deserialize() -> Any:
-            if data is None:
-                return None
-            schema_id, _ = unframe(topic, data)
-            if self._writers.get(schema_id) is None:
-                text = await self._registry.schema(schema_id)
-                try:
-                    self._writers.put(schema_id, _parsed(text, f"schema {schema_id}"))
-                except ConfigError as e:
-                    raise RegistryError(f"topic {topic!r}: {e}", 200) from None
-            return self(topic, data)
-
-        return Deferred.fromCoroutine(deserialize())
+        if data is None:
+            return None
+        schema_id, _ = unframe(topic, data)
+        if self._writers.get(schema_id) is None:
+            text = await self._registry.schema(schema_id)
+            try:
+                self._writers.put(schema_id, _parsed(text, f"schema {schema_id}"))
+            except ConfigError as e:
+                raise RegistryError(f"topic {topic!r}: {e}", 200) from None
+        return self(topic, data)
 
     def __call__(self, topic: str, data: bytes | None) -> Any:
         """

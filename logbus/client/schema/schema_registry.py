@@ -24,6 +24,7 @@ from logbus.client.retry import Backoff
 from logbus.client.schema.lru_cache import LruCache
 from logbus.client.schema.registry_http import RegistryError, RegistryHttp, RegistryUnreachable, basic_auth
 from logbus.client.schema.schema_frame import frame, unframe
+from logbus.coroutines import returns_deferred
 
 __all__ = ["RegisteredSchema", "RegistryError", "RegistryUnreachable", "SchemaRegistry", "frame", "unframe"]
 
@@ -106,7 +107,8 @@ class SchemaRegistry:
             fetch.addCallback(self._fetched, schema_id)
         return waiting
 
-    def register(self, subject: str, schema: str, schema_type: str = "AVRO") -> Deferred[int]:
+    @returns_deferred
+    async def register(self, subject: str, schema: str, schema_type: str = "AVRO") -> int:
         """
         Register a schema as the next version of a subject, unless it is one already.
 
@@ -114,47 +116,50 @@ class SchemaRegistry:
         :raise RegistryError: (in the Deferred) 409: it is not compatible with earlier versions; 42201: it is not a
             valid schema.
         """
-        return Deferred.fromCoroutine(self._register(subject, schema, schema_type))
+        known = self._ids.get((subject, schema))
+        if known is not None:
+            return known
+        answer = await self._http.ask(
+            "POST", f"/subjects/{quote(subject, safe='')}/versions", _schema_body(schema, schema_type)
+        )
+        found = _field(answer, "id", int)
+        self._schemas.put(found, schema)
+        return self._ids.put((subject, schema), found)
 
-    def lookup(self, subject: str, schema: str, schema_type: str = "AVRO") -> Deferred[RegisteredSchema]:
+    @returns_deferred
+    async def lookup(self, subject: str, schema: str, schema_type: str = "AVRO") -> RegisteredSchema:
         """
         The version of a subject that has this schema; does not register it.
 
         :raise RegistryError: (in the Deferred) 40401: the subject does not exist; 40403: it has no such schema.
         """
-        return Deferred.fromCoroutine(self._lookup(subject, schema, schema_type))
+        answer = await self._http.ask("POST", f"/subjects/{quote(subject, safe='')}", _schema_body(schema, schema_type))
+        found = _registered(answer)
+        self._ids.put((subject, schema), found.id)
+        return found
 
-    def version(self, subject: str, version: int | str = "latest") -> Deferred[RegisteredSchema]:
+    @returns_deferred
+    async def version(self, subject: str, version: int | str = "latest") -> RegisteredSchema:
         """
         A version of a subject.
 
         :raise RegistryError: (in the Deferred) 40401: the subject does not exist; 40402: it has no such version.
         """
+        return _registered(await self._http.ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}"))
 
-        async def ask() -> RegisteredSchema:
-            return _registered(await self._http.ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}"))
-
-        return Deferred.fromCoroutine(ask())
-
-    def subjects(self) -> Deferred[list[str]]:
+    @returns_deferred
+    async def subjects(self) -> list[str]:
         """All subjects."""
+        return [str(each) for each in await self._http.ask("GET", "/subjects")]
 
-        async def ask() -> list[str]:
-            return [str(each) for each in await self._http.ask("GET", "/subjects")]
-
-        return Deferred.fromCoroutine(ask())
-
-    def versions(self, subject: str) -> Deferred[list[int]]:
+    @returns_deferred
+    async def versions(self, subject: str) -> list[int]:
         """
         The versions of a subject.
 
         :raise RegistryError: (in the Deferred) 40401: the subject does not exist.
         """
-
-        async def ask() -> list[int]:
-            return [int(each) for each in await self._http.ask("GET", f"/subjects/{quote(subject, safe='')}/versions")]
-
-        return Deferred.fromCoroutine(ask())
+        return [int(each) for each in await self._http.ask("GET", f"/subjects/{quote(subject, safe='')}/versions")]
 
     def close(self) -> Deferred[None]:
         """Close the connections; fires when they are closed."""
@@ -188,23 +193,6 @@ class SchemaRegistry:
 
     def _fetched(self, result: None, schema_id: int) -> None:
         del self._fetches[schema_id]
-
-    async def _register(self, subject: str, schema: str, schema_type: str) -> int:
-        known = self._ids.get((subject, schema))
-        if known is not None:
-            return known
-        answer = await self._http.ask(
-            "POST", f"/subjects/{quote(subject, safe='')}/versions", _schema_body(schema, schema_type)
-        )
-        found = _field(answer, "id", int)
-        self._schemas.put(found, schema)
-        return self._ids.put((subject, schema), found)
-
-    async def _lookup(self, subject: str, schema: str, schema_type: str) -> RegisteredSchema:
-        answer = await self._http.ask("POST", f"/subjects/{quote(subject, safe='')}", _schema_body(schema, schema_type))
-        found = _registered(answer)
-        self._ids.put((subject, schema), found.id)
-        return found
 
 
 def _schema_body(schema: str, schema_type: str) -> dict[str, str]:

@@ -1,0 +1,30 @@
+"""Coroutine functions that return Deferreds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
+
+from twisted.internet.defer import Deferred
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def returns_deferred(function: Callable[P, Coroutine[Deferred[Any], Any, T]]) -> Callable[P, Deferred[T]]:
+    """
+    Decorate a coroutine function: a call runs it up to its first wait, and returns a Deferred of its result. All
+    errors are in the Deferred.
+    """
+
+    @wraps(function)
+    def begin(*args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        return Deferred.fromCoroutine(function(*args, **kwargs))
+
+    # For the documentation and for debuggers: this is no coroutine function any more.
+    shown = signature(function)
+    vars(begin).pop("__wrapped__")
+    vars(begin)["__signature__"] = shown.replace(return_annotation=f"Deferred[{shown.return_annotation}]")
+    return begin
