@@ -19,11 +19,14 @@ class FunctionSource:
     """
     The source of one function under construction, with the objects that its global names refer to.
 
+    :ivar is_incremental: it is a generator, which yields after every :data:`ELEMENTS_PER_STEP` elements.
+
     Every temporary has a number of its own, so that nested loops and tag buffers never share one.
     """
 
+    names: dict[str, Any]
+    is_incremental: bool
     lines: list[str] = field(factory=list)
-    names: dict[str, Any] = field(factory=dict)
     _depth: int = 0
     _count: int = 0
     _by_value: dict[tuple[str, object], str] = field(factory=dict)
@@ -45,10 +48,13 @@ class FunctionSource:
 
     def step(self, before: str = "") -> None:
         """
-        Add the end of an array element: yield if the function has handled enough elements since it last did.
+        Add the end of an array element: yield, if the function is incremental and has handled enough elements since it
+        last did.
 
         :param before: lines to add before the yield.
         """
+        if not self.is_incremental:
+            return
         self.line("left -= 1")
         with self.block("if not left:"):
             if before:

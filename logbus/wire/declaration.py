@@ -11,7 +11,7 @@ How a message is declared: one class for all versions, each field with the versi
 
     @message(1, versions="4-18", flexible="12+")
     class FetchRequest:
-        cluster_id: String | None = tagged(0, "12+", default=None, ignorable=True)
+        cluster_id: String | None = field("12+", default=None, tag=0, ignorable=True)
         max_wait_ms: Int32
         topics: list[FetchTopic]
 
@@ -21,7 +21,7 @@ The fields stand in the order of the wire. The classes become attrs classes with
 * A field without a default is a required keyword. A field that some version lacks needs a default: decoders of that
   version fill it in, and its encoders refuse any other value, unless the field is ``ignorable``.
 * ``| None`` means that null may be sent in every version, unless ``nullable`` narrows it.
-* A :func:`tagged` struct with ``| None`` and no ``nullable`` is None when its tag is absent. With a ``factory`` it is
+* A tagged struct with ``| None`` and no ``nullable`` is None when its tag is absent. With a ``factory`` it is
   what that makes, and None is written as null.
 """
 
@@ -85,7 +85,7 @@ class FieldSpec:
         return self.factory() if self.factory is not None else self.default
 
 
-@attrs.define
+@attrs.define(eq=False)
 class StructSpec:
     """A declared struct: its class, and its fields in wire order."""
 
@@ -93,7 +93,7 @@ class StructSpec:
     fields: dict[str, FieldSpec]
 
 
-@attrs.define
+@attrs.define(eq=False)
 class MessageSpec(StructSpec):
     """
     A declared message.
@@ -101,30 +101,35 @@ class MessageSpec(StructSpec):
     :ivar api_key: Kafka's API key; None for data outside of requests.
     :ivar versions: supported versions.
     :ivar flexible: versions with compact lengths and tagged fields.
-    :ivar decoders: those compiled so far, by version; ``encoders`` likewise, and the incremental ones of both.
     """
 
     api_key: int | None = None
     versions: VersionRange = ALL_VERSIONS
     flexible: VersionRange = ALL_VERSIONS
     kind: MessageKind = "data"
-    decoders: dict[int, Any] = attrs.field(factory=dict)
-    encoders: dict[int, Any] = attrs.field(factory=dict)
-    incremental_decoders: dict[int, Any] = attrs.field(factory=dict)
-    incremental_encoders: dict[int, Any] = attrs.field(factory=dict)
 
 
 @overload
 def field(versions: str = ..., *, ignorable: bool = ..., nullable: str | None = ...) -> Any: ...
 @overload
-def field(versions: str = ..., *, default: T, ignorable: bool = ..., nullable: str | None = ...) -> T: ...
+def field(
+    versions: str = ..., *, default: T, tag: int | None = ..., ignorable: bool = ..., nullable: str | None = ...
+) -> T: ...
 @overload
-def field(versions: str = ..., *, factory: Callable[[], T], ignorable: bool = ..., nullable: str | None = ...) -> T: ...
+def field(
+    versions: str = ...,
+    *,
+    factory: Callable[[], T],
+    tag: int | None = ...,
+    ignorable: bool = ...,
+    nullable: str | None = ...,
+) -> T: ...
 def field(
     versions: str = "0+",
     *,
     default: Any = REQUIRED,
     factory: Callable[[], Any] | None = None,
+    tag: int | None = None,
     ignorable: bool = False,
     nullable: str | None = None,
 ) -> Any:
@@ -134,52 +139,15 @@ def field(
     :param versions: the versions that have it, as in ``"9+"``.
     :param default: its value if none is given.
     :param factory: makes the default, for lists (``factory=list``).
+    :param tag: its number in the tag section (KIP-482): it is sent only when it differs from its default.
     :param ignorable: whether a version that lacks the field may silently drop a value.
     :param nullable: the versions in which null may be sent; default: all, if the type has ``| None``.
     """
-    return _spec(None, versions, default, factory, ignorable, nullable)
+    sent_as_null = None if nullable is None else VersionRange.parse(nullable)
+    return FieldSpec(VersionRange.parse(versions), tag, default, factory, sent_as_null, ignorable)
 
 
-@overload
-def tagged(tag: int, versions: str, *, default: T, ignorable: bool = ..., nullable: str | None = ...) -> T: ...
-@overload
-def tagged(
-    tag: int, versions: str, *, factory: Callable[[], T], ignorable: bool = ..., nullable: str | None = ...
-) -> T: ...
-def tagged(
-    tag: int,
-    versions: str,
-    *,
-    default: Any = REQUIRED,
-    factory: Callable[[], Any] | None = None,
-    ignorable: bool = False,
-    nullable: str | None = None,
-) -> Any:
-    """
-    A field in the tag section (KIP-482): sent only when it differs from its default. Parameters as for :func:`field`.
-    """
-    return _spec(tag, versions, default, factory, ignorable, nullable)
-
-
-def _spec(
-    tag: int | None,
-    versions: str,
-    default: Any,
-    factory: Callable[[], Any] | None,
-    ignorable: bool,
-    nullable: str | None,
-) -> FieldSpec:
-    return FieldSpec(
-        VersionRange.parse(versions),
-        tag,
-        default,
-        factory,
-        None if nullable is None else VersionRange.parse(nullable),
-        ignorable,
-    )
-
-
-@dataclass_transform(kw_only_default=True, field_specifiers=(field, tagged))
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
     """Declare a struct: the type of a field in messages or other structs."""
     made, fields = _slotted(cls)
@@ -187,7 +155,7 @@ def struct(cls: type[T]) -> type[T]:
     return made
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(field, tagged))
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def message(
     api_key: int | None, *, versions: str, flexible: str, kind: MessageKind | None = None
 ) -> Callable[[type[T]], type[T]]:
@@ -203,14 +171,7 @@ def message(
 
     def declare(cls: type[T]) -> type[T]:
         made, fields = _slotted(cls)
-        spec = MessageSpec(
-            made,
-            fields,
-            api_key=api_key,
-            versions=known,
-            flexible=compact,
-            kind=kind or _kind_by_name(cls.__name__),
-        )
+        spec = MessageSpec(made, fields, api_key, known, compact, kind or _kind_by_name(cls.__name__))
         setattr(made, SPEC_ATTRIBUTE, spec)
         return made
 
@@ -224,7 +185,7 @@ def _kind_by_name(name: str) -> MessageKind:
 
 
 def _slotted(cls: type[T]) -> tuple[type[T], dict[str, FieldSpec]]:
-    """Make an attrs class of ``cls``, keeping the specs from :func:`field` and :func:`tagged`."""
+    """Make an attrs class of ``cls``, keeping the specs from :func:`field`."""
     fields: dict[str, FieldSpec] = {}
     these: dict[str, Any] = {}
     for name in inspect.get_annotations(cls):

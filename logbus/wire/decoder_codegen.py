@@ -8,7 +8,9 @@ beyond the buffer: a later read, or the check at the very end, detects that. **T
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from struct import error as struct_error
 from typing import Any
 
@@ -22,6 +24,7 @@ from logbus.wire.layout import Array, FieldLayout, StructLayout, message_layout
 from logbus.wire.wire_types import BYTES, FORMAT_SIZES, RECORDS, STRING, WireType
 
 
+@cache
 def generate_decoder(spec: MessageSpec, version: int, *, incremental: bool = False) -> Callable[..., Any]:
     """
     Compile ``decode(buf, pos=0, budget=None) -> (message, pos)`` for one version of a message.
@@ -33,24 +36,12 @@ def generate_decoder(spec: MessageSpec, version: int, *, incremental: bool = Fal
     layout = message_layout(spec, version)
     title = f"{spec.cls.__name__} v{version}"
     limit = RESPONSE_ELEMENTS if spec.kind == "response" else REQUEST_ELEMENTS
-    source = FunctionSource()
-    source.names.update(
-        new=object.__new__,
-        read_rest=decoder_runtime.read_rest,
-        read_string_length=decoder_runtime.read_string_length,
-        read_numbers=decoder_runtime.read_numbers,
-        skip_tags=decoder_runtime.skip_tags,
-        unexpected_null=decoder_runtime.unexpected_null,
-        negative_length=decoder_runtime.negative_length,
-        string_too_long=decoder_runtime.string_too_long,
-        over_budget=decoder_runtime.over_budget,
-        tag_order=decoder_runtime.tag_order,
-        tag_size=decoder_runtime.tag_size,
-        cut_short=decoder_runtime.cut_short,
-        not_utf8=decoder_runtime.not_utf8,
-        element_budget=element_budget,
-        struct_error=struct_error,
-    )
+    names = vars(decoder_runtime) | {
+        "new": object.__new__,
+        "element_budget": element_budget,
+        "struct_error": struct_error,
+    }
+    source = FunctionSource(names, incremental)
     with source.block("def decode(buf, pos=0, budget=None):"):
         if incremental:
             source.line(f"left = {ELEMENTS_PER_STEP}")
@@ -60,7 +51,7 @@ def generate_decoder(spec: MessageSpec, version: int, *, incremental: bool = Fal
             source.line(f"budget = element_budget(size - pos, {limit})")
         with source.block("try:"):
             preamble = len(source.lines)
-            body = _Body(source, incremental)
+            body = _Body(source)
             result = body.struct(layout)
             body.flush()
             if body.views:
@@ -81,7 +72,6 @@ class _Body:
     """The part of a decoder between ``try`` and ``except``. ``_run`` holds (format, target) pairs not yet unpacked."""
 
     _source: FunctionSource
-    _incremental: bool = False
     _run: list[tuple[str, str]] = field(factory=list)
     views: bool = False
 
@@ -165,11 +155,7 @@ class _Body:
                 if type == STRING:
                     with source.block(f"if {n} > {decoder_runtime.MAX_STRING_LENGTH + 1}:"):
                         source.line(f"raise string_too_long({name!r}, {n} - 1)")
-        self._null(n, compact, name, target, nullable)
-        if nullable:
-            with source.block("else:"):
-                self._contents(type, n, compact, target)
-        else:
+        with self._unless_null(n, compact, name, target, nullable):
             self._contents(type, n, compact, target)
 
     def _contents(self, type: WireType, n: str, compact: bool, target: str) -> None:
@@ -193,20 +179,18 @@ class _Body:
         self.flush()
         return n
 
-    def _null(self, n: str, compact: bool, name: str, target: str, nullable: bool) -> None:
-        """Handle null. If it is allowed, ``else`` must follow."""
+    @contextmanager
+    def _unless_null(self, n: str, compact: bool, name: str, target: str, nullable: bool) -> Iterator[None]:
+        """Handle null; the lines added within are for other lengths."""
         source = self._source
-        if compact:
-            with source.block(f"if {n} == 0:"):
-                source.line(f"{target} = None" if nullable else f"raise unexpected_null({name!r})")
-            return
-        with source.block(f"if {n} < 0:"):
-            if nullable:
+        with source.block(f"if {n} == 0:" if compact else f"if {n} < 0:"):
+            refusal = f"raise unexpected_null({name!r})" if compact else f"raise negative_length({name!r}, {n})"
+            if not compact and nullable:
                 with source.block(f"if {n} != -1:"):
-                    source.line(f"raise negative_length({name!r}, {n})")
-                source.line(f"{target} = None")
-            else:
-                source.line(f"raise negative_length({name!r}, {n})")
+                    source.line(refusal)
+            source.line(f"{target} = None" if nullable else refusal)
+        with source.block("else:") if nullable else nullcontext():
+            yield
 
     def _array(self, each: FieldLayout, shape: Array, target: str, layout: StructLayout) -> None:
         source = self._source
@@ -215,11 +199,7 @@ class _Body:
         if layout.flexible:
             with source.block(f"if {n} > 127:"):
                 source.line(f"{n}, pos = read_rest(buf, pos, {n})")
-        self._null(n, layout.flexible, name, target, each.nullable)
-        if each.nullable:
-            with source.block("else:"):
-                self._elements(shape, name, n, target, layout)
-        else:
+        with self._unless_null(n, layout.flexible, name, target, each.nullable):
             self._elements(shape, name, n, target, layout)
 
     def _elements(self, shape: Array, name: str, n: str, target: str, layout: StructLayout) -> None:
@@ -243,8 +223,7 @@ class _Body:
                 item = self.struct(layout.nested(element))
             self.flush()
             source.line(f"{items}.append({item})")
-            if self._incremental:
-                source.step()
+            source.step()
 
     def _tags(self, me: str, layout: StructLayout) -> None:
         """Read the tag section; its count comes with the run before it."""

@@ -8,7 +8,9 @@ so that the number of its tags can be packed with the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from struct import error as struct_error
 from typing import Any
 
@@ -27,6 +29,7 @@ _SET_ASIDE = "done += join_bytes(out); out.clear()"
 NULL_STRUCT, NULL_TAGGED_STRUCT = b"\xff", b"\0"
 
 
+@cache
 def generate_encoder(spec: MessageSpec, version: int, *, incremental: bool = False) -> Callable[..., Any]:
     """
     Compile ``encode(message) -> parts`` for one version of a message.
@@ -36,18 +39,8 @@ def generate_encoder(spec: MessageSpec, version: int, *, incremental: bool = Fal
     :raises SchemaError: the message has no such version, or its declaration makes no sense.
     """
     layout = message_layout(spec, version)
-    source = FunctionSource()
-    source.names.update(
-        byte=encoder_runtime.BYTES,
-        uvarint=encoder_runtime.uvarint,
-        string_length=encoder_runtime.string_length,
-        numbers=encoder_runtime.numbers,
-        put_records=encoder_runtime.put_records,
-        join_bytes=encoder_runtime.join_bytes,
-        refuse=diagnose,
-        layout=layout,
-        struct_error=struct_error,
-    )
+    names = vars(encoder_runtime) | {"refuse": diagnose, "layout": layout, "struct_error": struct_error}
+    source = FunctionSource(names, incremental)
     with source.block("def encode(o):"):
         if incremental:
             source.line(f"left = {ELEMENTS_PER_STEP}")
@@ -57,7 +50,7 @@ def generate_encoder(spec: MessageSpec, version: int, *, incremental: bool = Fal
         source.line("put = out.append")
         with source.block("try:"):
             start = len(source.lines)
-            body = _Body(source, incremental)
+            body = _Body(source)
             body.struct("o", layout)
             body.flush()
             if incremental:
@@ -83,7 +76,6 @@ class _Body:
     """
 
     _source: FunctionSource
-    _incremental: bool = False
     _run: list[tuple[str, str]] = field(factory=list)
     _put: str = "put"
     has_records: bool = False
@@ -111,7 +103,7 @@ class _Body:
         if not values:
             return repr(bytes(len(codes)))
         if codes == ["B"]:
-            return f"byte[{values[0]}]"
+            return f"BYTES[{values[0]}]"
         return f"{self._source.struct(codes, 'pack')}({', '.join(values)})"
 
     def _refuse_unless_default(self, each: FieldLayout, value: str) -> None:
@@ -164,19 +156,12 @@ class _Body:
     def _string(self, type: WireType, value: str, nullable: bool, compact: bool) -> None:
         source = self._source
         content, n = source.temporary("s"), source.temporary("n")
-        one = " + 1" if compact else ""
         encode = ".encode()" if type == STRING else ""
         source.line(f"{content} = {value}{'' if nullable else encode}")
-        if nullable:
-            with source.block(f"if {content} is None:"):
-                source.line(f"{content} = b''")
-                source.line(f"{n} = {0 if compact else -1}")
-            with source.block("else:"):
-                if encode:
-                    source.line(f"{content} = {content}{encode}")
-                source.line(f"{n} = len({content}){one}")
-        else:
-            source.line(f"{n} = len({content}){one}")
+        with self._unless_null(content, "b''", n, nullable, compact):
+            if nullable and encode:
+                source.line(f"{content} = {content}{encode}")
+            source.line(f"{n} = len({content}){' + 1' if compact else ''}")
         self._length(n, compact, "h" if type == STRING else "i", "string_length" if type == STRING else "uvarint")
         source.line(f"{self._put}({content})")
 
@@ -185,20 +170,28 @@ class _Body:
         self.has_records = True
         content, n = source.temporary("r"), source.temporary("n")
         source.line(f"{content} = {value}")
-        if nullable:
-            with source.block(f"if {content} is None:"):
-                source.line(f"{content} = b''")
-                source.line(f"{n} = {0 if compact else -1}")
         one = " + 1" if compact else ""
-        with source.block(f"{'el' if nullable else ''}if {content}.__class__ is list:"):
-            source.line(f"{n} = sum(map(len, {content})){one}")
-        with source.block("else:"):
-            source.line(f"{n} = len({content}){one}")
+        with self._unless_null(content, "b''", n, nullable, compact):
+            with source.block(f"if {content}.__class__ is list:"):
+                source.line(f"{n} = sum(map(len, {content})){one}")
+            with source.block("else:"):
+                source.line(f"{n} = len({content}){one}")
         self._length(n, compact, "i", "uvarint")
         with source.block(f"if {content}.__class__ is bytes or {content}.__class__ is memoryview:"):
             source.line(f"put({content})")
         with source.block(f"elif put_records(out, {content}):"):
             source.line("sliced = True")
+
+    @contextmanager
+    def _unless_null(self, value: str, empty: str, n: str, nullable: bool, compact: bool) -> Iterator[None]:
+        """Spell null as an empty value with a length of its own; the lines added within are for other values."""
+        source = self._source
+        if nullable:
+            with source.block(f"if {value} is None:"):
+                source.line(f"{value} = {empty}")
+                source.line(f"{n} = {0 if compact else -1}")
+        with source.block("else:") if nullable else nullcontext():
+            yield
 
     def _length(self, n: str, compact: bool, code: str, long: str) -> None:
         """Write a length with the run before it. A compact one in ``n`` is one more than the length, 0 for null."""
@@ -217,35 +210,22 @@ class _Body:
     def _array(self, each: FieldLayout, shape: Array, value: str, layout: StructLayout) -> None:
         source = self._source
         items, n = source.temporary("v"), source.temporary("n")
-        one = " + 1" if layout.flexible else ""
         source.line(f"{items} = {value}")
-        if each.nullable:
-            with source.block(f"if {items} is None:"):
-                source.line(f"{items} = ()")
-                source.line(f"{n} = {0 if layout.flexible else -1}")
-            with source.block("else:"):
-                source.line(f"{n} = len({items}){one}")
-        else:
-            source.line(f"{n} = len({items}){one}")
+        with self._unless_null(items, "()", n, each.nullable, layout.flexible):
+            source.line(f"{n} = len({items}){' + 1' if layout.flexible else ''}")
         self._length(n, layout.flexible, "i", "uvarint")
         element = shape.element
-        if isinstance(element, WireType):
-            if element.code and element.code != "16s":
-                source.line(f"{self._put}(numbers({items}, {element.code!r}))")
-                return
-            item = source.temporary("s")
-            with source.block(f"for {item} in {items}:"):
-                self._primitive(element, item, False, layout.flexible)
-                self.flush()
-                if self._incremental:
-                    source.step(_SET_ASIDE)
+        if isinstance(element, WireType) and element.code and element.code != "16s":
+            source.line(f"{self._put}(numbers({items}, {element.code!r}))")
             return
         item = source.temporary("o")
         with source.block(f"for {item} in {items}:"):
-            self.struct(item, layout.nested(element))
+            if isinstance(element, WireType):
+                self._primitive(element, item, False, layout.flexible)
+            else:
+                self.struct(item, layout.nested(element))
             self.flush()
-            if self._incremental:
-                source.step(_SET_ASIDE)
+            source.step(_SET_ASIDE)
 
     def _tags(self, me: str, layout: StructLayout) -> None:
         """Write the tag section; the number of its tags is left in the run, or packed if the tags had to follow."""

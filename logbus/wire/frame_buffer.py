@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator
 
 from logbus.errors import FrameTooLarge
 
@@ -52,8 +51,8 @@ class FrameBuffer:
     """
     Received bytes that are not consumed yet, and the frames among them.
 
-    A frame is returned as a writable view of the buffer itself. **It is valid until the buffer is next filled, fed or
-    grown**; copy it to keep it longer.
+    A frame is returned as a writable view of the buffer itself. **It is valid until the buffer is next filled,
+    appended to or grown**; copy it to keep it longer.
 
     The memory is never resized while views of it may exist: growing and shrinking take new memory, and the old is freed
     with its last view.
@@ -176,16 +175,6 @@ class FrameBuffer:
     def consume(self, count: int) -> None:
         """Consume ``count`` bytes, prefixes included."""
         self._start += count
-
-    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
-        """
-        Add ``data`` and yield every frame it completes, oldest first.
-
-        :raises FrameTooLarge: the stream cannot be resynchronised; close the connection.
-        """
-        self.append(data)
-        while (frame := self.next_frame()) is not None:
-            yield frame
 
     def grow(self, size: int = 0) -> int:
         """

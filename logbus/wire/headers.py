@@ -41,18 +41,6 @@ def response_is_tagged(api_key: int, flexible: bool) -> bool:
     return flexible and api_key != API_VERSIONS
 
 
-def read_api(buf: Buffer, pos: int = 0) -> tuple[int, int]:
-    """
-    The API key and version of a request, which determine the format of the rest.
-
-    :raises DecodeError: there are fewer bytes.
-    """
-    if len(buf) - pos < _REQUEST.size:
-        raise DecodeError(f"a request of {len(buf) - pos} bytes is shorter than its header")
-    key, version, _, _ = _REQUEST.unpack_from(buf, pos)
-    return key, version
-
-
 def decode_request_header(buf: Buffer, pos: int, flexible: bool) -> tuple[RequestHeader, int]:
     """
     Decode a request header.
@@ -112,11 +100,6 @@ def decode_response_header(buf: Buffer, pos: int, is_tagged: bool) -> tuple[int,
     if is_tagged:
         pos = _skip_header_tags(buf, pos, "ResponseHeader")
     return correlation_id, pos
-
-
-def encode_response_header(correlation_id: int, is_tagged: bool) -> bytes:
-    """Encode a response header."""
-    return _RESPONSE.pack(correlation_id) + (b"\0" if is_tagged else b"")
 
 
 def _skip_header_tags(buf: Buffer, pos: int, header: str) -> int:

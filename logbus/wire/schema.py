@@ -8,7 +8,7 @@ code.
     request.topics[0].partitions[0].fetch_offset      # mypy knows this is an int
     parts = encode(FetchResponse(responses=[...]), 12)
 
-Each (message, version, direction) is compiled on first use to one function, kept with the class. The modules:
+Each (message, version, direction) is compiled on first use to one function, and kept. The modules:
 :mod:`~logbus.wire.declaration` (declarations), :mod:`~logbus.wire.layout` (their meaning in one version),
 :mod:`~logbus.wire.decoder_codegen` and :mod:`~logbus.wire.encoder_codegen` (the functions),
 :mod:`~logbus.wire.decoder_runtime` and :mod:`~logbus.wire.encoder_runtime` (helpers that these call).
@@ -30,7 +30,6 @@ from logbus.wire.declaration import (
     message,
     message_spec,
     struct,
-    tagged,
 )
 from logbus.wire.decoder_codegen import generate_decoder
 from logbus.wire.decoder_runtime import Buffer
@@ -60,7 +59,6 @@ __all__ = [
     "field",
     "message",
     "struct",
-    "tagged",
     # Wire types
     "Bool",
     "Bytes",
@@ -139,11 +137,7 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
 
     :raises SchemaError: there is no such version.
     """
-    spec = message_spec(cls)
-    found: Decoder[M] | None = spec.decoders.get(version)
-    if found is None:
-        found = spec.decoders[version] = generate_decoder(spec, version)
-    return found
+    return generate_decoder(message_spec(cls), version)
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
@@ -152,11 +146,7 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
 
     :raises SchemaError: there is no such version.
     """
-    spec = message_spec(cls)
-    found: Encoder[M] | None = spec.encoders.get(version)
-    if found is None:
-        found = spec.encoders[version] = generate_encoder(spec, version)
-    return found
+    return generate_encoder(message_spec(cls), version)
 
 
 def incremental_decoder(cls: type[M], version: int) -> Callable[[Buffer, int, int], Steps[tuple[M, int]]]:
@@ -168,11 +158,7 @@ def incremental_decoder(cls: type[M], version: int) -> Callable[[Buffer, int, in
 
     :raises SchemaError: there is no such version.
     """
-    spec = message_spec(cls)
-    found: Callable[[Buffer, int, int], Steps[tuple[M, int]]] | None = spec.incremental_decoders.get(version)
-    if found is None:
-        found = spec.incremental_decoders[version] = generate_decoder(spec, version, incremental=True)
-    return found
+    return generate_decoder(message_spec(cls), version, incremental=True)
 
 
 def incremental_encoder(cls: type[M], version: int) -> Callable[[M], Steps[Parts]]:
@@ -183,11 +169,7 @@ def incremental_encoder(cls: type[M], version: int) -> Callable[[M], Steps[Parts
 
     :raises SchemaError: there is no such version.
     """
-    spec = message_spec(cls)
-    found: Callable[[M], Steps[Parts]] | None = spec.incremental_encoders.get(version)
-    if found is None:
-        found = spec.incremental_encoders[version] = generate_encoder(spec, version, incremental=True)
-    return found
+    return generate_encoder(message_spec(cls), version, incremental=True)
 
 
 def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0, budget: int | None = None) -> tuple[M, int]:

@@ -17,7 +17,6 @@ from logbus.wire.schema import (
     field,
     message,
     struct,
-    tagged,
 )
 
 
@@ -82,7 +81,7 @@ class InvalidDeclarationTests(SynchronousTestCase):
 
         @message(None, versions="0-1", flexible="none")
         class Stiff:
-            number: Int32 = tagged(0, "1+", default=0)
+            number: Int32 = field("1+", default=0, tag=0)
 
         self.refused(Stiff, "Stiff.number is tagged, but version 1 is not flexible")
 
@@ -91,8 +90,8 @@ class InvalidDeclarationTests(SynchronousTestCase):
 
         @message(None, versions="0-1", flexible="0+")
         class Twice:
-            one: Int32 = tagged(3, "0+", default=0)
-            two: Int32 = tagged(3, "0+", default=0)
+            one: Int32 = field("0+", default=0, tag=3)
+            two: Int32 = field("0+", default=0, tag=3)
 
         self.refused(Twice, "Twice.two has tag 3, which another field has too")
 
@@ -110,7 +109,7 @@ class InvalidDeclarationTests(SynchronousTestCase):
 
         @message(None, versions="0-1", flexible="0+")
         class Heavy:
-            data: Records | None = tagged(0, "0+", default=None)
+            data: Records | None = field("0+", default=None, tag=0)
 
         self.refused(Heavy, "Heavy.data is tagged; records cannot be")
 
@@ -119,7 +118,7 @@ class InvalidDeclarationTests(SynchronousTestCase):
 
         @message(None, versions="0-1", flexible="0+")
         class Hollow:
-            named: Named | None = tagged(0, "0+", default=None)
+            named: Named | None = field("0+", default=None, tag=0)
 
         self.refused(Hollow, "Hollow.named is tagged, so every field of Named needs a default")
 

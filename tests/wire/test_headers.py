@@ -37,7 +37,6 @@ class RequestHeaderTests(SynchronousTestCase):
         )
         self.assertEqual(data, kio_oracle.write(entity))
         self.assertEqual(headers.decode_request_header(b"xx" + data + b"y", 2, flexible), (header, len(data) + 2))
-        self.assertEqual(headers.read_api(b"x" + data, 1), (header.api_key, header.api_version))
         for end in range(len(data)):
             self.assertRaises(DecodeError, headers.decode_request_header, data[:end], 0, flexible)
 
@@ -58,7 +57,6 @@ class RequestHeaderTests(SynchronousTestCase):
             "ff ff 02 01 00 01 00",
         ):
             self.assertRaises(DecodeError, headers.decode_request_header, octets(f"{head} {rest}"), 0, True)
-        self.assertRaises(DecodeError, headers.read_api, b"\0\0\0")
 
     def test_long_client_id(self) -> None:
         """A client id that has no length is refused before it is sent."""
@@ -71,9 +69,8 @@ class ResponseHeaderTests(SynchronousTestCase):
     @given(INT32, st.booleans())
     def test_beside_kio(self, correlation_id: int, is_tagged: bool) -> None:
         """Both versions are kio's."""
-        data = headers.encode_response_header(correlation_id, is_tagged)
         theirs = TaggedResponse if is_tagged else PlainResponse
-        self.assertEqual(data, kio_oracle.write(theirs(correlation_id=correlation_id)))  # type: ignore[arg-type]
+        data = kio_oracle.write(theirs(correlation_id=correlation_id))  # type: ignore[arg-type]
         self.assertEqual(headers.decode_response_header(data + b"x", 0, is_tagged), (correlation_id, len(data)))
         for end in range(len(data)):
             self.assertRaises(DecodeError, headers.decode_response_header, data[:end], 0, is_tagged)

@@ -35,7 +35,6 @@ from logbus.wire.schema import (
     message,
     message_spec,
     struct,
-    tagged,
 )
 from tests.wire.golden import octets
 
@@ -53,15 +52,15 @@ class Twig:
     """A struct with tags of its own."""
 
     name: String
-    age: Int32 = tagged(0, "2+", default=-1)
-    leaf: Leaf | None = tagged(1, "2+", default=None)
+    age: Int32 = field("2+", default=-1, tag=0)
+    leaf: Leaf | None = field("2+", default=None, tag=1)
 
 
 @message(999, versions="0-3", flexible="2+")
 class TreeRequest:
     """Versions 0 and 1 plain, 2 and 3 flexible."""
 
-    label: String | None = tagged(1, "2+", default=None)
+    label: String | None = field("2+", default=None, tag=1)
     count: Int32
     old: Int16 = field("0-1", default=7)
     forgotten: Int16 = field("0", default=0, ignorable=True)
@@ -69,8 +68,8 @@ class TreeRequest:
     numbers: list[Int32] | None = field("1+", default=None)
     root: Leaf | None = field("3+", default=None)
     note: String | None = field(nullable="1-2")
-    best: Leaf | None = tagged(3, "3+", default=None, nullable="3+")
-    sizes: list[Int16] = tagged(2, "2+", factory=list)
+    best: Leaf | None = field("3+", default=None, tag=3, nullable="3+")
+    sizes: list[Int16] = field("2+", factory=list, tag=2)
 
 
 @message(None, versions="0", flexible="none")
@@ -263,7 +262,7 @@ class EncodingTests(SynchronousTestCase):
 class Twig_:
     """Only tags."""
 
-    leaf: Leaf | None = tagged(0, "0+", default=None)
+    leaf: Leaf | None = field("0+", default=None, tag=0)
 
 
 @message(None, versions="0", flexible="0+")

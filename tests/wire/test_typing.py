@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 USE = """
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchResponse, PartitionProduceData
 from logbus.wire.messages.metadata import MetadataRequestTopic, MetadataResponsePartition
-from logbus.wire.schema import Int32, decode, decoder, encode, field, struct, tagged
+from logbus.wire.schema import Int32, decode, decoder, encode, field, struct
 
 def read(request: FetchRequest, produced: PartitionProduceData, topic: MetadataRequestTopic) -> None:
     reveal_type(request.topics[0].partitions[0].fetch_offset)
@@ -55,7 +55,7 @@ DECLARED = """
 @struct
 class Wrong:
     one: Int32 = field("1+", default="x")
-    two: Int32 = tagged(0, "1+", default=None)
+    two: Int32 = field("1+", default=None, tag=0)
     three: list[Int32] = field("1+", factory=dict)
 """
 

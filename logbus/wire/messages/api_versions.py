@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.wire.schema import Bool, Int8, Int16, Int32, Int64, String, field, message, struct, tagged
+from logbus.wire.schema import Bool, Int8, Int16, Int32, Int64, String, field, message, struct
 
 
 @message(18, versions="0-4", flexible="3+")
@@ -50,10 +50,10 @@ class ApiVersionsResponse:
     error_code: Int16 = 0
     api_keys: list[ApiVersion]
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
-    supported_features: list[SupportedFeatureKey] = tagged(0, "3+", factory=list, ignorable=True)
-    finalized_features_epoch: Int64 = tagged(1, "3+", default=-1, ignorable=True)
-    finalized_features: list[FinalizedFeatureKey] = tagged(2, "3+", factory=list, ignorable=True)
-    zk_migration_ready: Bool = tagged(3, "3+", default=False, ignorable=True)
+    supported_features: list[SupportedFeatureKey] = field("3+", factory=list, tag=0, ignorable=True)
+    finalized_features_epoch: Int64 = field("3+", default=-1, tag=1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = field("3+", factory=list, tag=2, ignorable=True)
+    zk_migration_ready: Bool = field("3+", default=False, tag=3, ignorable=True)
 
 
 @struct

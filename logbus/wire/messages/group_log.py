@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from logbus.wire.schema import Bytes, Int8, Int32, Int64, String, Uuid, field, message, struct, tagged
+from logbus.wire.schema import Bytes, Int8, Int32, Int64, String, Uuid, field, message, struct
 
 # Committed offsets.
 
@@ -158,8 +158,8 @@ class ConsumerGroupMemberMetadataValue:
     rebalance_timeout_ms: Int32 = -1
     server_assignor: String | None
     # For Kafka, an absent tag means an empty struct: null must be written.
-    classic_member_metadata: ClassicMemberMetadata | None = tagged(
-        0, "0+", factory=ClassicMemberMetadata, nullable="0+"
+    classic_member_metadata: ClassicMemberMetadata | None = field(
+        "0+", factory=ClassicMemberMetadata, tag=0, nullable="0+"
     )
 
 

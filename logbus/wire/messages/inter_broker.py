@@ -8,7 +8,7 @@ between brokers, and identifies the sender of the requests that follow.
 
 from __future__ import annotations
 
-from logbus.wire.schema import Bool, Bytes, Int16, Int32, Int64, String, Uuid, field, message, struct, tagged
+from logbus.wire.schema import Bool, Bytes, Int16, Int32, Int64, String, Uuid, field, message, struct
 
 
 @message(1000, versions="0", flexible="0+")
@@ -99,7 +99,7 @@ class MetadataUpdateBroker:
     feature_level: Int16
     rack: String | None = None
     endpoints: list[MetadataUpdateEndpoint]
-    in_controlled_shutdown: Bool = tagged(0, "0+", default=False, ignorable=True)
+    in_controlled_shutdown: Bool = field("0+", default=False, tag=0, ignorable=True)
 
 
 @struct
@@ -164,7 +164,7 @@ class MetadataUpdateBody:
     configs: list[EntityConfig]
     broker_configs: list[EntityConfig]
     unreadable: list[String]
-    group_configs: list[EntityConfig] = tagged(0, "0+", factory=list)
+    group_configs: list[EntityConfig] = field("0+", factory=list, tag=0)
 
 
 @struct

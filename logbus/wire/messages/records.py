@@ -15,7 +15,6 @@ from logbus.wire.schema import (
     field,
     message,
     struct,
-    tagged,
 )
 
 
@@ -83,7 +82,7 @@ class PartitionProduceResponse:
     log_start_offset: Int64 = field("5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = field("8+", factory=list, ignorable=True)
     error_message: String | None = field("8+", default=None, ignorable=True)
-    current_leader: LeaderIdAndEpoch | None = tagged(0, "10+", default=None, ignorable=True)
+    current_leader: LeaderIdAndEpoch | None = field("10+", default=None, tag=0, ignorable=True)
 
 
 @struct
@@ -101,7 +100,7 @@ class ProduceResponse:
 
     responses: list[TopicProduceResponse]
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
-    node_endpoints: list[NodeEndpoint] = tagged(0, "10+", factory=list, ignorable=True)
+    node_endpoints: list[NodeEndpoint] = field("10+", factory=list, tag=0, ignorable=True)
 
 
 @struct
@@ -122,8 +121,8 @@ class FetchPartition:
     last_fetched_epoch: Int32 = field("12+", default=-1)
     log_start_offset: Int64 = field("5+", default=-1, ignorable=True)
     partition_max_bytes: Int32
-    replica_directory_id: Uuid = tagged(0, "17+", default=ZERO_UUID, ignorable=True)
-    high_watermark: Int64 = tagged(1, "18+", default=2**63 - 1, ignorable=True)
+    replica_directory_id: Uuid = field("17+", default=ZERO_UUID, tag=0, ignorable=True)
+    high_watermark: Int64 = field("18+", default=2**63 - 1, tag=1, ignorable=True)
 
 
 @struct
@@ -148,9 +147,9 @@ class ForgottenTopic:
 class FetchRequest:
     """Fetch batches, waiting ``max_wait_ms`` for ``min_bytes``. Followers send their broker id, consumers −1."""
 
-    cluster_id: String | None = tagged(0, "12+", default=None, ignorable=True)
+    cluster_id: String | None = field("12+", default=None, tag=0, ignorable=True)
     replica_id: Int32 = field("0-14", default=-1)
-    replica_state: ReplicaState | None = tagged(1, "15+", default=None)
+    replica_state: ReplicaState | None = field("15+", default=None, tag=1)
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Int32 = field("3+", default=2**31 - 1, ignorable=True)
@@ -195,9 +194,9 @@ class PartitionData:
     high_watermark: Int64
     last_stable_offset: Int64 = field("4+", default=-1, ignorable=True)
     log_start_offset: Int64 = field("5+", default=-1, ignorable=True)
-    diverging_epoch: EpochAndEndOffset | None = tagged(0, "12+", default=None)
-    current_leader: LeaderIdAndEpoch | None = tagged(1, "12+", default=None, ignorable=True)
-    snapshot_id: SnapshotId | None = tagged(2, "12+", default=None)
+    diverging_epoch: EpochAndEndOffset | None = field("12+", default=None, tag=0)
+    current_leader: LeaderIdAndEpoch | None = field("12+", default=None, tag=1, ignorable=True)
+    snapshot_id: SnapshotId | None = field("12+", default=None, tag=2)
     aborted_transactions: list[AbortedTransaction] | None = field("4+", default=None, ignorable=True)
     preferred_read_replica: Int32 = field("11+", default=-1)
     records: StoredRecords | None
@@ -220,7 +219,7 @@ class FetchResponse:
     error_code: Int16 = field("7+", default=0, ignorable=True)
     session_id: Int32 = field("7+", default=0)
     responses: list[FetchableTopicResponse]
-    node_endpoints: list[NodeEndpoint] = tagged(0, "16+", factory=list, ignorable=True)
+    node_endpoints: list[NodeEndpoint] = field("16+", factory=list, tag=0, ignorable=True)
 
 
 @struct

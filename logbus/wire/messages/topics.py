@@ -14,7 +14,6 @@ from logbus.wire.schema import (
     field,
     message,
     struct,
-    tagged,
 )
 
 
@@ -73,7 +72,7 @@ class CreatableTopicResult:
     topic_id: Uuid = field("7+", default=ZERO_UUID, ignorable=True)
     error_code: Int16 = 0
     error_message: String | None = field("1+", default=None, ignorable=True)
-    topic_config_error_code: Int16 = tagged(0, "5+", default=0, ignorable=True)
+    topic_config_error_code: Int16 = field("5+", default=0, tag=0, ignorable=True)
     num_partitions: Int32 = field("5+", default=-1, ignorable=True)
     replication_factor: Int16 = field("5+", default=-1, ignorable=True)
     configs: list[CreatableTopicConfigs] | None = field("5+", factory=list, ignorable=True)

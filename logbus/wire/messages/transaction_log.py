@@ -8,7 +8,7 @@ files.
 
 from __future__ import annotations
 
-from logbus.wire.schema import Int8, Int16, Int32, Int64, String, message, struct, tagged
+from logbus.wire.schema import Int8, Int16, Int32, Int64, String, field, message, struct
 
 
 @message(None, versions="0", flexible="none")
@@ -37,12 +37,12 @@ class TransactionLogValue:
     """
 
     producer_id: Int64
-    previous_producer_id: Int64 = tagged(0, "1+", default=-1)
-    next_producer_id: Int64 = tagged(1, "1+", default=-1)
+    previous_producer_id: Int64 = field("1+", default=-1, tag=0)
+    next_producer_id: Int64 = field("1+", default=-1, tag=1)
     producer_epoch: Int16
     transaction_timeout_ms: Int32
     transaction_status: Int8
     transaction_partitions: list[TransactionLogPartitions] | None
     transaction_last_update_timestamp_ms: Int64
     transaction_start_timestamp_ms: Int64
-    client_transaction_version: Int16 = tagged(2, "1+", default=0)
+    client_transaction_version: Int16 = field("1+", default=0, tag=2)
