@@ -31,10 +31,10 @@ from benchmarks.groups import Peer, check
 from logbus.storage.producers.producer_snapshot import encode_snapshot
 from logbus.storage.producers.producer_state_manager import BatchMetadata, ProducerStateEntry, ProducerStateManager
 from logbus.wire.messages.groups import FindCoordinatorRequest
+from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchTopic
 from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     EndTxnRequest,
     InitProducerIdRequest,
 )
@@ -218,7 +218,7 @@ def end(peer: Peer, source: Source, committed: bool) -> None:
 def transact(peer: Peer, source: Source, batches: int, committed: bool = True) -> None:
     """One transaction of so many batches."""
     if source.version < ADDING:
-        topic = AddPartitionsToTxnTopic(name=source.topic, partitions=[0])
+        topic = NamedTopicPartitions(name=source.topic, partitions=[0])
         while True:
             answer = peer.ask(
                 AddPartitionsToTxnRequest(

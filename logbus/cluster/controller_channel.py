@@ -24,7 +24,6 @@ from logbus.wire.messages.inter_broker import (
     AlteredPartition,
     AlterPartitionData,
     AlterPartitionsRequest,
-    PartitionNumbers,
     ReportedLogEnd,
     ReportedLogEnds,
     ReportedReplica,
@@ -33,6 +32,7 @@ from logbus.wire.messages.inter_broker import (
     ReportReplicasRequest,
     ShutDownRequest,
 )
+from logbus.wire.messages.partitions import TopicPartitions
 
 T = TypeVar("T")
 
@@ -196,15 +196,15 @@ class ControllerChannel:
             replaced.cancel()
 
 
-def topics_of(names: Iterable[TopicPartition]) -> list[PartitionNumbers]:
+def topics_of(names: Iterable[TopicPartition]) -> list[TopicPartitions]:
     """Group partitions by topic, for a request."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for name in names:
         numbers[name.topic].append(name.partition)
-    return [PartitionNumbers(topic=topic, partitions=found) for topic, found in numbers.items()]
+    return [TopicPartitions(topic=topic, partitions=found) for topic, found in numbers.items()]
 
 
-def partitions_of(topics: Iterable[PartitionNumbers]) -> list[TopicPartition]:
+def partitions_of(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
     """The partitions that a request names."""
     return [TopicPartition(one.topic, number) for one in topics for number in one.partitions]
 

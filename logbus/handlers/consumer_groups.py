@@ -28,8 +28,8 @@ from logbus.wire.messages.consumer_groups import (
     DescribedConsumerGroup,
     DescribedTopicPartitions,
     HeartbeatAssignment,
-    HeartbeatTopicPartitions,
 )
+from logbus.wire.messages.partitions import TopicIdPartitions
 
 #: The first version in which members generate their own ids (KIP-1082).
 OWN_MEMBER_ID_VERSION = 1
@@ -134,7 +134,7 @@ def answered(result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     if result.assignment is not None:
         assignment = HeartbeatAssignment(
             topic_partitions=[
-                HeartbeatTopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
+                TopicIdPartitions(topic_id=topic_id, partitions=sorted(numbers))
                 for topic_id, numbers in sorted(result.assignment.items())
             ]
         )

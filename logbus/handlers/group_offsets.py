@@ -27,12 +27,9 @@ from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -42,6 +39,7 @@ from logbus.wire.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes
 from logbus.wire.schema import ZERO_UUID
 
 #: The latest time that the record of an offset can hold, in ms since 1970.
@@ -82,8 +80,8 @@ class GroupOffsetHandlers:
         now_ms = self._coordinator.wall_ms()
         # A record cannot hold a later time.
         expires = min(now_ms + message.retention_time_ms, MAX_TIME) if message.retention_time_ms >= 0 else NO_EXPIRY
-        wanted: list[tuple[TopicPartition, CommittedOffset, OffsetCommitResponsePartition]] = []
-        known: list[OffsetCommitResponsePartition] = []
+        wanted: list[tuple[TopicPartition, CommittedOffset, PartitionErrorCode]] = []
+        known: list[PartitionErrorCode] = []
         topics = []
         async for topic in time_slice.over(message.topics, 2):
             name = self._rules.name_of(topic, request.api_version)
@@ -95,7 +93,7 @@ class GroupOffsetHandlers:
                     if name is None
                     else self._rules.problem(partition, asked.committed_metadata)
                 )
-                answer = OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+                answer = PartitionErrorCode(partition_index=asked.partition_index, error_code=code)
                 answers.append(answer)
                 if code not in UNKNOWN:
                     known.append(answer)
@@ -116,8 +114,8 @@ class GroupOffsetHandlers:
     async def _commit(
         self,
         committer: OffsetCommitter,
-        wanted: Sequence[tuple[TopicPartition, CommittedOffset, OffsetCommitResponsePartition]],
-        known: Sequence[OffsetCommitResponsePartition],
+        wanted: Sequence[tuple[TopicPartition, CommittedOffset, PartitionErrorCode]],
+        known: Sequence[PartitionErrorCode],
         time_slice: TimeSlice,
     ) -> None:
         """
@@ -260,10 +258,10 @@ class GroupOffsetHandlers:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return OffsetDeleteResponse(
             topics=[
-                OffsetDeleteResponseTopic(
+                TopicErrorCodes(
                     name=topic.name,
                     partitions=[
-                        OffsetDeleteResponsePartition(
+                        PartitionErrorCode(
                             partition_index=one.partition_index,
                             error_code=outcomes.get(TopicPartition(topic.name, one.partition_index), unknown),
                         )
@@ -287,13 +285,13 @@ def committed(asked: OffsetCommitRequestPartition, now_ms: int, expires: int) ->
     )
 
 
-def refuse(error: ApiError, answers: Iterable[OffsetCommitResponsePartition]) -> None:
+def refuse(error: ApiError, answers: Iterable[PartitionErrorCode]) -> None:
     """Set the error of partitions whose offsets were not committed."""
     for answer in answers:
         answer.error_code = error.code
 
 
-def _refused(failure: Failure, answers: Iterable[OffsetCommitResponsePartition]) -> None:
+def _refused(failure: Failure, answers: Iterable[PartitionErrorCode]) -> None:
     failure.trap(ApiError)
     assert isinstance(failure.value, ApiError)
     refuse(failure.value, answers)

@@ -21,7 +21,6 @@ from logbus.net.time_slices import TimeSlice
 from logbus.storage.log_directory import LogDirectory
 from logbus.wire.connection import Request
 from logbus.wire.messages.log_dirs import (
-    AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
@@ -31,6 +30,7 @@ from logbus.wire.messages.log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from logbus.wire.messages.partitions import PartitionErrorCode
 
 
 @define(eq=False)
@@ -104,7 +104,7 @@ class LogDirHandlers:
             for topic in wanted.topics:
                 result = topics.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
                 for number in topic.partitions:
-                    answer = AlterReplicaLogDirPartitionResult(partition_index=number)
+                    answer = PartitionErrorCode(partition_index=number)
                     result.partitions.append(answer)
                     try:
                         self._move(TopicPartition(topic.name, number), wanted.path)

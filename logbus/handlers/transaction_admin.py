@@ -21,9 +21,9 @@ from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
+from logbus.wire.messages.partitions import TopicPartitions
 from logbus.wire.messages.transaction_admin import (
     DescribedTransactionState,
-    DescribedTransactionTopic,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListedTransactionState,
@@ -158,8 +158,8 @@ def slices(found: Iterable[TransactionMetadata]) -> Iterator[list[TransactionMet
         yield some
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[DescribedTransactionTopic]:
-    topics: dict[str, DescribedTransactionTopic] = {}
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    topics: dict[str, TopicPartitions] = {}
     for topic, number in sorted(partitions):
-        topics.setdefault(topic, DescribedTransactionTopic(topic=topic, partitions=[])).partitions.append(number)
+        topics.setdefault(topic, TopicPartitions(topic=topic, partitions=[])).partitions.append(number)
     return list(topics.values())

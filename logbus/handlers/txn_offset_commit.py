@@ -21,11 +21,10 @@ from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
+from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes
 from logbus.wire.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
 
 #: Older producers take COORDINATOR_LOAD_IN_PROGRESS for a fatal error (KAFKA-7296).
@@ -59,7 +58,7 @@ class TxnOffsetCommitHandlers:
         message: TxnOffsetCommitRequest = request.message
         now_ms = self._coordinator.wall_ms()
         wanted: dict[TopicPartition, CommittedOffset] = {}
-        known: list[TxnOffsetCommitResponsePartition] = []
+        known: list[PartitionErrorCode] = []
         topics = []
         time_slice = context.time_slice(request)
         async for topic in time_slice.over(message.topics):
@@ -67,7 +66,7 @@ class TxnOffsetCommitHandlers:
             async for asked in time_slice.over(topic.partitions, 2):
                 partition = TopicPartition(topic.name, asked.partition_index)
                 code = self._rules.problem(partition, asked.committed_metadata)
-                answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+                answer = PartitionErrorCode(partition_index=asked.partition_index, error_code=code)
                 answers.append(answer)
                 if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     known.append(answer)
@@ -76,7 +75,7 @@ class TxnOffsetCommitHandlers:
                     wanted[partition] = CommittedOffset(
                         asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now_ms
                     )
-            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+            topics.append(TopicErrorCodes(name=topic.name, partitions=answers))
         try:
             if known:
                 await self._commits.commit(committer(message, request.api_version), list(wanted.items()))

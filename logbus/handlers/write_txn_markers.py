@@ -24,11 +24,10 @@ from logbus.model import INTERNAL_TOPICS, TopicPartition
 from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
+from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes
 from logbus.wire.messages.transactions import (
     WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
@@ -161,12 +160,10 @@ def _result(marker: WritableTxnMarker, outcomes: Outcomes) -> WritableTxnMarkerR
     return WritableTxnMarkerResult(
         producer_id=marker.producer_id,
         topics=[
-            WritableTxnMarkerTopicResult(
+            TopicErrorCodes(
                 name=topic.name,
                 partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=number, error_code=outcomes[TopicPartition(topic.name, number)]
-                    )
+                    PartitionErrorCode(partition_index=number, error_code=outcomes[TopicPartition(topic.name, number)])
                     for number in topic.partition_indexes
                 ],
             )

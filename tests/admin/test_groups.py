@@ -19,7 +19,8 @@ from logbus.coordination.group_offsets import CommittedOffset
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages import group_log
-from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
+from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from logbus.wire.messages.partitions import TopicIdPartitions, TopicPartitions
 from logbus.wire.schema import encode_versioned
 from tests.admin.harness import ORDERS, Answered, World
 from tests.coordination.consumer.kit import Cluster, Log
@@ -74,8 +75,8 @@ def consumer() -> ConsumerGroup:
         classic_member_metadata=None,
     )
     owned = [
-        group_log.AssignedTopicPartitions(topic_id=ORDERS.bytes, partitions=[2]),
-        group_log.AssignedTopicPartitions(topic_id=b"gone" * 4, partitions=[0]),
+        TopicIdPartitions(topic_id=ORDERS.bytes, partitions=[2]),
+        TopicIdPartitions(topic_id=b"gone" * 4, partitions=[0]),
     ]
     position = group_log.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=4,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.errors import ErrorCode
-from logbus.wire.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from logbus.wire.messages.partitions import TopicPartitionIndexes
+from logbus.wire.messages.transactions import WritableTxnMarker, WriteTxnMarkersRequest
 from tests.cluster.test_transaction_coordinators import CoordinatorCase
 from tests.handlers.kit import NOW_MS, a_batch
 
@@ -19,7 +20,7 @@ class HangingTests(CoordinatorCase):
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             transaction_result=False,
-            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[partition])],
+            topics=[TopicPartitionIndexes(name="t", partition_indexes=[partition])],
             coordinator_epoch=0,
         )
         (found,) = self.ask(partition, WriteTxnMarkersRequest(markers=[marker]), 1, 60).markers

@@ -14,10 +14,10 @@ from logbus.model import TopicPartition
 from logbus.records.batch import decode_batch, iter_batches
 from logbus.records.control_records import ControlType, decode_control_key
 from logbus.wire.messages.groups import FindCoordinatorRequest
+from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     EndTxnRequest,
     InitProducerIdRequest,
 )
@@ -92,7 +92,7 @@ class CoordinatorCase(LeaderCase):
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer.producer_id,
             v3_and_below_producer_epoch=self.producer.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=list(partitions))],
+            v3_and_below_topics=[NamedTopicPartitions(name="t", partitions=list(partitions))],
         )
         response = self.until_done(request, 3)
         self.assertEqual(

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, field
 
 from logbus.errors import ErrorCode
-from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
+from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from logbus.wire.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -25,6 +25,7 @@ from logbus.wire.messages.groups import (
     SyncGroupRequestAssignment,
 )
 from logbus.wire.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from logbus.wire.messages.partitions import TopicIdPartitions
 from logbus.wire.messages.transactions import (
     EndTxnRequest,
     InitProducerIdRequest,
@@ -421,7 +422,7 @@ class ConsumerMember(Actor):
 
     def _beat(self, epoch: int) -> None:
         self.reads = set(self.told) if epoch > 0 else set()
-        owned = [HeartbeatTopicPartitions(topic_id=self.topic_id, partitions=sorted(self.reads))] if self.reads else []
+        owned = [TopicIdPartitions(topic_id=self.topic_id, partitions=sorted(self.reads))] if self.reads else []
         message: dict[str, Any] = {"group_id": self.group_id, "member_id": self.member_id, "member_epoch": epoch}
         if epoch >= 0:
             message |= {"topic_partitions": owned}

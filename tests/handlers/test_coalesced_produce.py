@@ -20,8 +20,9 @@ from logbus.records.file_slice import joined
 from logbus.storage.istorage import IOPool
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.metadata import MetadataRequest
+from logbus.wire.messages.partitions import TopicPartitionIndexes
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
-from logbus.wire.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from logbus.wire.messages.transactions import WritableTxnMarker, WriteTxnMarkersRequest
 from tests.handlers.kit import NOW_MS, HandlerCase, MemoryBroker, a_batch, content, fetch_request, produce_request
 
 PLAIN: dict[str, str] = {}
@@ -103,7 +104,7 @@ def transactions(epochs: list[int], sent: list[bytes], version: int, asked: int)
             producer_epoch=epoch,
             transaction_result=True,
             coordinator_epoch=0,
-            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+            topics=[TopicPartitionIndexes(name="t", partition_indexes=[0])],
         )
         for epoch in epochs
     ]

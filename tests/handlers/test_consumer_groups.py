@@ -16,14 +16,13 @@ from logbus.wire.messages.configs import (
 from logbus.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
-    HeartbeatTopicPartitions,
 )
 from logbus.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartitions,
 )
 from logbus.wire.messages.groups import DeleteGroupsRequest, ListGroupsRequest
+from logbus.wire.messages.partitions import TopicIdPartitions, TopicPartitions
 from logbus.wire.schema import decode_versioned, encode_versioned
 from tests.handlers.group_kit import GroupCase, Member, commit
 from tests.handlers.kit import Client
@@ -56,7 +55,7 @@ class Consumer:
         if self.epoch == 0:
             request |= {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
         elif self.assigned:
-            owned = HeartbeatTopicPartitions(topic_id=self.topic_id, partitions=self.assigned)
+            owned = TopicIdPartitions(topic_id=self.topic_id, partitions=self.assigned)
             request["topic_partitions"] = [owned]
         else:
             request["topic_partitions"] = []

@@ -9,11 +9,10 @@ from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
     ReassignablePartition,
     ReassignableTopic,
-    TopicPartitions,
 )
+from logbus.wire.messages.partitions import TopicPartitionIndexes, TopicPartitions
 from tests.handlers.kit import HandlerCase
 
 
@@ -66,7 +65,7 @@ class ElectionTests(HandlerCase):
 
     def test_none_under_way(self) -> None:
         """There is nothing to list, whatever is asked for."""
-        some = [ListPartitionReassignmentsTopics(name="x", partition_indexes=[0, 0, -1])]
+        some = [TopicPartitionIndexes(name="x", partition_indexes=[0, 0, -1])]
         for topics in (None, [], some):
             response = self.client.ask(ListPartitionReassignmentsRequest(topics=topics), 0)
             self.assertEqual((response.error_code, response.topics), (0, []))

@@ -22,9 +22,9 @@ from logbus.wire.messages.offsets import (
     OffsetDeleteRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from logbus.wire.messages.partitions import TopicPartitionIndexes
 from tests.handlers.group_kit import GroupCase, commit, fetch_committed
 from tests.handlers.kit import NOW_MS, MemoryBroker
 
@@ -144,7 +144,7 @@ class SimpleTests(GroupCase):
         """One group with named partitions; from version 2 on all of them, from 8 on several groups."""
         commit(self.client, {T0: 5, T1: 6})
         for version in range(8):
-            asked: Any = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+            asked: Any = [TopicPartitionIndexes(name="t", partition_indexes=[0])]
             response = self.client.ask(OffsetFetchRequest(group_id="g", topics=asked), version)
             self.assertEqual(response.topics[0].partitions[0].committed_offset, 5)
             if version >= 2:
@@ -160,7 +160,7 @@ class SimpleTests(GroupCase):
 
     def test_missing_offset_in_version_0(self) -> None:
         """It is an error, as version 0 was made for ZooKeeper."""
-        asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        asked = [TopicPartitionIndexes(name="t", partition_indexes=[0])]
         response = self.client.ask(OffsetFetchRequest(group_id="g", topics=asked), 0)
         self.assertEqual(response.topics[0].partitions[0].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -169,7 +169,7 @@ class SimpleTests(GroupCase):
         self.server.broker.coordinators.groups.stop()
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for version in range(8):
-            asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+            asked = [TopicPartitionIndexes(name="t", partition_indexes=[0])]
             response = self.client.ask(OffsetFetchRequest(group_id="g", topics=asked), version)
             if version < 2:
                 self.assertEqual([one.error_code for one in response.topics[0].partitions], [code])

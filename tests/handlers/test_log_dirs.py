@@ -10,11 +10,10 @@ from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from logbus.wire.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-    DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from logbus.wire.messages.partitions import NamedTopicPartitions, TopicPartitions
 from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, content, produce_request
 
 
@@ -28,7 +27,7 @@ class LogDirTests(HandlerCase):
         self.server.create("t", 3)
         self.server.create("u", 1)
 
-    def ask(self, version: int, *topics: DescribableLogDirTopic) -> DescribeLogDirsResponse:
+    def ask(self, version: int, *topics: TopicPartitions) -> DescribeLogDirsResponse:
         found: DescribeLogDirsResponse = self.client.ask(DescribeLogDirsRequest(topics=list(topics) or None), version)
         return found
 
@@ -64,7 +63,7 @@ class LogDirTests(HandlerCase):
 
     def test_some(self) -> None:
         """Only what was asked for; what is not here is left out, directories are not."""
-        found = self.ask(4, DescribableLogDirTopic(topic="t", partitions=[1, 9]))
+        found = self.ask(4, TopicPartitions(topic="t", partitions=[1, 9]))
         self.assertEqual(len(found.results), 2)
         named = [(t.name, p.partition_index) for each in found.results for t in each.topics for p in t.partitions]
         self.assertEqual(named, [("t", 1)])
@@ -87,7 +86,7 @@ class MoveTests(HandlerCase):
         self.server.create("t", 1)
 
     def move(self, path: str, topic: str = "t", *partitions: int, version: int = 2) -> list[int]:
-        wanted = AlterReplicaLogDirTopic(name=topic, partitions=list(partitions or (0,)))
+        wanted = NamedTopicPartitions(name=topic, partitions=list(partitions or (0,)))
         request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[wanted])])
         (result,) = self.client.ask(request, version).results
         return [each.error_code for each in result.partitions]

@@ -14,8 +14,9 @@ from logbus.handlers import describe_producers
 from logbus.model import LeaderAndIsr
 from logbus.records.batch import ControlType, Marker
 from logbus.records.header import iter_batches
+from logbus.wire.messages.partitions import TopicPartitionIndexes
 from logbus.wire.messages.records import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from logbus.wire.messages.transaction_admin import DescribeProducersRequest, DescribeProducersTopicRequest
+from logbus.wire.messages.transaction_admin import DescribeProducersRequest
 from tests.handlers.kit import NOW_MS, Client, HandlerCase, MemoryBroker, a_batch, content, fetch_request
 
 
@@ -219,7 +220,7 @@ class DescribeProducersTests(CommittedCase):
     """DescribeProducers."""
 
     def ask(self, *partitions: int, topic: str = "t") -> Any:
-        topics = [DescribeProducersTopicRequest(name=topic, partition_indexes=list(partitions))]
+        topics = [TopicPartitionIndexes(name=topic, partition_indexes=list(partitions))]
         return self.client.ask(DescribeProducersRequest(topics=topics * 2), 0).topics[0].partitions
 
     def test_producer_descriptions(self) -> None:

@@ -11,10 +11,10 @@ from logbus.errors import ErrorCode
 from logbus.records.batch import decode_batch, iter_batches
 from logbus.records.control_records import ControlType, decode_control_key
 from logbus.wire.messages.groups import FindCoordinatorRequest
+from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
     EndTxnResponse,
@@ -111,8 +111,8 @@ class TransactionCase(HandlerCase):
         ]
 
 
-def spelled(topics: Mapping[str, Sequence[int]]) -> list[AddPartitionsToTxnTopic]:
-    return [AddPartitionsToTxnTopic(name=name, partitions=list(numbers)) for name, numbers in topics.items()]
+def spelled(topics: Mapping[str, Sequence[int]]) -> list[NamedTopicPartitions]:
+    return [NamedTopicPartitions(name=name, partitions=list(numbers)) for name, numbers in topics.items()]
 
 
 def outcomes(topics: Any) -> dict[tuple[str, int], int]:

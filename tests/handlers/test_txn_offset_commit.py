@@ -24,8 +24,8 @@ from logbus.wire.messages.offsets import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestTopic,
 )
+from logbus.wire.messages.partitions import TopicPartitionIndexes
 from tests.handlers.group_kit import GroupCase, commit, fetch_committed
 from tests.handlers.test_consumer_groups import ConsumerGroupCase
 from tests.handlers.transaction_kit import UNSTABLE, OffsetProducer, stable
@@ -107,7 +107,7 @@ class VisibilityTests(TransactionCase):
         self.producer.commit({T0: 10})
         asked: dict[str, Any] = {
             "group_id": "g",
-            "topics": [OffsetFetchRequestTopic(name="t", partition_indexes=[0])],
+            "topics": [TopicPartitionIndexes(name="t", partition_indexes=[0])],
         }
         answer = self.client.ask(OffsetFetchRequest(**asked, require_stable=True), 7).topics[0].partitions[0]
         self.assertEqual((answer.error_code, answer.committed_offset), (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1))

@@ -14,7 +14,8 @@ from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.batch import Marker
 from logbus.records.control_records import ControlType
-from logbus.wire.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from logbus.wire.messages.partitions import TopicPartitionIndexes
+from logbus.wire.messages.transactions import WritableTxnMarker, WriteTxnMarkersRequest
 from tests.handlers.kit import NOW_MS, Client, a_batch
 from tests.handlers.test_transactions import OK, OLD_EPOCH, TransactionCase
 
@@ -42,7 +43,7 @@ class MarkerCase(TransactionCase):
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             transaction_result=committed,
-            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=list(some)) for name, some in topics.items()],
+            topics=[TopicPartitionIndexes(name=name, partition_indexes=list(some)) for name, some in topics.items()],
             coordinator_epoch=coordinator_epoch,
             transaction_version=transaction_version,
         )

@@ -7,7 +7,6 @@ from typing import Any
 from logbus.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
-    HeartbeatTopicPartitions,
 )
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from logbus.wire.messages.groups import (
@@ -32,9 +31,9 @@ from logbus.wire.messages.offsets import (
     OffsetDeleteRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from logbus.wire.messages.partitions import TopicIdPartitions, TopicPartitionIndexes
 from logbus.wire.schema import encode_versioned
 from tests.handlers.kit import MemoryBroker
 
@@ -97,7 +96,7 @@ def with_groups(server: MemoryBroker) -> list[str]:
 def group_requests(server: MemoryBroker, made: list[str]) -> list[Any]:
     """Requests that the broker of :func:`with_groups` serves, at least one of each API."""
     classic, mixed, pending = made
-    owned = [HeartbeatTopicPartitions(topic_id=server.topic_id(), partitions=[0, 1])]
+    owned = [TopicIdPartitions(topic_id=server.topic_id(), partitions=[0, 1])]
     commits = [
         OffsetCommitRequestTopic(
             name="t",
@@ -119,7 +118,7 @@ def group_requests(server: MemoryBroker, made: list[str]) -> list[Any]:
         beat("classic", "m1"),
         OffsetFetchRequest(
             group_id="consumer",
-            topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])],
+            topics=[TopicPartitionIndexes(name="t", partition_indexes=[0, 1])],
         ),
         OffsetFetchRequest(
             groups=[

@@ -13,7 +13,6 @@ from logbus.wire.messages.inter_broker import (
     AskPluginRequest,
     ForwardRequest,
     IntroduceRequest,
-    PartitionNumbers,
     ReportedLogEnd,
     ReportedLogEnds,
     ReportedReplica,
@@ -22,6 +21,7 @@ from logbus.wire.messages.inter_broker import (
     ReportReplicasRequest,
     ShutDownRequest,
 )
+from logbus.wire.messages.partitions import TopicPartitions
 
 
 def broker_requests() -> list[Any]:
@@ -36,7 +36,7 @@ def broker_requests() -> list[Any]:
             changes=[AlterPartitionData(topic="t", partition=0, leader_epoch=0, version=0, isr=[1], broker_epochs=[1])],
         ),
         ShutDownRequest(broker_epoch=1),
-        ReportFailedRequest(broker_epoch=1, failed=[PartitionNumbers(topic="t", partitions=[0, 1])]),
+        ReportFailedRequest(broker_epoch=1, failed=[TopicPartitions(topic="t", partitions=[0, 1])]),
         ForwardRequest(api_key=20, api_version=6, principal="User:x", host="h", body=b"\x01\0\0\0\0\0"),
         AskPluginRequest(plugin="registry", body=b"{}"),
         ReportReplicasRequest(

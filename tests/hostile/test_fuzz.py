@@ -36,13 +36,10 @@ from logbus.wire.messages.elections import (
     ListPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
-    TopicPartitions,
 )
 from logbus.wire.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-    DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
 from logbus.wire.messages.metadata import (
@@ -53,6 +50,7 @@ from logbus.wire.messages.metadata import (
     MetadataRequestTopic,
     TopicRequest,
 )
+from logbus.wire.messages.partitions import NamedTopicPartitions, TopicPartitions
 from logbus.wire.messages.records import (
     ForgottenTopic,
     ListOffsetsPartition,
@@ -134,9 +132,9 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
         CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name="made", count=4, assignments=None)], timeout_ms=100, validate_only=False
         ),
-        DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=[0, 1])]),
+        DescribeLogDirsRequest(topics=[TopicPartitions(topic="t", partitions=[0, 1])]),
         AlterReplicaLogDirsRequest(
-            dirs=[AlterReplicaLogDir(path="/memory0", topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])]
+            dirs=[AlterReplicaLogDir(path="/memory0", topics=[NamedTopicPartitions(name="t", partitions=[0])])]
         ),
         ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 1])], timeout_ms=100),
         AlterPartitionReassignmentsRequest(

@@ -7,13 +7,13 @@ from typing import Any
 from logbus.coordination.consumer.heartbeat import MAX_SUBSCRIBED_TOPICS
 from logbus.coordination.consumer.target_assignment import MAX_EXPRESSIONS
 from logbus.errors import LONGEST_MESSAGE, ErrorCode
-from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest, HeartbeatTopicPartitions
+from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from logbus.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from logbus.wire.messages.partitions import TopicIdPartitions, TopicPartitionIndexes
 from tests.handlers.group_kit import GroupCase, Member, commit, fetch_committed
 from tests.hostile.log_capture import logged
 
@@ -69,13 +69,13 @@ class ConsumerProtocolTests(GroupCase):
         topic_id = first.assignment.topic_partitions[0].topic_id
         for partitions in ([0, 1], [-1, -(2**31)], [2**31 - 1]):
             for owned in (topic_id, bytes(16), b"\xff" * 16):
-                claim = [HeartbeatTopicPartitions(topic_id=owned, partitions=partitions)]
+                claim = [TopicIdPartitions(topic_id=owned, partitions=partitions)]
                 told = self.beat(member_id="b", epoch=other.member_epoch, topic_partitions=claim)
                 self.assertEqual(told.error_code, 0)
                 self.assertFalse(told.assignment and told.assignment.topic_partitions)
         # The first one gives up one partition, when it says so.
         self.beat(member_id="a", epoch=1)
-        kept = [HeartbeatTopicPartitions(topic_id=topic_id, partitions=[0])]
+        kept = [TopicIdPartitions(topic_id=topic_id, partitions=[0])]
         self.beat(member_id="a", epoch=1, topic_partitions=kept)
         told = self.beat(member_id="b", epoch=other.member_epoch)
         self.assertEqual([one.partitions for one in told.assignment.topic_partitions], [[1]])
@@ -188,7 +188,7 @@ class OffsetTests(GroupCase):
             (topic,) = group.topics
             self.assertEqual([one.committed_offset for one in topic.partitions], [5])
         old = OffsetFetchRequest(
-            group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0] * 10)] * 10
+            group_id="g", topics=[TopicPartitionIndexes(name="t", partition_indexes=[0] * 10)] * 10
         )
         (topic,) = self.client.ask(old, 7).topics
         self.assertEqual(len(topic.partitions), 1)

@@ -22,13 +22,11 @@ from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
     ReassignablePartition,
     ReassignableTopic,
-    TopicPartitions,
 )
 from logbus.wire.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest
-from logbus.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from logbus.wire.messages.log_dirs import DescribeLogDirsRequest
 from logbus.wire.messages.metadata import (
     DescribeTopicPartitionsRequest,
     MetadataRequest,
@@ -42,6 +40,7 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
+from logbus.wire.messages.partitions import NamedTopicPartitions, TopicPartitionIndexes, TopicPartitions
 from logbus.wire.messages.records import (
     FetchPartition,
     FetchRequest,
@@ -69,10 +68,8 @@ from logbus.wire.messages.topics import (
 from logbus.wire.messages.transaction_admin import DescribeTransactionsRequest
 from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
     WritableTxnMarker,
-    WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
 from tests.handlers.group_kit import GroupCase
@@ -220,7 +217,7 @@ class ManyElementsTests(GroupCase):
                 producer_id=1000 + number,
                 producer_epoch=0,
                 transaction_result=True,
-                topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+                topics=[TopicPartitionIndexes(name="t", partition_indexes=[0])],
                 coordinator_epoch=0,
             )
             for number in range(MANY // 2)
@@ -230,7 +227,7 @@ class ManyElementsTests(GroupCase):
     def test_partitions_of_transactions(self) -> None:
         """Partitions that are to be in one transaction, and one partition in many transactions."""
         numbers = list(range(MANY))
-        topics = [AddPartitionsToTxnTopic(name="none", partitions=numbers)]
+        topics = [NamedTopicPartitions(name="none", partitions=numbers)]
         request = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
         (told,) = self.check(request, 3, least=12).results_by_topic_v3_and_below
         self.assertEqual([one.partition_index for one in told.results_by_partition], numbers)
@@ -240,7 +237,7 @@ class ManyElementsTests(GroupCase):
                 transactional_id=name,
                 producer_id=1,
                 producer_epoch=0,
-                topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+                topics=[NamedTopicPartitions(name="t", partitions=[0])],
             )
             for name in NAMES[: MANY // 4]
         ]
@@ -275,7 +272,7 @@ class ManyElementsTests(GroupCase):
         codes = {one.partition_index: one.error_code for one in told.partitions}
         self.assertEqual(len(told.partitions), MANY)
         self.assertEqual([codes[number] for number in range(3)], [42, 0, 3])
-        listed = [ListPartitionReassignmentsTopics(name="t", partition_indexes=numbers)]
+        listed = [TopicPartitionIndexes(name="t", partition_indexes=numbers)]
         answer = self.check(ListPartitionReassignmentsRequest(timeout_ms=1000, topics=listed), 0, least=2)
         self.assertEqual((answer.error_code, answer.topics), (0, []))
 
@@ -317,7 +314,7 @@ class ManyElementsTests(GroupCase):
             DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None) for name in NAMES
         ]
         self.check(DescribeConfigsRequest(resources=resources, include_synonyms=True), 1)
-        wanted = [DescribableLogDirTopic(topic=name, partitions=[0]) for name in NAMES[: MANY // 2]]
+        wanted = [TopicPartitions(topic=name, partitions=[0]) for name in NAMES[: MANY // 2]]
         self.check(DescribeLogDirsRequest(topics=wanted), 1, least=2)
 
     def test_a_time_in_a_large_batch(self) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from logbus.wire.messages.groups import FindCoordinatorRequest
+from logbus.wire.messages.partitions import NamedTopicPartitions, TopicPartitionIndexes
 from logbus.wire.messages.transaction_admin import (
     DescribeProducersRequest,
-    DescribeProducersTopicRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
     InitProducerIdRequest,
@@ -22,7 +21,6 @@ from logbus.wire.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     WritableTxnMarker,
-    WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
 from tests.handlers.kit import MemoryBroker, a_batch, produce_request
@@ -57,8 +55,8 @@ def with_transactions(server: MemoryBroker) -> dict[str, int]:
     return begun
 
 
-def topics() -> list[AddPartitionsToTxnTopic]:
-    return [AddPartitionsToTxnTopic(name="t", partitions=[1, 2])]
+def topics() -> list[NamedTopicPartitions]:
+    return [NamedTopicPartitions(name="t", partitions=[1, 2])]
 
 
 def adding(name: str, producer_id: int) -> AddPartitionsToTxnRequest:
@@ -82,7 +80,7 @@ def transaction_requests(begun: dict[str, int]) -> list[Any]:
         ListTransactionsRequest(
             state_filters=["Ongoing", "Lost"], producer_id_filters=[begun["first"]], transactional_id_pattern="f.*"
         ),
-        DescribeProducersRequest(topics=[DescribeProducersTopicRequest(name="t", partition_indexes=[0, 1, 2])]),
+        DescribeProducersRequest(topics=[TopicPartitionIndexes(name="t", partition_indexes=[0, 1, 2])]),
     ]
     for name, producer_id in begun.items():
         requests += [
@@ -134,7 +132,7 @@ def transaction_requests(begun: dict[str, int]) -> list[Any]:
                             producer_id=producer_id,
                             producer_epoch=epoch,
                             transaction_result=epoch == 0,
-                            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[1, 2])],
+                            topics=[TopicPartitionIndexes(name="t", partition_indexes=[1, 2])],
                             coordinator_epoch=0,
                         )
                     ]

@@ -19,9 +19,9 @@ from logbus.wire.messages.offsets import (
     OffsetDeleteRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from logbus.wire.messages.partitions import TopicPartitionIndexes
 from logbus.wire.schema import encode_versioned
 from tests.handlers.group_kit import GroupCase, Member, commit, fetch_committed
 
@@ -123,7 +123,7 @@ class Offsets(GroupCase):
         """Trap 24: generation −1 without a member id may commit while the group has no members; metadata comes back."""
         self.assertEqual(commit(self.client, {("t", 0): 7}, metadata="where I was", leader_epoch=0), {("t", 0): 0})
         asked = OffsetFetchRequest(
-            group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])], require_stable=True
+            group_id="g", topics=[TopicPartitionIndexes(name="t", partition_indexes=[0, 1])], require_stable=True
         )
         answer = self.client.ask(asked, 7)
         known, unknown = answer.topics[0].partitions

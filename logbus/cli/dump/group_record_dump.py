@@ -23,11 +23,11 @@ from logbus.records.record import Record
 from logbus.wire.member_metadata import read_assignment, read_subscription
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from logbus.wire.messages.group_log import (
-    AssignedTopicPartitions,
     ConsumerGroupCurrentMemberAssignmentValue,
     GroupMetadataValue,
     OffsetCommitValue,
 )
+from logbus.wire.messages.partitions import TopicIdPartitions
 
 Item = dict[str, Any]
 
@@ -100,12 +100,12 @@ def _fields(message: Any) -> Item:
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, list):
-        if value and isinstance(value[0], AssignedTopicPartitions):
+        if value and isinstance(value[0], TopicIdPartitions):
             return _partitions(value)
         return [_json_value(each) for each in value]
     return _fields(value) if attrs.has(type(value)) else value
 
 
-def _partitions(topics: Iterable[AssignedTopicPartitions]) -> dict[str, list[int]]:
+def _partitions(topics: Iterable[TopicIdPartitions]) -> dict[str, list[int]]:
     """Partitions by topic id: the records do not contain names."""
     return {str(uuid.UUID(bytes=bytes(each.topic_id))): list(each.partitions) for each in topics}

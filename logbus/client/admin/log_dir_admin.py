@@ -19,11 +19,11 @@ from logbus.wire.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from logbus.wire.messages.partitions import NamedTopicPartitions
 
 
 @frozen
@@ -92,7 +92,7 @@ class LogDirAdmin:
                 AlterReplicaLogDir(
                     path=path,
                     topics=[
-                        AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                        NamedTopicPartitions(name=topic, partitions=numbers)
                         for topic, numbers in _by_topic(name for name in moves if moves[name] == path).items()
                     ],
                 )

@@ -20,11 +20,10 @@ from logbus.wire.messages.elections import (
     ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
-    ListPartitionReassignmentsTopics,
     ReassignablePartition,
     ReassignableTopic,
-    TopicPartitions,
 )
+from logbus.wire.messages.partitions import TopicPartitionIndexes, TopicPartitions
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -126,7 +125,7 @@ class ReplicaAdmin:
         wanted = None
         if partitions is not None:
             wanted = [
-                ListPartitionReassignmentsTopics(name=topic, partition_indexes=each)
+                TopicPartitionIndexes(name=topic, partition_indexes=each)
                 for topic, each in _by_topic(partitions).items()
             ]
         request = ListPartitionReassignmentsRequest(timeout_ms=int(self._timeout * 1000), topics=wanted)

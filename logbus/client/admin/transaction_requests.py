@@ -15,11 +15,11 @@ from logbus.client.retry import api_error, is_retriable
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
+from logbus.wire.messages.partitions import TopicPartitionIndexes
 from logbus.wire.messages.transaction_admin import (
     DescribedTransactionState,
     DescribeProducersRequest,
     DescribeProducersResponse,
-    DescribeProducersTopicRequest,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListTransactionsRequest,
@@ -29,7 +29,6 @@ from logbus.wire.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
     WritableTxnMarker,
-    WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
@@ -192,11 +191,11 @@ async def describe_producers(
     """
 
     async def send(channel: Channel, theirs: Sequence[TopicPartition]) -> Answers[tuple[ActiveProducer, ...]]:
-        topics: dict[str, DescribeProducersTopicRequest] = {}
+        topics: dict[str, TopicPartitionIndexes] = {}
         for topic, number in theirs:
-            topics.setdefault(
-                topic, DescribeProducersTopicRequest(name=topic, partition_indexes=[])
-            ).partition_indexes.append(number)
+            topics.setdefault(topic, TopicPartitionIndexes(name=topic, partition_indexes=[])).partition_indexes.append(
+                number
+            )
         response: DescribeProducersResponse = await channel.request(
             DescribeProducersRequest(topics=list(topics.values()))
         )
@@ -248,7 +247,7 @@ async def write_marker(
         producer_id=ending.producer_id,
         producer_epoch=ending.producer_epoch,
         transaction_result=False,
-        topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+        topics=[TopicPartitionIndexes(name=partition.topic, partition_indexes=[partition.partition])],
         coordinator_epoch=ending.coordinator_epoch,
     )
 

@@ -18,8 +18,8 @@ from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartitions,
 )
+from logbus.wire.messages.partitions import TopicPartitions
 from logbus.wire.schema import decode, encode_versioned
 
 M = TypeVar("M")

@@ -29,8 +29,8 @@ from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    HeartbeatTopicPartitions,
 )
+from logbus.wire.messages.partitions import TopicIdPartitions
 
 _HEARTBEAT = 68
 _MEMBER_MAKES_ID = 1
@@ -209,12 +209,12 @@ class ConsumerMembership(BaseMembership):
 
     # Topic ids and names.
 
-    def _by_id(self, partitions: Iterable[TopicPartition]) -> list[HeartbeatTopicPartitions]:
+    def _by_id(self, partitions: Iterable[TopicPartition]) -> list[TopicIdPartitions]:
         ids = {name: topic_id for topic_id, name in self._names.items()}
         found: dict[bytes, list[int]] = {}
         for topic, number in sorted(partitions):
             found.setdefault(ids[topic], []).append(number)
-        return [HeartbeatTopicPartitions(topic_id=each, partitions=numbers) for each, numbers in found.items()]
+        return [TopicIdPartitions(topic_id=each, partitions=numbers) for each, numbers in found.items()]
 
     async def _resolve(self, wanted: dict[bytes, list[int]], turn: int) -> None:
         """

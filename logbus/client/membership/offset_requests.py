@@ -19,10 +19,10 @@ from logbus.wire.messages.offsets import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from logbus.wire.messages.partitions import TopicPartitionIndexes
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ def fetch_request(
     for topic, partition in partitions:
         numbers.setdefault(topic, []).append(partition)
     if version < _SEVERAL_GROUPS:
-        topics = [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in numbers.items()]
+        topics = [TopicPartitionIndexes(name=name, partition_indexes=each) for name, each in numbers.items()]
         return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=stable)
     newer = [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in numbers.items()]
     asked = OffsetFetchRequestGroup(group_id=group_id, topics=newer)

@@ -9,11 +9,11 @@ from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.producer.idempotence import NO_PRODUCER, ProducerId
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
+from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
@@ -50,7 +50,7 @@ def add_partitions(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
+        v3_and_below_topics=[NamedTopicPartitions(name=name, partitions=each) for name, each in topics.items()],
     )
 
 

@@ -14,8 +14,8 @@ from logbus.errors import DecodeError
 from logbus.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartitions,
 )
+from logbus.wire.messages.partitions import TopicPartitions
 from logbus.wire.schema import decode, encode_versioned
 
 NEWEST_VERSION = 3

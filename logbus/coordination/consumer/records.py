@@ -11,7 +11,6 @@ from logbus.coordination.consumer.consumer_group_member import (
 from logbus.coordination.consumer.partition_sets import Partitions, from_wire
 from logbus.coordination.group import Change
 from logbus.wire.messages.group_log import (
-    AssignedTopicPartitions,
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -27,6 +26,7 @@ from logbus.wire.messages.group_log import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from logbus.wire.messages.partitions import TopicIdPartitions
 
 
 def group_epoch(group_id: str, epoch: int | None) -> Change:
@@ -122,10 +122,10 @@ def expression(group_id: str, regex: str, topics: list[str] | None, version: int
     return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value
 
 
-def assigned_topics(partitions: Partitions) -> list[AssignedTopicPartitions]:
+def assigned_topics(partitions: Partitions) -> list[TopicIdPartitions]:
     """A set of partitions in the format of records, sorted, so that equal sets are equal bytes."""
     return [
-        AssignedTopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
+        TopicIdPartitions(topic_id=topic_id, partitions=sorted(numbers))
         for topic_id, numbers in sorted(partitions.items())
     ]
 

@@ -21,10 +21,10 @@ from logbus.coordination.transactions.transaction_coordinator import TRANSACTION
 from logbus.coordination.transactions.transaction_metadata import V2, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
+from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 
@@ -205,7 +205,7 @@ def _encode_request(pending: _PendingRequest) -> AddPartitionsToTxnTransaction:
         producer_epoch=pending.producer.epoch,
         verify_only=not pending.add,
         topics=[
-            AddPartitionsToTxnTopic(name=topic, partitions=list(numbers))
+            NamedTopicPartitions(name=topic, partitions=list(numbers))
             for topic, numbers in partitions_by_topic(pending.partitions).items()
         ],
     )

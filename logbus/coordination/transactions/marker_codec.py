@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
 from logbus.model import TopicPartition
-from logbus.wire.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersResponse
+from logbus.wire.messages.partitions import TopicPartitionIndexes
+from logbus.wire.messages.transactions import WritableTxnMarker, WriteTxnMarkersResponse
 
 
 def partitions_by_topic(partitions: Collection[TopicPartition]) -> dict[str, Sequence[int]]:
@@ -26,7 +27,7 @@ def marker_request(end_marker: EndTransactionMarker, partitions: Collection[Topi
         producer_epoch=end_marker.producer_epoch,
         transaction_result=end_marker.committed,
         topics=[
-            WritableTxnMarkerTopic(name=topic, partition_indexes=list(numbers))
+            TopicPartitionIndexes(name=topic, partition_indexes=list(numbers))
             for topic, numbers in partitions_by_topic(partitions).items()
         ],
         coordinator_epoch=end_marker.coordinator_epoch,

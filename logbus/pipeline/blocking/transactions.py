@@ -19,11 +19,11 @@ from logbus.pipeline.blocking.coordinator_requests import ask_with_retries, forg
 from logbus.pipeline.blocking.retry import api_error, is_retriable
 from logbus.pipeline.errors import OptionError, ProducerFenced, TransactionLost
 from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
     EndTxnRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -146,7 +146,7 @@ def add_partitions_to_txn(
         v3_and_below_transactional_id=identity.transactional_id or "",
         v3_and_below_producer_id=identity.producer_id,
         v3_and_below_producer_epoch=identity.epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
+        v3_and_below_topics=[NamedTopicPartitions(name=name, partitions=each) for name, each in topics.items()],
     )
     _of_coordinator(brokers, identity.transactional_id or "", request, _worst_of_partitions, seconds, _BY_CLIENTS)
 

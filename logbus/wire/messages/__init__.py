@@ -19,6 +19,7 @@ The messages, one family per module, and the register of APIs by number.
 
 Without an API of their own:
 
+* ``partitions``: structs of several families
 * ``consumer_protocol``: subscriptions and assignments in JoinGroup and SyncGroup
 * ``group_log``: records of ``__consumer_offsets``
 * ``transaction_log``: records of ``__transaction_state``

@@ -5,15 +5,8 @@ Groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat (68), Consumer
 from __future__ import annotations
 
 from logbus.wire.messages.metadata import OPERATIONS_UNKNOWN
+from logbus.wire.messages.partitions import TopicIdPartitions
 from logbus.wire.schema import Bool, Int8, Int16, Int32, String, Uuid, field, message, struct
-
-
-@struct
-class HeartbeatTopicPartitions:
-    """Partitions of one topic."""
-
-    topic_id: Uuid
-    partitions: list[Int32]
 
 
 @message(68, versions="0-1", flexible="0+")
@@ -33,14 +26,14 @@ class ConsumerGroupHeartbeatRequest:
     subscribed_topic_names: list[String] | None = None
     subscribed_topic_regex: String | None = field("1+", default=None)
     server_assignor: String | None = None
-    topic_partitions: list[HeartbeatTopicPartitions] | None = None
+    topic_partitions: list[TopicIdPartitions] | None = None
 
 
 @struct
 class HeartbeatAssignment:
     """The partitions that a member is to own."""
 
-    topic_partitions: list[HeartbeatTopicPartitions]
+    topic_partitions: list[TopicIdPartitions]
 
 
 @message(68, versions="0-1", flexible="0+")

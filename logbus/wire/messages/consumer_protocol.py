@@ -5,18 +5,11 @@ and SyncGroup. Each begins with its own version: see :func:`~logbus.wire.schema.
 
 from __future__ import annotations
 
-from logbus.wire.schema import Bytes, Int32, String, field, message, struct
+from logbus.wire.messages.partitions import TopicPartitions
+from logbus.wire.schema import Bytes, Int32, String, field, message
 
 PROTOCOL_TYPE = "consumer"
 """The protocol type of consumers in JoinGroup; Connect's workers have another."""
-
-
-@struct
-class TopicPartitions:
-    """Partitions of one topic."""
-
-    topic: String
-    partitions: list[Int32]
 
 
 @message(None, versions="0-3", flexible="none")

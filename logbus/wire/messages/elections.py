@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
+from logbus.wire.messages.partitions import TopicPartitionIndexes, TopicPartitions
 from logbus.wire.schema import Bool, Int8, Int16, Int32, String, field, message, struct
-
-
-@struct
-class TopicPartitions:
-    """Partitions of one topic."""
-
-    topic: String
-    partitions: list[Int32]
 
 
 @message(43, versions="0-2", flexible="2+")
@@ -105,20 +98,12 @@ class AlterPartitionReassignmentsResponse:
     responses: list[ReassignableTopicResponse] = field(factory=list)
 
 
-@struct
-class ListPartitionReassignmentsTopics:
-    """Partitions of one topic to list."""
-
-    name: String
-    partition_indexes: list[Int32]
-
-
 @message(46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
     """List the ongoing reassignments; ``topics`` None: all of them."""
 
     timeout_ms: Int32 = 60_000
-    topics: list[ListPartitionReassignmentsTopics] | None = None
+    topics: list[TopicPartitionIndexes] | None = None
 
 
 @struct

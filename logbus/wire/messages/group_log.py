@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from logbus.wire.messages.partitions import TopicIdPartitions
 from logbus.wire.schema import Bytes, Int8, Int32, Int64, String, Uuid, field, message, struct
 
 # Committed offsets.
@@ -185,19 +186,11 @@ class ConsumerGroupTargetAssignmentMemberKey:
     member_id: String
 
 
-@struct
-class AssignedTopicPartitions:
-    """Partitions of one topic."""
-
-    topic_id: Uuid
-    partitions: list[Int32]
-
-
 @message(None, versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
     """See :class:`ConsumerGroupTargetAssignmentMemberKey`."""
 
-    topic_partitions: list[AssignedTopicPartitions]
+    topic_partitions: list[TopicIdPartitions]
 
 
 @message(None, versions="8", flexible="none")
@@ -215,8 +208,8 @@ class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
-    assigned_partitions: list[AssignedTopicPartitions]
-    partitions_pending_revocation: list[AssignedTopicPartitions]
+    assigned_partitions: list[TopicIdPartitions]
+    partitions_pending_revocation: list[TopicIdPartitions]
 
 
 @message(None, versions="16", flexible="none")

@@ -8,6 +8,7 @@ between brokers, and identifies the sender of the requests that follow.
 
 from __future__ import annotations
 
+from logbus.wire.messages.partitions import TopicPartitions
 from logbus.wire.schema import Bool, Bytes, Int16, Int32, Int64, String, Uuid, field, message, struct
 
 
@@ -35,14 +36,6 @@ class IntroduceResponse:
     error_code: Int16 = 0
     error_message: String | None = None
     feature_level: Int16 = 0
-
-
-@struct
-class PartitionNumbers:
-    """Partitions of one topic."""
-
-    topic: String
-    partitions: list[Int32]
 
 
 @message(1001, versions="0", flexible="0+")
@@ -230,7 +223,7 @@ class ShutDownResponse:
 
     error_code: Int16 = 0
     error_message: String | None = None
-    remaining: list[PartitionNumbers] = field(factory=list)
+    remaining: list[TopicPartitions] = field(factory=list)
 
 
 @message(1004, versions="0", flexible="0+")
@@ -238,7 +231,7 @@ class ReportFailedRequest:
     """Report replicas that went offline with their log directory."""
 
     broker_epoch: Int64
-    failed: list[PartitionNumbers]
+    failed: list[TopicPartitions]
 
 
 @message(1004, versions="0", flexible="0+")

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from logbus.wire.messages.partitions import NamedTopicPartitions, PartitionErrorCode, TopicPartitions
 from logbus.wire.schema import Bool, Int16, Int32, Int64, String, field, message, struct
-
-
-@struct
-class DescribableLogDirTopic:
-    """Partitions of one topic."""
-
-    topic: String
-    partitions: list[Int32]
 
 
 @message(35, versions="0-5", flexible="2+")
 class DescribeLogDirsRequest:
     """Describe log directories, with the sizes of logs (KIP-113); ``topics`` None stands for all."""
 
-    topics: list[DescribableLogDirTopic] | None = None
+    topics: list[TopicPartitions] | None = None
 
 
 @struct
@@ -70,19 +63,11 @@ class DescribeLogDirsResponse:
 
 
 @struct
-class AlterReplicaLogDirTopic:
-    """Partitions of one topic."""
-
-    name: String
-    partitions: list[Int32]
-
-
-@struct
 class AlterReplicaLogDir:
     """The partitions to be moved to one directory."""
 
     path: String
-    topics: list[AlterReplicaLogDirTopic]
+    topics: list[NamedTopicPartitions]
 
 
 @message(34, versions="1-2", flexible="2+")
@@ -93,19 +78,11 @@ class AlterReplicaLogDirsRequest:
 
 
 @struct
-class AlterReplicaLogDirPartitionResult:
-    """The result for one partition."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-
-
-@struct
 class AlterReplicaLogDirTopicResult:
     """The results for one topic."""
 
     topic_name: String
-    partitions: list[AlterReplicaLogDirPartitionResult] = field(factory=list)
+    partitions: list[PartitionErrorCode] = field(factory=list)
 
 
 @message(34, versions="1-2", flexible="2+")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes, TopicPartitionIndexes
 from logbus.wire.schema import ZERO_UUID, Bool, Int16, Int32, Int64, String, Uuid, field, message, struct
 
 
@@ -38,20 +39,12 @@ class OffsetCommitRequest:
 
 
 @struct
-class OffsetCommitResponsePartition:
-    """The result of the commit for one partition."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-
-
-@struct
 class OffsetCommitResponseTopic:
     """The result of the commits for one topic."""
 
     name: String = field("0-9", default="", ignorable=True)
     topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)
-    partitions: list[OffsetCommitResponsePartition]
+    partitions: list[PartitionErrorCode]
 
 
 @message(8, versions="0-10", flexible="8+")
@@ -60,14 +53,6 @@ class OffsetCommitResponse:
 
     throttle_time_ms: Int32 = field("3+", default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic]
-
-
-@struct
-class OffsetFetchRequestTopic:
-    """The partitions of one topic to look up, up to version 7."""
-
-    name: String
-    partition_indexes: list[Int32]
 
 
 @struct
@@ -94,7 +79,7 @@ class OffsetFetchRequest:
     """Look up committed offsets: of one group up to version 7, of several from 8. ``topics`` None stands for all."""
 
     group_id: String = field("0-7", default="")
-    topics: list[OffsetFetchRequestTopic] | None = field("0-7", factory=list, nullable="2-7")
+    topics: list[TopicPartitionIndexes] | None = field("0-7", factory=list, nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = field("8+", factory=list)
     require_stable: Bool = field("7+", default=False)
 
@@ -169,26 +154,10 @@ class OffsetDeleteRequest:
     topics: list[OffsetDeleteRequestTopic]
 
 
-@struct
-class OffsetDeleteResponsePartition:
-    """The result for the offset of one partition."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-
-
-@struct
-class OffsetDeleteResponseTopic:
-    """The result for the offsets of one topic."""
-
-    name: String
-    partitions: list[OffsetDeleteResponsePartition]
-
-
 @message(47, versions="0", flexible="none")
 class OffsetDeleteResponse:
     """The response to :class:`OffsetDeleteRequest`."""
 
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0
-    topics: list[OffsetDeleteResponseTopic] = field(factory=list)
+    topics: list[TopicErrorCodes] = field(factory=list)

@@ -5,22 +5,15 @@ States of producers and transactions (KIP-664): DescribeProducers (61), Describe
 
 from __future__ import annotations
 
+from logbus.wire.messages.partitions import TopicPartitionIndexes, TopicPartitions
 from logbus.wire.schema import Int16, Int32, Int64, String, field, message, struct
-
-
-@struct
-class DescribeProducersTopicRequest:
-    """Partitions of one topic."""
-
-    name: String
-    partition_indexes: list[Int32]
 
 
 @message(61, versions="0", flexible="0+")
 class DescribeProducersRequest:
     """List the producers that write to partitions. Sent to their leaders."""
 
-    topics: list[DescribeProducersTopicRequest]
+    topics: list[TopicPartitionIndexes]
 
 
 @struct
@@ -74,14 +67,6 @@ class DescribeTransactionsRequest:
 
 
 @struct
-class DescribedTransactionTopic:
-    """The partitions of one topic in a transaction; of one that is ending, those that have no marker yet."""
-
-    topic: String
-    partitions: list[Int32]
-
-
-@struct
 class DescribedTransactionState:
     """The state of one transactional id; ``transaction_start_time_ms`` is −1 when no transaction runs."""
 
@@ -92,7 +77,7 @@ class DescribedTransactionState:
     transaction_start_time_ms: Int64
     producer_id: Int64
     producer_epoch: Int16
-    topics: list[DescribedTransactionTopic]
+    topics: list[TopicPartitions]
 
 
 @message(65, versions="0", flexible="0+")

@@ -5,6 +5,7 @@ TxnOffsetCommit (28).
 
 from __future__ import annotations
 
+from logbus.wire.messages.partitions import NamedTopicPartitions, TopicErrorCodes, TopicPartitionIndexes
 from logbus.wire.schema import Bool, Int8, Int16, Int32, Int64, String, field, message, struct
 
 # From producers.
@@ -31,14 +32,6 @@ class InitProducerIdResponse:
 
 
 @struct
-class AddPartitionsToTxnTopic:
-    """The partitions of one topic."""
-
-    name: String
-    partitions: list[Int32]
-
-
-@struct
 class AddPartitionsToTxnTransaction:
     """One of several transactions; with ``verify_only``, nothing is added (KIP-890)."""
 
@@ -46,7 +39,7 @@ class AddPartitionsToTxnTransaction:
     producer_id: Int64
     producer_epoch: Int16
     verify_only: Bool = False
-    topics: list[AddPartitionsToTxnTopic]
+    topics: list[NamedTopicPartitions]
 
 
 @message(24, versions="0-5", flexible="3+")
@@ -57,7 +50,7 @@ class AddPartitionsToTxnRequest:
     v3_and_below_transactional_id: String = field("0-3", default="")
     v3_and_below_producer_id: Int64 = field("0-3", default=0)
     v3_and_below_producer_epoch: Int16 = field("0-3", default=0)
-    v3_and_below_topics: list[AddPartitionsToTxnTopic] = field("0-3", factory=list)
+    v3_and_below_topics: list[NamedTopicPartitions] = field("0-3", factory=list)
 
 
 @struct
@@ -171,39 +164,15 @@ class TxnOffsetCommitRequest:
     topics: list[TxnOffsetCommitRequestTopic]
 
 
-@struct
-class TxnOffsetCommitResponsePartition:
-    """The result of the commit for one partition."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-
-
-@struct
-class TxnOffsetCommitResponseTopic:
-    """The result of the commits for one topic."""
-
-    name: String
-    partitions: list[TxnOffsetCommitResponsePartition]
-
-
 @message(28, versions="0-5", flexible="3+")
 class TxnOffsetCommitResponse:
     """The response to :class:`TxnOffsetCommitRequest`."""
 
     throttle_time_ms: Int32 = 0
-    topics: list[TxnOffsetCommitResponseTopic]
+    topics: list[TopicErrorCodes]
 
 
 # From coordinators to the leaders of partitions.
-
-
-@struct
-class WritableTxnMarkerTopic:
-    """The partitions of one topic that get a marker."""
-
-    name: String
-    partition_indexes: list[Int32]
 
 
 @struct
@@ -218,7 +187,7 @@ class WritableTxnMarker:
     producer_id: Int64
     producer_epoch: Int16
     transaction_result: Bool
-    topics: list[WritableTxnMarkerTopic]
+    topics: list[TopicPartitionIndexes]
     coordinator_epoch: Int32
     transaction_version: Int8 = field("2+", default=0, ignorable=True)
 
@@ -231,27 +200,11 @@ class WriteTxnMarkersRequest:
 
 
 @struct
-class WritableTxnMarkerPartitionResult:
-    """The result for one partition."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-
-
-@struct
-class WritableTxnMarkerTopicResult:
-    """The results for one topic."""
-
-    name: String
-    partitions: list[WritableTxnMarkerPartitionResult]
-
-
-@struct
 class WritableTxnMarkerResult:
     """The results for the markers of one transaction."""
 
     producer_id: Int64
-    topics: list[WritableTxnMarkerTopicResult]
+    topics: list[TopicErrorCodes]
 
 
 @message(27, versions="0-2", flexible="1+")

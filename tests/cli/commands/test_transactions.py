@@ -21,10 +21,10 @@ from logbus.records.file_slice import joined
 from logbus.testing import Broker
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.groups import FindCoordinatorRequest
+from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
 from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     InitProducerIdRequest,
 )
 from tests.cli.test_commands import Result, run
@@ -117,7 +117,7 @@ class Transactor:
                 v3_and_below_transactional_id=name,
                 v3_and_below_producer_id=begun.producer_id,
                 v3_and_below_producer_epoch=begun.producer_epoch,
-                v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[partition])],
+                v3_and_below_topics=[NamedTopicPartitions(name="t", partitions=[partition])],
             ),
             3,
         )

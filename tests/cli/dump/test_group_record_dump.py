@@ -24,8 +24,8 @@ from logbus.wire.messages import group_log
 from logbus.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartitions,
 )
+from logbus.wire.messages.partitions import TopicIdPartitions, TopicPartitions
 from logbus.wire.schema import encode_versioned, message_spec
 from tests.wire.instances import messages
 
@@ -97,7 +97,7 @@ class DecodingTests(SynchronousTestCase):
         """
         Partitions by the ids of their topics, and the state of a member in words.
         """
-        owned = [group_log.AssignedTopicPartitions(topic_id=ORDERS.bytes, partitions=[0, 2])]
+        owned = [TopicIdPartitions(topic_id=ORDERS.bytes, partitions=[0, 2])]
         value = group_log.ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=4,
             previous_member_epoch=3,

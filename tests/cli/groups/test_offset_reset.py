@@ -18,7 +18,8 @@ from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
 from logbus.model import TopicPartition
 from logbus.wire.messages import groups, offsets
-from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
+from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from logbus.wire.messages.partitions import PartitionErrorCode, TopicPartitions
 from logbus.wire.schema import encode_versioned
 from tests.client.memory_cluster import MemoryCluster
 
@@ -109,7 +110,7 @@ class MemoryGroups:
                 code = self.errors.get(partition, 0)
                 if not code:
                     self.committed.setdefault(message.group_id, {})[partition] = each.committed_offset
-                answer = offsets.OffsetCommitResponsePartition(partition_index=partition.partition, error_code=code)
+                answer = PartitionErrorCode(partition_index=partition.partition, error_code=code)
                 answers.append(offsets.OffsetCommitResponseTopic(name=topic.name, partitions=[answer]))
         return offsets.OffsetCommitResponse(topics=answers)
 

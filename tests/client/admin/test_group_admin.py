@@ -20,7 +20,8 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.member_metadata import read_assignment, read_subscription
 from logbus.wire.messages import consumer_groups, groups, offsets
-from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
+from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes, TopicPartitions
 from logbus.wire.schema import encode_versioned
 from tests.client.memory_cluster import MemoryCluster
 
@@ -387,7 +388,7 @@ class GroupTests(SynchronousTestCase):
                 offsets.OffsetCommitResponseTopic(
                     name=topic.name,
                     partitions=[
-                        offsets.OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                        PartitionErrorCode(partition_index=each.partition_index, error_code=code)
                         for each, code in zip(topic.partitions, codes, strict=True)
                     ],
                 )
@@ -441,11 +442,11 @@ class GroupTests(SynchronousTestCase):
         self.brokers.answers[FORGET] = nth(
             lambda message: offsets.OffsetDeleteResponse(
                 topics=[
-                    offsets.OffsetDeleteResponseTopic(
+                    TopicErrorCodes(
                         name="t",
                         partitions=[
-                            offsets.OffsetDeleteResponsePartition(partition_index=0),
-                            offsets.OffsetDeleteResponsePartition(partition_index=1, error_code=86),
+                            PartitionErrorCode(partition_index=0),
+                            PartitionErrorCode(partition_index=1, error_code=86),
                         ],
                     )
                 ]

@@ -14,6 +14,7 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages import groups, transaction_admin, transactions
+from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes, TopicPartitions
 from tests.client.admin.test_group_admin import nth
 from tests.client.memory_cluster import MemoryCluster
 
@@ -150,8 +151,8 @@ class TransactionTests(SynchronousTestCase):
     def test_descriptions(self) -> None:
         """Coordinators describe transactions; errors for unknown ids name the id."""
         topics = [
-            transaction_admin.DescribedTransactionTopic(topic="u", partitions=[1]),
-            transaction_admin.DescribedTransactionTopic(topic="t", partitions=[1, 0]),
+            TopicPartitions(topic="u", partitions=[1]),
+            TopicPartitions(topic="t", partitions=[1, 0]),
         ]
         self.states["a"] = self.state("a", topics=topics)
         self.states["b"] = self.state("b", transaction_state="Empty", transaction_start_time_ms=-1)
@@ -243,11 +244,9 @@ class TransactionTests(SynchronousTestCase):
                 transactions.WritableTxnMarkerResult(
                     producer_id=7,
                     topics=[
-                        transactions.WritableTxnMarkerTopicResult(
+                        TopicErrorCodes(
                             name="t",
-                            partitions=[
-                                transactions.WritableTxnMarkerPartitionResult(partition_index=1, error_code=code)
-                            ],
+                            partitions=[PartitionErrorCode(partition_index=1, error_code=code)],
                         )
                     ],
                 )

@@ -11,6 +11,7 @@ from logbus.client.connector.znodes import GroupPaths
 from logbus.errors import ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.wire.messages import groups, offsets
+from logbus.wire.messages.partitions import PartitionErrorCode
 from tests.client.connector.kit import Group, GroupCase
 
 COMMIT, FETCH, FIND = 8, 9, 10
@@ -43,9 +44,7 @@ class Coordinator:
             for each in topic.partitions:
                 if not self.code:
                     self.kept[topic.name, each.partition_index] = each.committed_offset
-                partitions.append(
-                    offsets.OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=self.code)
-                )
+                partitions.append(PartitionErrorCode(partition_index=each.partition_index, error_code=self.code))
             found.append(offsets.OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
         return offsets.OffsetCommitResponse(topics=found)
 

@@ -15,6 +15,7 @@ from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.wire.messages import groups, offsets
+from logbus.wire.messages.partitions import PartitionErrorCode
 from tests.client.memory_cluster import MemoryCluster
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -77,7 +78,7 @@ class CommitTests(OffsetsCase):
                 offsets.OffsetCommitResponseTopic(
                     name=topic.name,
                     partitions=[
-                        offsets.OffsetCommitResponsePartition(
+                        PartitionErrorCode(
                             partition_index=each.partition_index, error_code=codes.get(each.partition_index, 0)
                         )
                         for each in topic.partitions

@@ -23,10 +23,9 @@ from logbus.coordination.transactions.txn_marker_queue import CONNECTIONS_PER_BR
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.timers import Timers
+from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes
 from logbus.wire.messages.transactions import (
-    WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
@@ -58,10 +57,10 @@ class SentRequest:
             WritableTxnMarkerResult(
                 producer_id=marker.producer_id,
                 topics=[
-                    WritableTxnMarkerTopicResult(
+                    TopicErrorCodes(
                         name=topic.name,
                         partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=number, error_code=code)
+                            PartitionErrorCode(partition_index=number, error_code=code)
                             for number in topic.partition_indexes
                             if (code := codes if isinstance(codes, E) else codes.get((topic.name, number))) is not None
                         ],

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import DecodeError
 from logbus.wire.messages import api
 from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
-from logbus.wire.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartitions
+from logbus.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from logbus.wire.messages.groups import FindCoordinatorRequest, JoinGroupResponse
 from logbus.wire.messages.metadata import (
     Cursor,
@@ -17,7 +17,8 @@ from logbus.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
+from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from logbus.wire.messages.partitions import TopicPartitionIndexes, TopicPartitions
 from logbus.wire.messages.records import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -228,7 +229,7 @@ class GroupTests(SynchronousTestCase):
         self.assertIsNone(decode(OffsetFetchRequest, 2, octets("00 01 67  ff ff ff ff"))[0].topics)
         (data,) = encode(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), 8)
         self.assertEqual(data, octets("02 02 67 00 00  00  00"))
-        one = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[])])
+        one = OffsetFetchRequest(group_id="g", topics=[TopicPartitionIndexes(name="t", partition_indexes=[])])
         self.assertRaises(ValueError, encode, one, 8)
 
     def test_protocol_of_no_group(self) -> None:

@@ -18,14 +18,13 @@ from logbus.wire.messages.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from logbus.wire.messages.partitions import PartitionErrorCode, TopicPartitionIndexes
 from logbus.wire.messages.records import (
     EpochEndOffset,
     ListOffsetsPartition,
@@ -203,7 +202,7 @@ class OldVersionTests(SynchronousTestCase):
             ff ff                                # metadata
             """,
         )
-        answered = OffsetCommitResponseTopic(name="t", partitions=[OffsetCommitResponsePartition(partition_index=1)])
+        answered = OffsetCommitResponseTopic(name="t", partitions=[PartitionErrorCode(partition_index=1)])
         for version in (0, 1):
             self.check(
                 OffsetCommitResponse(topics=[answered]),
@@ -213,7 +212,7 @@ class OldVersionTests(SynchronousTestCase):
 
     def test_offset_fetch_0(self) -> None:
         """Version 0, of offsets kept in ZooKeeper, is encoded like version 1; it cannot request all topics."""
-        request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[1])])
+        request = OffsetFetchRequest(group_id="g", topics=[TopicPartitionIndexes(name="t", partition_indexes=[1])])
         self.check(request, 0, "00 01 67  00 00 00 01  00 01 74  00 00 00 01  00 00 00 01")
         request.topics = None
         self.assertRaises(ValueError, encode, request, 0)

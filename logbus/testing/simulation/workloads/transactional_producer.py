@@ -22,6 +22,7 @@ from logbus.testing.simulation.checks.transaction_history import ProducerSession
 from logbus.testing.simulation.workloads.client_router import GROUP, MOVED, RETRIABLE, TRANSACTION, ClientRouter
 from logbus.testing.simulation.workloads.cluster_client import Unavailable, name_of
 from logbus.testing.simulation.workloads.consumer import WorkloadContext
+from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.records import (
     PartitionProduceData,
     ProduceRequest,
@@ -30,7 +31,6 @@ from logbus.wire.messages.records import (
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
@@ -140,7 +140,7 @@ class TransactionalProducer:
         """
         transaction = self._open
         if not self.by_v2 and partition not in self._added:
-            topic = AddPartitionsToTxnTopic(name=self.router.view.topic, partitions=[partition])
+            topic = NamedTopicPartitions(name=self.router.view.topic, partitions=[partition])
             await self._granted(
                 AddPartitionsToTxnRequest(
                     v3_and_below_transactional_id=self.transactional_id,
