@@ -47,7 +47,8 @@ from logbus.config import ConfigView, keys
 from logbus.config.listener_address import HTTP, ListenerAddress
 from logbus.errors import StorageError
 from logbus.ilogbus import IProtocolPlugin, Listener
-from logbus.metastore.imetastore import IMetadataStore, SessionState
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import SessionState
 from logbus.metrics import ReactorTicks
 from logbus.model import Endpoint
 from logbus.protocols import protocol_plugins

@@ -19,14 +19,8 @@ from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.metastore.cluster_znodes import ClusterIdZnode, FeatureLevelZnode
-from logbus.metastore.imetastore import (
-    ConnectionLost,
-    IMetadataStore,
-    NodeExists,
-    NoNode,
-    SessionLost,
-    SessionState,
-)
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import ConnectionLost, NodeExists, NoNode, SessionLost, SessionState
 from logbus.metastore.znode_json import uuid_text
 from logbus.metastore.znodes import CLUSTER_ID, FEATURES, PERSISTENT_PATHS, BrokerIdZnode, Registration
 

@@ -9,7 +9,8 @@ from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.cluster_znodes import ProducerIdBlock, ProducerIdBlockZnode
-from logbus.metastore.imetastore import BadVersion, ConnectionLost, IMetadataStore, NodeExists, NoNode, SessionLost
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import BadVersion, ConnectionLost, NodeExists, NoNode, SessionLost
 from logbus.metastore.znodes import PRODUCER_ID_BLOCK
 
 BLOCK_SIZE = 1000

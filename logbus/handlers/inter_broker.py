@@ -26,7 +26,8 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import serves, task
-from logbus.metastore.imetastore import IMetadataStore, MetastoreError, NoNode
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import MetastoreError, NoNode
 from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
 from logbus.model import LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 from logbus.net.cancellation import shield_from_cancellation

@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.metastore.imetastore import (
+from logbus.metastore.operations import (
     ANY_VERSION,
     Create,
     Delete,

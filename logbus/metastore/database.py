@@ -18,7 +18,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from logbus.metastore.imetastore import StoreUnusable
+from logbus.metastore.operations import StoreUnusable
 from logbus.metastore.tree import Row, Tree
 
 SCHEMA_VERSION = 1

@@ -25,9 +25,9 @@ from zope.interface import implementer
 
 from logbus.metastore.base_store import TreeStore, attempt
 from logbus.metastore.database import Database, DatabaseFull
-from logbus.metastore.imetastore import (
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import (
     Delete,
-    IMetadataStore,
     MetastoreError,
     MultiFailed,
     Op,

@@ -12,65 +12,7 @@ from collections.abc import Callable, Sequence
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
-from logbus.metastore.operations import (
-    ANY_VERSION,
-    ROOT,
-    BadPath,
-    BadVersion,
-    Check,
-    ConnectionLost,
-    Create,
-    Delete,
-    EventKind,
-    MetastoreError,
-    MultiFailed,
-    NoChildrenForEphemerals,
-    NodeError,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    Op,
-    OpResult,
-    SessionLost,
-    SessionState,
-    Set,
-    Stat,
-    StoreUnusable,
-    WatchedEvent,
-)
-
-__all__ = [
-    "ANY_VERSION",
-    "BadPath",
-    "BadVersion",
-    "Check",
-    "ConnectionLost",
-    "Create",
-    "Delete",
-    "EventKind",
-    "IMetadataStore",
-    "MetastoreError",
-    "MultiFailed",
-    "NoChildrenForEphemerals",
-    "NoNode",
-    "NodeError",
-    "NodeExists",
-    "NotEmpty",
-    "Op",
-    "OpResult",
-    "ROOT",
-    "SessionListener",
-    "SessionLost",
-    "SessionState",
-    "Set",
-    "Stat",
-    "StoreUnusable",
-    "WatchedEvent",
-    "Watcher",
-]
-
-Watcher = Callable[[WatchedEvent], None]
-SessionListener = Callable[[SessionState], None]
+from logbus.metastore.operations import ANY_VERSION, Op, OpResult, SessionListener, SessionState, Stat, Watcher
 
 
 class IMetadataStore(Interface):
@@ -78,10 +20,10 @@ class IMetadataStore(Interface):
     A tree of nodes. Requests are served in order, and their Deferreds fire in that order. A watch fires before the
     answer to any later request that shows the change. All calls are made on the reactor thread.
 
-    Every request may fail with :class:`ConnectionLost` or :class:`SessionLost`.
+    Every request may fail with :class:`.ConnectionLost` or :class:`.SessionLost`.
     """
 
-    state: SessionState = Attribute("""The session's :class:`SessionState`.""")
+    state: SessionState = Attribute("""The session's :class:`.SessionState`.""")
     session_id: int = Attribute("""Owner of the ephemerals made by this session.""")
     generation: int = Attribute("""Grows by one with each new session.""")
 
@@ -117,7 +59,7 @@ class IMetadataStore(Interface):
 
     def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Deferred[str]:
         """
-        Create a node; return its path (see :class:`Create`).
+        Create a node; return its path (see :class:`.Create`).
 
         :raise NodeExists:
         :raise NoNode: the parent does not exist.

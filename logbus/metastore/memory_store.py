@@ -17,14 +17,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.metastore.base_store import TreeStore, attempt
-from logbus.metastore.imetastore import (
-    ConnectionLost,
-    Delete,
-    IMetadataStore,
-    Op,
-    SessionLost,
-    SessionState,
-)
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import ConnectionLost, Delete, Op, SessionLost, SessionState
 from logbus.metastore.tree import Applied, Tree
 
 T = TypeVar("T")

@@ -14,8 +14,9 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from logbus.errors import LogbusError
-from logbus.metastore.imetastore import ROOT, Create, IMetadataStore, MultiFailed, NoNode, Stat
+from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.metadata_file import Metadata
+from logbus.metastore.operations import ROOT, Create, MultiFailed, NoNode, Stat
 from logbus.metastore.znodes import BROKER_IDS, BROKER_INCARNATIONS, CLUSTER_ID
 
 OUTSTANDING = 200

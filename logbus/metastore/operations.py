@@ -4,6 +4,7 @@ The metadata store's operations, results, events and errors. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
@@ -96,6 +97,9 @@ class WatchedEvent(NamedTuple):
     path: str
 
 
+Watcher = Callable[[WatchedEvent], None]
+
+
 class SessionState(Enum):
     """
     CONNECTED: requests are served. SUSPENDED: disconnected; requests in flight may or may not have been applied,
@@ -107,6 +111,9 @@ class SessionState(Enum):
     SUSPENDED = "suspended"
     LOST = "lost"
     CLOSED = "closed"
+
+
+SessionListener = Callable[[SessionState], None]
 
 
 class MetastoreError(LogbusError):

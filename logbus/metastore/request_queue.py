@@ -12,7 +12,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from logbus.metastore.imetastore import ConnectionLost, MetastoreError, SessionLost
+from logbus.metastore.operations import ConnectionLost, MetastoreError, SessionLost
 
 
 @define(eq=False)

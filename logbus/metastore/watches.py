@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from attrs import define, field
 from twisted.logger import Logger
 
-from logbus.metastore.imetastore import EventKind, WatchedEvent, Watcher
+from logbus.metastore.operations import EventKind, WatchedEvent, Watcher
 
 
 @define(eq=False)

@@ -24,13 +24,13 @@ from logbus.errors import ConfigError
 from logbus.extras import install_hint
 from logbus.metastore.base_store import BaseStore
 from logbus.metastore.connect_string import ConnectString
-from logbus.metastore.imetastore import (
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import (
     ROOT,
     BadPath,
     ConnectionLost,
     Create,
     Delete,
-    IMetadataStore,
     MultiFailed,
     NodeExists,
     Op,

@@ -15,8 +15,8 @@ from logbus.cluster.membership import (
     ensure_paths,
 )
 from logbus.errors import ApiError, ErrorCode
-from logbus.metastore.imetastore import SessionLost
 from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
+from logbus.metastore.operations import SessionLost
 from logbus.metastore.znodes import BrokerIdZnode, Registration
 from logbus.model import Endpoint
 

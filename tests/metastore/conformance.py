@@ -7,14 +7,14 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
-from logbus.metastore.imetastore import (
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import (
     BadPath,
     BadVersion,
     Check,
     Create,
     Delete,
     EventKind,
-    IMetadataStore,
     MultiFailed,
     NoChildrenForEphemerals,
     NodeExists,

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore.embedded_store import EmbeddedStore
-from logbus.metastore.imetastore import Create, EventKind, SessionState, Set, StoreUnusable, WatchedEvent
+from logbus.metastore.operations import Create, EventKind, SessionState, Set, StoreUnusable, WatchedEvent
 from logbus.testing.private_reactor import close_reactor, private_reactor
 from tests.metastore.conformance import StoreConformance
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metastore.imetastore import ConnectionLost, SessionLost, SessionState
 from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
+from logbus.metastore.operations import ConnectionLost, SessionLost, SessionState
 from tests.metastore.conformance import SharedStoreConformance, StoreConformance
 
 

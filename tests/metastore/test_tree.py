@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metastore.imetastore import Check, Create, Delete, MultiFailed, NoNode, Op, Set, WatchedEvent
+from logbus.metastore.operations import Check, Create, Delete, MultiFailed, NoNode, Op, Set, WatchedEvent
 from logbus.metastore.tree import Row, Tree, split
 from logbus.metastore.watches import Watches
 

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore import kazoo_session
 from logbus.metastore.connect_string import ConnectString
-from logbus.metastore.imetastore import Op, SessionState, StoreUnusable
+from logbus.metastore.operations import Op, SessionState, StoreUnusable
 from logbus.metastore.zookeeper_store import ZooKeeperStore
 from tests.hostile.log_capture import logged
 

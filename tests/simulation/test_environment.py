@@ -11,7 +11,7 @@ from twisted.internet.error import AlreadyCalled, ConnectionLost, ConnectionRefu
 from twisted.internet.protocol import Factory, Protocol
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metastore.imetastore import SessionState
+from logbus.metastore.operations import SessionState
 from logbus.net.keepalive import enable_keepalive
 from logbus.testing.simulation.environment.inodes import Crashed, Directory, PowerCutOutcome
 from logbus.testing.simulation.environment.memory_disk import IOPool

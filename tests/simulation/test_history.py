@@ -6,8 +6,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metastore.imetastore import Create, Set
 from logbus.metastore.memory_store import MemoryEnsemble
+from logbus.metastore.operations import Create, Set
 from logbus.metastore.znodes import StateZnode
 from logbus.model import LeaderAndIsr
 from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle

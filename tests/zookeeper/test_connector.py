@@ -26,7 +26,7 @@ from logbus.client import (
 )
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.errors import LogbusError
-from logbus.metastore.imetastore import SessionState
+from logbus.metastore.operations import SessionState
 from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.model import TopicPartition
 from logbus.testing.broker import Broker

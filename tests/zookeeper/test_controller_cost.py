@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from logbus.cluster.controller.fence import ControllerMoved
 from logbus.cluster.controller.topic_admin import NewTopic
 from logbus.errors import ApiError
-from logbus.metastore.imetastore import Create, SessionState
+from logbus.metastore.operations import Create, SessionState
 from tests.cluster.control_plane import Cluster, Node
 from tests.zookeeper.reactor_case import PumpedTestCase
 

@@ -12,14 +12,7 @@ from unittest.mock import patch
 from kazoo.exceptions import ConnectionDropped
 from twisted.logger import globalLogPublisher
 
-from logbus.metastore.imetastore import (
-    ConnectionLost,
-    Create,
-    SessionLost,
-    SessionState,
-    StoreUnusable,
-    WatchedEvent,
-)
+from logbus.metastore.operations import ConnectionLost, Create, SessionLost, SessionState, StoreUnusable, WatchedEvent
 from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.testing.zookeeper import ZooKeeper
 from tests.zookeeper.reactor_case import PumpedTestCase

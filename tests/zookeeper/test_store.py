@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.metastore.imetastore import SessionState
+from logbus.metastore.operations import SessionState
 from logbus.metastore.zookeeper_store import ZooKeeperStore
 from tests.metastore.conformance import SharedStoreConformance
 from tests.zookeeper.reactor_case import PumpedTestCase

@@ -43,7 +43,7 @@ from logbus.client.consumer.partition_position import Reset
 from logbus.client.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from logbus.coroutines import returns_deferred
 from logbus.errors import ConfigError, LogbusError
-from logbus.metastore.imetastore import SessionState
+from logbus.metastore.operations import SessionState
 from logbus.model import LEGAL_TOPIC_NAME, TopicPartition
 from logbus.services import PeriodicTask
 

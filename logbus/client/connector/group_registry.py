@@ -21,7 +21,7 @@ from logbus.client.connector.znodes import (
     partitions_of,
 )
 from logbus.errors import ConfigError
-from logbus.metastore.imetastore import BadVersion, Create, Delete, MultiFailed, NodeExists, NoNode, Stat, Watcher
+from logbus.metastore.operations import BadVersion, Create, Delete, MultiFailed, NodeExists, NoNode, Stat, Watcher
 from logbus.metastore.znode_json import BadZnode
 from logbus.metastore.znodes import BROKER_IDS, TOPICS, TopicZnode
 from logbus.model import TopicPartition

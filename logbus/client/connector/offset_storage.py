@@ -13,7 +13,7 @@ from logbus.client.connector.group_registry import create_deep
 from logbus.client.connector.znodes import GroupPaths, OffsetZnode
 from logbus.client.group_metadata import CommittedOffset
 from logbus.errors import ApiError, LogbusError
-from logbus.metastore.imetastore import NodeError, NodeExists, NoNode
+from logbus.metastore.operations import NodeError, NodeExists, NoNode
 from logbus.model import TopicPartition
 
 

@@ -23,7 +23,7 @@ from logbus.client.connector.owned_partitions import OwnedPartitions
 from logbus.client.connector.rebalance import RebalanceFailed, RebalancePhase, RebalanceRounds, plan
 from logbus.client.connector.znodes import TopicCount, thread_id
 from logbus.errors import LogbusError
-from logbus.metastore.imetastore import SessionState, WatchedEvent
+from logbus.metastore.operations import SessionState, WatchedEvent
 from logbus.model import TopicPartition
 from logbus.services import Task, Tasks
 

@@ -40,7 +40,7 @@ from logbus.cluster.controller.update_batch import UpdateBatch
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.cluster_znodes import BrokerIncarnationsZnode, FeatureLevelZnode
-from logbus.metastore.imetastore import Create, Op, Set, Watcher
+from logbus.metastore.operations import Create, Op, Set, Watcher
 from logbus.metastore.znodes import BROKER_INCARNATIONS, FEATURES, PartitionZnode, StateZnode, TopicZnode
 from logbus.model import TopicPartition
 from logbus.net.time_slices import SliceScheduler, TimeSlice

@@ -31,11 +31,11 @@ from logbus.cluster.controller.topic_changes import finish_deletion, send_deleti
 from logbus.cluster.controller.topic_rules import RulesFor
 from logbus.cluster.icluster import ReceiverFor
 from logbus.errors import ApiError, ErrorCode
-from logbus.metastore.imetastore import (
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import (
     Check,
     ConnectionLost,
     Delete,
-    IMetadataStore,
     MetastoreError,
     SessionLost,
     SessionState,

@@ -14,7 +14,8 @@ from attrs import frozen
 from twisted.logger import Logger
 
 from logbus.metastore.cluster_znodes import ControllerEpochZnode, ControllerNode, ControllerZnode
-from logbus.metastore.imetastore import Create, IMetadataStore, MultiFailed, NodeExists, NoNode, Set, Watcher
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import Create, MultiFailed, NodeExists, NoNode, Set, Watcher
 from logbus.metastore.znodes import CONTROLLER, CONTROLLER_EPOCH
 
 

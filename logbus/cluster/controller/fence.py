@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from attrs import frozen
 
 from logbus.errors import LogbusError
-from logbus.metastore.imetastore import Check, Create, IMetadataStore, MultiFailed, Op, Set
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import Check, Create, MultiFailed, Op, Set
 from logbus.metastore.znodes import CONTROLLER_EPOCH
 
 BATCH_BYTES = 512 * 1024

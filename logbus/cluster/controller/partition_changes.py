@@ -16,7 +16,7 @@ from logbus.cluster.controller.leader_election import ElectionResult, preferred_
 from logbus.cluster.controller.reassignment import Move, cancelled_move, move_to
 from logbus.cluster.controller.update_batch import UpdateBatch
 from logbus.errors import ApiError, ErrorCode
-from logbus.metastore.imetastore import Delete, NoNode, Watcher
+from logbus.metastore.operations import Delete, NoNode, Watcher
 from logbus.metastore.znode_json import BadZnode
 from logbus.metastore.znodes import REASSIGN_PARTITIONS, ReassignmentsZnode
 from logbus.model import TopicPartition

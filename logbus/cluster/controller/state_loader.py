@@ -17,7 +17,8 @@ from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
 from logbus.cluster.controller.controller_context import ABSENT, ControllerContext, PartitionRecord, TopicRecord
 from logbus.cluster.images import BrokerImage
 from logbus.metastore.cluster_znodes import BrokerIncarnationsZnode, FeatureLevelZnode
-from logbus.metastore.imetastore import IMetadataStore, NoNode, Stat, Watcher
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import NoNode, Stat, Watcher
 from logbus.metastore.znode_json import BadZnode
 from logbus.metastore.znodes import (
     BROKER_CONFIGS,

@@ -21,7 +21,8 @@ from logbus.cluster.images import PartitionImage
 from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.replication.role import NO_LEADER
-from logbus.metastore.imetastore import IMetadataStore, SessionState
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import SessionState
 
 CHECKS_PER_SESSION = 4
 """Checks in the time of a session timeout, while the store is away."""

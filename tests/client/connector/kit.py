@@ -16,8 +16,8 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.connector import ConsumerConnector, MessageStream, TopicFilter
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.metastore.base_store import attempt
-from logbus.metastore.imetastore import NodeExists, NoNode, SessionState
 from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
+from logbus.metastore.operations import NodeExists, NoNode, SessionState
 from logbus.model import TopicPartition
 from tests.client.memory_cluster import Log, MemoryCluster
 

@@ -13,7 +13,7 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import LogbusError
-from logbus.metastore.imetastore import SessionState
+from logbus.metastore.operations import SessionState
 from tests.client.connector.kit import SESSION_SECONDS, FaultyStore, Group, GroupCase, Reader
 
 Fault = Callable[[Group, FaultyStore], None]

@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.topic_admin import NewTopic
 from logbus.errors import ApiError, ErrorCode
-from logbus.metastore.imetastore import Op
 from logbus.metastore.memory_store import MemoryEnsemble
+from logbus.metastore.operations import Op
 from logbus.model import IsrChange, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 from tests.cluster.control_plane import Node
 from tests.cluster.controller.test_controller import T0, ControllerCase

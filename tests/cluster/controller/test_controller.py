@@ -13,7 +13,7 @@ from logbus.cluster.controller.fence import ControllerMoved
 from logbus.cluster.controller.topic_admin import NewTopic
 from logbus.cluster.controller.update_batch import UpdateBatch
 from logbus.errors import ApiError, ErrorCode
-from logbus.metastore.imetastore import Create, StoreUnusable
+from logbus.metastore.operations import Create, StoreUnusable
 from logbus.metastore.znodes import StateZnode
 from logbus.model import LeaderAndIsr, TopicPartition
 from tests.cluster.control_plane import Cluster, Node, RecordingHost

@@ -8,8 +8,8 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.controller.fence import BATCH_BYTES, ControllerMoved, Fence
-from logbus.metastore.imetastore import Check, Create, MultiFailed, Op, OpResult, Set
 from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
+from logbus.metastore.operations import Check, Create, MultiFailed, Op, OpResult, Set
 
 
 class FenceTests(SynchronousTestCase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from logbus.errors import ErrorCode
-from logbus.metastore.imetastore import SessionState
+from logbus.metastore.operations import SessionState
 from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchTopic
 from tests.cluster.test_replication import ReplicationCase

@@ -13,8 +13,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.metastore.base_store import TreeStore, attempt
-from logbus.metastore.imetastore import ConnectionLost, IMetadataStore, Op, SessionLost, SessionState
+from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.memory_store import MemoryEnsemble
+from logbus.metastore.operations import ConnectionLost, Op, SessionLost, SessionState
 from logbus.metastore.tree import Applied, Tree
 from logbus.testing.simulation.environment.virtual_clock import Call, VirtualClock
 
