@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any, TypeVar
 
 from attrs import define, field
@@ -72,41 +73,30 @@ class BaseStore:
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Deferred[str]:
         """Create a node; return its path."""
-
-        async def run() -> str:
-            result = await self._one(Create(path, data, ephemeral, sequence))
-            assert isinstance(result, str)
-            return result
-
-        return Deferred.fromCoroutine(run())
+        return self._one(Create(path, data, ephemeral, sequence), str)
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Deferred[Stat]:
         """Replace a node's data."""
-
-        async def run() -> Stat:
-            result = await self._one(Set(path, data, version))
-            assert isinstance(result, Stat)
-            return result
-
-        return Deferred.fromCoroutine(run())
+        return self._one(Set(path, data, version), Stat)
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Deferred[None]:
         """Remove a node."""
-
-        async def run() -> None:
-            await self._one(Delete(path, version))
-
-        return Deferred.fromCoroutine(run())
+        return self._one(Delete(path, version), NoneType)
 
     def multi(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
         """Apply all operations or none."""
         return self._commit(tuple(ops))
 
-    async def _one(self, op: Op) -> OpResult:
-        try:
-            return (await self._commit((op,)))[0]
-        except MultiFailed as failed:
-            raise failed.error from None
+    def _one(self, op: Op, kind: type[T]) -> Deferred[T]:
+        async def run() -> T:
+            try:
+                [result] = await self._commit((op,))
+            except MultiFailed as failed:
+                raise failed.error from None
+            assert isinstance(result, kind)
+            return result
+
+        return Deferred.fromCoroutine(run())
 
     # Delivering, in order and without nesting.
 
@@ -155,33 +145,23 @@ class TreeStore(BaseStore):
 
     def get(self, path: str, watch: Watcher | None = None) -> Deferred[tuple[bytes, Stat]]:
         """Data and stat of a node."""
-
-        def look(tree: Tree) -> tuple[bytes, Stat]:
-            found = tree.get(path)
-            if watch is not None:
-                self._watches.on_data(path, watch)
-            return found
-
-        return self._look(look)
+        return self._read(Tree.get, path, self._watches.on_data, watch)
 
     def exists(self, path: str, watch: Watcher | None = None) -> Deferred[Stat | None]:
         """Stat of a node, or None."""
-
-        def look(tree: Tree) -> Stat | None:
-            found = tree.exists(path)
-            if watch is not None:
-                self._watches.on_data(path, watch)
-            return found
-
-        return self._look(look)
+        return self._read(Tree.exists, path, self._watches.on_data, watch)
 
     def children(self, path: str, watch: Watcher | None = None) -> Deferred[list[str]]:
         """Names of a node's children, sorted."""
+        return self._read(Tree.children, path, self._watches.on_children, watch)
 
-        def look(tree: Tree) -> list[str]:
-            found = tree.children(path)
+    def _read(
+        self, read: Callable[[Tree, str], T], path: str, leave: Callable[[str, Watcher], None], watch: Watcher | None
+    ) -> Deferred[T]:
+        def look(tree: Tree) -> T:
+            found = read(tree, path)
             if watch is not None:
-                self._watches.on_children(path, watch)
+                leave(path, watch)
             return found
 
         return self._look(look)
@@ -203,3 +183,11 @@ def attempt(run: Callable[[], T]) -> T | Failure:
         return run()
     except Exception:
         return Failure()
+
+
+def settle(waiting: Deferred[T], outcome: T | Failure) -> None:
+    """Fire a Deferred with what :func:`attempt` returned."""
+    if isinstance(outcome, Failure):
+        waiting.errback(outcome)
+    else:
+        waiting.callback(outcome)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import ClassVar
 from uuid import UUID
 
 from attrs import frozen
@@ -79,18 +80,26 @@ class ControllerZnode:
             )
 
 
-class ControllerEpochZnode:
-    """``/controller_epoch``: a number in ASCII; the node's version is the token that fences controllers."""
+class _NumberZnode:
+    """A node that holds a number in ASCII."""
+
+    PATH: ClassVar[str]
 
     @staticmethod
-    def encode(epoch: int) -> bytes:
-        return str(epoch).encode("ascii")
+    def encode(number: int) -> bytes:
+        return str(number).encode("ascii")
 
-    @staticmethod
-    def decode(data: bytes) -> int:
+    @classmethod
+    def decode(cls, data: bytes) -> int:
         if not re.fullmatch(rb"\d{1,10}", data):
-            raise BadZnode(f"{CONTROLLER_EPOCH} holds {data[:40]!r}, not a number")
+            raise BadZnode(f"{cls.PATH} holds {data[:40]!r}, not a number")
         return int(data)
+
+
+class ControllerEpochZnode(_NumberZnode):
+    """``/controller_epoch``: the node's version is the token that fences controllers."""
+
+    PATH = CONTROLLER_EPOCH
 
 
 class ClusterIdZnode:
@@ -140,18 +149,10 @@ class BrokerIncarnationsZnode:
             }
 
 
-class FeatureLevelZnode:
-    """``/feature_level``, not in Kafka: the level that all brokers support; a number in ASCII that never falls."""
+class FeatureLevelZnode(_NumberZnode):
+    """``/feature_level``, not in Kafka: the level that all brokers support; it never falls."""
 
-    @staticmethod
-    def encode(level: int) -> bytes:
-        return str(level).encode("ascii")
-
-    @staticmethod
-    def decode(data: bytes) -> int:
-        if not re.fullmatch(rb"\d{1,9}", data):
-            raise BadZnode(f"{FEATURES} holds {data[:40]!r}, not a number")
-        return int(data)
+    PATH = FEATURES
 
 
 class ProducerIdBlockZnode:

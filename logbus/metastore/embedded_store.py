@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 from zope.interface import implementer
 
-from logbus.metastore.base_store import TreeStore, attempt
+from logbus.metastore.base_store import TreeStore, attempt, settle
 from logbus.metastore.database import Database, DatabaseFull
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import (
@@ -206,10 +206,7 @@ class EmbeddedStore(TreeStore):
                 for watcher, event in self._watches.take(outcome.events):
                     batch.deliveries.append((self._watches.tell, (watcher, event)))
         batch.waiting.append(request.waiting)
-        if isinstance(outcome, Failure):
-            batch.deliveries.append((request.waiting.errback, (outcome,)))
-        else:
-            batch.deliveries.append((request.waiting.callback, (outcome,)))
+        batch.deliveries.append((settle, (request.waiting, outcome)))
 
     def _deliver_all(self, batch: _Batch) -> None:
         for what, args in batch.deliveries:
@@ -238,15 +235,9 @@ class EmbeddedStore(TreeStore):
     # The disk.
 
     def _write(self, changes: Sequence[Applied]) -> Deferred[None]:
-        touched = dict.fromkeys(path for applied in changes for path in applied.before)
-        rows = []
-        gone = []
-        for path in touched:
-            node = self._tree.nodes.get(path)
-            if node is None:
-                gone.append(path)
-            else:
-                rows.append(node.row)
+        touched = {path: self._tree.nodes.get(path) for applied in changes for path in applied.before}
+        rows = [node.row for node in touched.values() if node is not None]
+        gone = [path for path, node in touched.items() if node is None]
         return self._in_thread(self._database.commit, rows, gone, self._tree.zxid)
 
     def _in_thread(self, run: Callable[..., T], *args: Any) -> Deferred[T]:

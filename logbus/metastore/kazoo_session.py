@@ -15,21 +15,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from attrs import define, field
+from kazoo import exceptions
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    BadVersionError,
-    ConnectionClosedError,
-    ConnectionLoss,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    OperationTimeoutError,
-    RolledBackError,
-    RuntimeInconsistency,
-    SessionExpiredError,
-    SessionMovedError,
-)
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
@@ -70,11 +57,11 @@ Answer = Callable[[Any], None]
 """Takes a result, or the :class:`MetastoreError` instead of it, on the reactor thread."""
 
 _NODE_ERRORS: dict[type[Exception], type[NodeError]] = {
-    BadVersionError: BadVersion,
-    NoChildrenForEphemeralsError: NoChildrenForEphemerals,
-    NodeExistsError: NodeExists,
-    NoNodeError: NoNode,
-    NotEmptyError: NotEmpty,
+    exceptions.BadVersionError: BadVersion,
+    exceptions.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    exceptions.NodeExistsError: NodeExists,
+    exceptions.NoNodeError: NoNode,
+    exceptions.NotEmptyError: NotEmpty,
 }
 _EVENTS = {
     EventType.CREATED: EventKind.CREATED,
@@ -83,7 +70,7 @@ _EVENTS = {
     EventType.CHILD: EventKind.CHILDREN,
 }
 # The errors of a transaction's operations that failed because another one did.
-_ROLLED_BACK = (RolledBackError, RuntimeInconsistency)
+_ROLLED_BACK = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 
 
 class IKazooSessionUser(Protocol):
@@ -212,8 +199,7 @@ class KazooSession:
     @property
     def below(self) -> str:
         """The chroot; empty for ZooKeeper's own root."""
-        found: str = self._client.chroot
-        return found
+        return str(self._client.chroot)
 
     def enter_chroot(self, chroot: str) -> None:
         """Use this chroot for all paths from now on."""
@@ -308,7 +294,7 @@ class KazooSession:
             if result is None:
                 queue.append((request, None))  # The request to close the session, which stop() waits for.
             else:
-                result.set_exception(ConnectionLoss())
+                result.set_exception(exceptions.ConnectionLoss())
 
     def _fired(self, event: Any) -> None:
         # kazoo also calls all watches when their connection is lost.
@@ -329,9 +315,15 @@ def _explained(path: str, error: Exception) -> MetastoreError:
     kind = _NODE_ERRORS.get(type(error))
     if kind is not None:
         return kind(path)
-    if isinstance(error, SessionExpiredError):
+    if isinstance(error, exceptions.SessionExpiredError):
         return SessionLost("the session with ZooKeeper is over")
-    if isinstance(error, ConnectionLoss | ConnectionClosedError | OperationTimeoutError | SessionMovedError):
+    if isinstance(
+        error,
+        exceptions.ConnectionLoss
+        | exceptions.ConnectionClosedError
+        | exceptions.OperationTimeoutError
+        | exceptions.SessionMovedError,
+    ):
         return ConnectionLost("the connection to ZooKeeper was lost while a request was out")
     return StoreUnusable(f"{path}: ZooKeeper refused: {type(error).__name__} {error}".rstrip())
 
@@ -341,16 +333,10 @@ def _results(ops: Sequence[Op], found: Sequence[Any]) -> list[OpResult] | Metast
         if isinstance(one, Exception) and not isinstance(one, _ROLLED_BACK):
             error = _explained(op.path, one)
             return MultiFailed(index, op, error) if isinstance(error, NodeError) else error
-    results: list[OpResult] = []
-    for op, one in zip(ops, found, strict=True):
-        match op:
-            case Create():
-                results.append(str(one))
-            case Set():
-                results.append(_stat(one))
-            case _:
-                results.append(None)
-    return results
+    return [
+        str(one) if isinstance(op, Create) else _stat(one) if isinstance(op, Set) else None
+        for op, one in zip(ops, found, strict=True)
+    ]
 
 
 def _stat(found: Any) -> Stat:

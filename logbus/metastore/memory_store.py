@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from logbus.metastore.base_store import TreeStore, attempt
+from logbus.metastore.base_store import TreeStore, attempt, settle
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import ConnectionLost, Delete, Op, SessionLost, SessionState
 from logbus.metastore.tree import Applied, Tree
@@ -173,11 +173,4 @@ class MemoryStore(TreeStore):
 
     def _answer(self, waiting: Deferred[T], run: Callable[[], T]) -> None:
         # Run first: the watches that it fires are delivered before the answer.
-        self._deliver(_settle, waiting, attempt(run))
-
-
-def _settle(waiting: Deferred[T], outcome: T | Failure) -> None:
-    if isinstance(outcome, Failure):
-        waiting.errback(outcome)
-    else:
-        waiting.callback(outcome)
+        self._deliver(settle, waiting, attempt(run))
