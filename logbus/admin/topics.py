@@ -164,7 +164,7 @@ class TopicViews:
         return Deferred.fromCoroutine(self._create(call.body))
 
     async def _create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        from logbus.cluster.controller.topic_admin import NewTopic
+        from logbus.cluster.controller.topic_plan import NewTopic
 
         new = NewTopic(
             name=body["name"],

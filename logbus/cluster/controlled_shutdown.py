@@ -57,12 +57,8 @@ class ControlledShutdown:
                 return
             if tries_left:
                 pause = self.config.get(keys.CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS) / 1000
-                await deferLater(self.clock, pause, _nothing)
+                await deferLater(self.clock, pause)
 
 
 def _raise_timeout(_: object, seconds: float) -> None:
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the controller has not answered for {seconds:.0f} s")
-
-
-def _nothing() -> None:
-    """Does nothing, for :func:`deferLater`."""

@@ -16,10 +16,10 @@ from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.controller import Controller
-from logbus.cluster.icluster import IControllerChannel, IsrChange
+from logbus.cluster.icluster import IControllerChannel
 from logbus.cluster.peers import CONTROL, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
-from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 from logbus.wire.messages.inter_broker import (
     AlteredPartition,
     AlterPartitionData,

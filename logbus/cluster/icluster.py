@@ -10,24 +10,9 @@ from twisted.internet.defer import Deferred
 from zope.interface import Interface
 
 from logbus.cluster.images import BrokerImage
-from logbus.cluster.metadata_update import NO_OVERRIDES, DeletedTopic, MetadataUpdate, PartitionState
+from logbus.cluster.metadata_update import MetadataUpdate, PartitionState
 from logbus.errors import ApiError
 from logbus.model import IsrChange, LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
-
-__all__ = [
-    "NO_OVERRIDES",
-    "MetadataUpdate",
-    "DeletedTopic",
-    "FullUpdate",
-    "IMetadataUpdateReceiver",
-    "IControllerChannel",
-    "ILeadershipListener",
-    "IReplicaHost",
-    "IsrChange",
-    "PartitionErrors",
-    "PartitionState",
-    "ReceiverFor",
-]
 
 PartitionErrors = Mapping[TopicPartition, ApiError]
 """The errors, by partition; empty when all went well."""

@@ -11,14 +11,8 @@ from zope.interface import implementer
 
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage
 from logbus.cluster.controller_epoch_store import ControllerEpochStore, MemoryControllerEpochStore
-from logbus.cluster.icluster import (
-    DeletedTopic,
-    IMetadataUpdateReceiver,
-    IReplicaHost,
-    MetadataUpdate,
-    PartitionErrors,
-    PartitionState,
-)
+from logbus.cluster.icluster import IMetadataUpdateReceiver, IReplicaHost, PartitionErrors
+from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate, PartitionState
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 

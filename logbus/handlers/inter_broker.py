@@ -20,7 +20,7 @@ from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller_channel import partitions_of, topics_of
-from logbus.cluster.icluster import IMetadataUpdateReceiver, IsrChange
+from logbus.cluster.icluster import IMetadataUpdateReceiver
 from logbus.cluster.metadata_update_codec import decode_update
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
@@ -29,7 +29,7 @@ from logbus.handlers.request_router import serves, task
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import MetastoreError, NoNode
 from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
-from logbus.model import LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request

@@ -17,16 +17,12 @@ from zope.interface import implementer
 
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
 from logbus.cluster.controller.controller import Controller
-from logbus.cluster.controller.topic_admin import TopicAdmin, TopicDefaults
+from logbus.cluster.controller.topic_admin import TopicAdmin
+from logbus.cluster.controller.topic_plan import TopicDefaults
 from logbus.cluster.controller.topic_rules import TopicRules
-from logbus.cluster.icluster import (
-    FullUpdate,
-    IMetadataUpdateReceiver,
-    IReplicaHost,
-    PartitionErrors,
-    PartitionState,
-)
+from logbus.cluster.icluster import FullUpdate, IMetadataUpdateReceiver, IReplicaHost, PartitionErrors
 from logbus.cluster.membership import Membership, ensure_cluster_id, ensure_paths
+from logbus.cluster.metadata_update import PartitionState
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore

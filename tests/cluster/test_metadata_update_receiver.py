@@ -10,13 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
-from logbus.cluster.icluster import (
-    DeletedTopic,
-    IMetadataUpdateReceiver,
-    IReplicaHost,
-    MetadataUpdate,
-    PartitionState,
-)
+from logbus.cluster.icluster import IMetadataUpdateReceiver, IReplicaHost
+from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate, PartitionState
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import LeaderAndIsr, TopicPartition

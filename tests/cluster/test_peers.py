@@ -7,10 +7,10 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import CancelledError
 
-from logbus.cluster.icluster import IControllerChannel, IsrChange
+from logbus.cluster.icluster import IControllerChannel
 from logbus.cluster.peers import CONNECT_SECONDS, CONTROL, FETCH
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import IsrChange, TopicPartition
 from logbus.wire.messages.inter_broker import ShutDownRequest
 from tests.cluster.memory_cluster import ClusterCase
 

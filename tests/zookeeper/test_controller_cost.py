@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 
 from logbus.cluster.controller.fence import ControllerMoved
-from logbus.cluster.controller.topic_admin import NewTopic
+from logbus.cluster.controller.topic_plan import NewTopic
 from logbus.errors import ApiError
 from logbus.metastore.operations import Create, SessionState
 from tests.cluster.control_plane import Cluster, Node

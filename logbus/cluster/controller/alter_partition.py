@@ -17,9 +17,8 @@ from attrs import evolve
 
 from logbus.cluster.controller.controller_context import PartitionRecord
 from logbus.cluster.controller.topic_rules import TopicRules, still_eligible
-from logbus.cluster.icluster import IsrChange
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import LeaderAndIsr
+from logbus.model import IsrChange, LeaderAndIsr
 
 
 def altered_state(

@@ -15,10 +15,9 @@ from logbus.cluster.controller.controller_context import NO_LEADER, PartitionRec
 from logbus.cluster.controller.leader_election import ElectionResult
 from logbus.cluster.controller.topic_rules import ReplicaAvailability
 from logbus.cluster.controller.update_batch import UpdateBatch
-from logbus.cluster.icluster import IsrChange
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 
 _log = Logger(namespace="logbus.cluster.controller")
 

@@ -14,8 +14,9 @@ from twisted.python.failure import Failure
 
 from logbus.cluster.controller.controller_context import ControllerContext
 from logbus.cluster.controller.update_batch import UpdateBatch, full_updates, incremental_updates
-from logbus.cluster.icluster import IMetadataUpdateReceiver, MetadataUpdate, PartitionErrors, ReceiverFor
+from logbus.cluster.icluster import IMetadataUpdateReceiver, PartitionErrors, ReceiverFor
 from logbus.cluster.images import BrokerImage
+from logbus.cluster.metadata_update import MetadataUpdate
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 

@@ -19,8 +19,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from logbus.cluster.icluster import FullUpdate, IMetadataUpdateReceiver, MetadataUpdate, PartitionErrors
+from logbus.cluster.icluster import FullUpdate, IMetadataUpdateReceiver, PartitionErrors
 from logbus.cluster.images import BrokerImage
+from logbus.cluster.metadata_update import MetadataUpdate
 from logbus.cluster.metadata_update_codec import update_request
 from logbus.cluster.peers import METADATA_UPDATES, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
@@ -113,7 +114,7 @@ class MetadataUpdateSender:
             )
             self._schedule_full_update()
             pause, self._pause = self._pause, min(MAX_RETRY_SECONDS, 2 * self._pause)
-            await deferLater(self.clock, pause, _nothing)
+            await deferLater(self.clock, pause)
             return
         self._pause = FIRST_RETRY_SECONDS
         errors = {
@@ -160,7 +161,3 @@ def update_receivers(
         return MetadataUpdateSender(broker, full_update, peers, clock, timeout)
 
     return receiver_for
-
-
-def _nothing() -> None:
-    """Does nothing, for :func:`deferLater`."""

@@ -48,15 +48,6 @@ from logbus.metastore.znodes import DEFAULT_ENTITY
 from logbus.model import INTERNAL_TOPICS, TopicPartition
 from logbus.net.time_slices import SliceScheduler, TimeSlice
 
-__all__ = [
-    "ConfigEdit",
-    "CreatedTopic",
-    "NewPartitions",
-    "NewTopic",
-    "TopicAdmin",
-    "TopicDefaults",
-]
-
 WAIT_MS = 30_000
 """For requests without a timeout of their own."""
 

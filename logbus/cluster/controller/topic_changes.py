@@ -13,7 +13,7 @@ from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.broker_channels import PendingUpdates
 from logbus.cluster.controller.controller_context import ABSENT, PartitionRecord, TopicRecord
 from logbus.cluster.controller.update_batch import UpdateBatch
-from logbus.cluster.icluster import DeletedTopic
+from logbus.cluster.metadata_update import DeletedTopic
 from logbus.metastore.operations import Create, Delete, NoNode, Op, Set
 from logbus.metastore.znodes import ConfigZnode, DeletedTopicZnode, TopicZnode
 from logbus.model import TopicPartition

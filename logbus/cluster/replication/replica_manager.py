@@ -13,7 +13,8 @@ from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from logbus.cluster.icluster import ILeadershipListener, IReplicaHost, PartitionErrors, PartitionState
+from logbus.cluster.icluster import ILeadershipListener, IReplicaHost, PartitionErrors
+from logbus.cluster.metadata_update import PartitionState
 from logbus.cluster.replication.partition import Partition
 from logbus.cluster.replication.replica import Repair, Replica, ReplicaContext, StandaloneContext, Watcher, no_repair
 from logbus.config import TopicConfig

@@ -11,9 +11,8 @@ from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.alter_partition import altered_state
 from logbus.cluster.controller.controller_context import PartitionRecord
 from logbus.cluster.controller.topic_rules import TopicRules
-from logbus.cluster.icluster import IsrChange
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
 from tests.cluster.controller.test_controller import T0, ControllerCase
 
 REPLICAS = (1, 2, 3)

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from logbus.cluster.controller import broker_changes
-from logbus.cluster.controller.topic_admin import NewTopic
+from logbus.cluster.controller.topic_plan import NewTopic
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.memory_store import MemoryEnsemble
 from logbus.metastore.operations import Op

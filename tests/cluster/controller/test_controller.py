@@ -10,7 +10,7 @@ from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.controller.fence import ControllerMoved
-from logbus.cluster.controller.topic_admin import NewTopic
+from logbus.cluster.controller.topic_plan import NewTopic
 from logbus.cluster.controller.update_batch import UpdateBatch
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.operations import Create, StoreUnusable

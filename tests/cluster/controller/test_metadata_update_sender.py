@@ -10,8 +10,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.controller.metadata_update_sender import MAX_QUEUED_UPDATES, MAX_WAITING, MetadataUpdateSender
-from logbus.cluster.icluster import DeletedTopic, MetadataUpdate
 from logbus.cluster.images import BrokerImage
+from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate
 from logbus.cluster.metadata_update_codec import decode_update
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition

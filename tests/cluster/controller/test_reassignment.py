@@ -17,10 +17,9 @@ from logbus.cluster.controller.partition_admin import ElectionType, PartitionAdm
 from logbus.cluster.controller.preferred_leaders import not_led_by_preferred
 from logbus.cluster.controller.reassignment import cancelled_move, finished, move_to, moved
 from logbus.cluster.controller.topic_rules import TopicRules
-from logbus.cluster.icluster import IsrChange
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.znodes import StateZnode
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
 from tests.cluster.control_plane import Node
 from tests.cluster.controller.test_broker_changes import ThreeBrokers
 from tests.cluster.controller.test_controller import T0

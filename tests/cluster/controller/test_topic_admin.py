@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.controller.controller_context import ControllerContext, PartitionRecord, TopicRecord
-from logbus.cluster.controller.topic_admin import CreatedTopic, NewPartitions, NewTopic
-from logbus.cluster.controller.topic_plan import MAX_NEW_PARTITIONS, TopicDefaults, TopicQuota
+from logbus.cluster.controller.topic_admin import CreatedTopic
+from logbus.cluster.controller.topic_plan import MAX_NEW_PARTITIONS, NewPartitions, NewTopic, TopicDefaults, TopicQuota
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.znodes import ConfigZnode, StateZnode, TopicZnode

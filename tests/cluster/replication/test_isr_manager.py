@@ -13,14 +13,15 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.cluster.icluster import IControllerChannel, IsrChange, PartitionState
+from logbus.cluster.icluster import IControllerChannel
 from logbus.cluster.images import BrokerImage
+from logbus.cluster.metadata_update import PartitionState
 from logbus.cluster.replication.isr_manager import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, IsrManager, Lag
 from logbus.cluster.replication.replica import OffsetAndStart, Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.model import LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
+from logbus.model import IsrChange, LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
 from logbus.storage.log_manager import LogManager
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.handlers.kit import a_batch

@@ -10,7 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from logbus.cluster.icluster import ILeadershipListener, PartitionState
+from logbus.cluster.icluster import ILeadershipListener
+from logbus.cluster.metadata_update import PartitionState
 from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.config import TopicConfig
