@@ -285,13 +285,6 @@ class PeriodicTask(Service):
             self._run.cancel()
         return ended.addCallback(lambda _: None)
 
-    def change_interval(self, interval: float) -> None:
-        """Change the interval to ``interval`` seconds from now on."""
-        self._interval = interval
-        if self._loop.running:
-            self._loop.interval = interval
-            self._loop.reset()
-
     def _once(self) -> Deferred[None]:
         return Deferred.fromCoroutine(self._guarded())
 

@@ -400,16 +400,6 @@ class PeriodicTaskTests(SynchronousTestCase):
         self.successResultOf(stopped)
         self.assertEqual(ends, ["tidied"])
 
-    def test_interval_changes(self) -> None:
-        """A new interval holds from the change on."""
-        task = self.task()
-        task.startService()
-        self.clock.advance(4)
-        task.change_interval(2)
-        self.clock.advance(2)
-        self.clock.advance(2)
-        self.assertEqual(self.runs, [6, 8])
-
     def test_stop_before_start(self) -> None:
         """Stopping what never started does nothing."""
         self.successResultOf(self.task().stopService())

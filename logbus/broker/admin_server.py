@@ -7,6 +7,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
+from attrs import define, field
 from twisted.internet.interfaces import IProtocolFactory
 
 from logbus.admin.site import AdminSite
@@ -20,6 +21,7 @@ from logbus.ilogbus import IBroker
 from logbus.model import INTERNAL_TOPICS
 
 
+@define(eq=False)
 class AdminServer:
     """
     Serves metrics, health and REST over HTTP.
@@ -27,22 +29,13 @@ class AdminServer:
     :ivar stop_process: stops the process in order, if it can be stopped so.
     """
 
-    def __init__(
-        self,
-        env: Environment,
-        readiness: Readiness,
-        member: ClusterMember,
-        replication: Replication,
-        control: ClusterControl,
-        coordinators: Coordinators,
-    ) -> None:
-        self._env = env
-        self._readiness = readiness
-        self._member = member
-        self._replication = replication
-        self._control = control
-        self._coordinators = coordinators
-        self.stop_process: Callable[[], object] | None = None
+    _env: Environment
+    _readiness: Readiness
+    _member: ClusterMember
+    _replication: Replication
+    _control: ClusterControl
+    _coordinators: Coordinators
+    stop_process: Callable[[], object] | None = field(default=None, init=False)
 
     def factory(self, broker: IBroker) -> IProtocolFactory:
         """

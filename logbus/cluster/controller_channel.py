@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
@@ -17,6 +17,7 @@ from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.icluster import IControllerChannel
+from logbus.cluster.metadata_update_codec import leader_and_isr
 from logbus.cluster.peers import CONTROL, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import IsrChange, LeaderAndIsr, LogEndReport, ReplicaReport, TopicPartition
@@ -34,7 +35,10 @@ from logbus.wire.messages.inter_broker import (
 )
 from logbus.wire.messages.partitions import TopicPartitions
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+States = Mapping[TopicPartition, LeaderAndIsr | ApiError]
 
 
 @implementer(IControllerChannel)
@@ -51,15 +55,10 @@ class ControllerChannel:
     broker_epoch: Callable[[], int]
     controller: Controller = field(init=False)
 
-    def alter_partitions(
-        self, changes: Sequence[IsrChange]
-    ) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
+    def alter_partitions(self, changes: Sequence[IsrChange]) -> Deferred[States]:
         """See :meth:`IControllerChannel.alter_partitions`."""
 
-        async def here(active: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await broker_changes.alter_partitions(active, self.broker_id, epoch, changes)
-
-        async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+        async def there(epoch: int) -> States:
             request = AlterPartitionsRequest(
                 broker_epoch=epoch,
                 changes=[
@@ -76,30 +75,20 @@ class ControllerChannel:
             )
             return partition_states((await self._ask(request)).partitions)
 
-        epoch = self.broker_epoch()
-        return self._either(here, there)
+        return self._either(broker_changes.alter_partitions, there, changes)
 
     def report_failed(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[None]:
         """See :meth:`IControllerChannel.report_failed`."""
 
-        async def here(active: ActiveController) -> None:
-            await broker_changes.report_failed(active, self.broker_id, epoch, topic_partitions)
-
-        async def there() -> None:
+        async def there(epoch: int) -> None:
             await self._ask(ReportFailedRequest(broker_epoch=epoch, failed=topics_of(topic_partitions)))
 
-        epoch = self.broker_epoch()
-        return self._either(here, there)
+        return self._either(broker_changes.report_failed, there, topic_partitions)
 
-    def report_replicas(
-        self, reports: Sequence[ReplicaReport]
-    ) -> Deferred[Mapping[TopicPartition, LeaderAndIsr | ApiError]]:
+    def report_replicas(self, reports: Sequence[ReplicaReport]) -> Deferred[States]:
         """See :meth:`IControllerChannel.report_replicas`."""
 
-        async def here(active: ActiveController) -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
-            return await broker_changes.report_replicas(active, self.broker_id, epoch, reports)
-
-        async def there() -> Mapping[TopicPartition, LeaderAndIsr | ApiError]:
+        async def there(epoch: int) -> States:
             request = ReportReplicasRequest(
                 broker_epoch=epoch,
                 replicas=[
@@ -116,16 +105,12 @@ class ControllerChannel:
             )
             return partition_states((await self._ask(request)).partitions)
 
-        epoch = self.broker_epoch()
-        return self._either(here, there)
+        return self._either(broker_changes.report_replicas, there, reports)
 
     def report_log_ends(self, ends: Mapping[TopicPartition, LogEndReport]) -> Deferred[None]:
         """See :meth:`IControllerChannel.report_log_ends`."""
 
-        async def here(active: ActiveController) -> None:
-            await broker_changes.report_log_ends(active, self.broker_id, epoch, ends)
-
-        async def there() -> None:
+        async def there(epoch: int) -> None:
             topics: dict[str, list[ReportedLogEnd]] = defaultdict(list)
             for (topic, number), (leader_epoch, end) in ends.items():
                 topics[topic].append(
@@ -136,28 +121,27 @@ class ControllerChannel:
             listed = [ReportedLogEnds(topic=topic, partitions=found) for topic, found in topics.items()]
             await self._ask(ReportLogEndsRequest(broker_epoch=epoch, topics=listed))
 
-        epoch = self.broker_epoch()
-        return self._either(here, there)
+        return self._either(broker_changes.report_log_ends, there, ends)
 
     def shut_down(self) -> Deferred[Sequence[TopicPartition]]:
         """See :meth:`IControllerChannel.shut_down`."""
 
-        async def here(active: ActiveController) -> Sequence[TopicPartition]:
-            return await broker_changes.shut_down(active, self.broker_id, epoch)
-
-        async def there() -> Sequence[TopicPartition]:
+        async def there(epoch: int) -> Sequence[TopicPartition]:
             return partitions_of((await self._ask(ShutDownRequest(broker_epoch=epoch))).remaining)
 
-        epoch = self.broker_epoch()
-        return self._either(here, there)
+        return self._either(broker_changes.shut_down, there)
 
     def _either(
-        self, here: Callable[[ActiveController], Awaitable[T]], there: Callable[[], Coroutine[Deferred[Any], Any, T]]
+        self,
+        here: Callable[Concatenate[ActiveController, int, int, P], Awaitable[T]],
+        there: Callable[[int], Coroutine[Deferred[Any], Any, T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> Deferred[T]:
+        epoch = self.broker_epoch()
         if self.metadata.controller_id == self.broker_id:
-            return self.controller.submit(here)
-
-        return Deferred.fromCoroutine(there())
+            return self.controller.submit(lambda active: here(active, self.broker_id, epoch, *args, **kwargs))
+        return Deferred.fromCoroutine(there(epoch))
 
     async def _ask(self, message: Any) -> Any:
         controller = self.metadata.brokers.get(self.metadata.controller_id)
@@ -217,12 +201,4 @@ def partition_states(partitions: Iterable[AlteredPartition]) -> dict[TopicPartit
 def _partition_state(one: AlteredPartition) -> LeaderAndIsr | ApiError:
     if one.error_code:
         return error_of(one.error_code, one.error_message)
-    return LeaderAndIsr(
-        one.leader,
-        one.leader_epoch,
-        tuple(one.isr),
-        one.controller_epoch,
-        one.version,
-        tuple(one.eligible),
-        one.unclean_epoch,
-    )
+    return leader_and_isr(one)

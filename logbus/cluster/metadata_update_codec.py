@@ -18,6 +18,7 @@ from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 from logbus.records.file_slice import joined
 from logbus.wire.element_budget import RESPONSE_ELEMENTS
 from logbus.wire.messages.inter_broker import (
+    AlteredPartition,
     DeletedTopicState,
     EntityConfig,
     MetadataUpdateBody,
@@ -144,17 +145,21 @@ def _states(topic: MetadataUpdateTopicState) -> Iterable[PartitionState]:
     topic_id = UUID(bytes=topic.topic_id)
     overrides = _overrides(topic.overrides)  # One mapping for all partitions of a topic.
     for one in topic.partitions:
-        state = LeaderAndIsr(
-            one.leader,
-            one.leader_epoch,
-            tuple(one.isr),
-            one.controller_epoch,
-            one.version,
-            tuple(one.eligible),
-            one.unclean_epoch,
-        )
         name = TopicPartition(topic.name, one.partition)
-        yield PartitionState(name, topic_id, tuple(one.replicas), state, one.is_new, overrides)
+        yield PartitionState(name, topic_id, tuple(one.replicas), leader_and_isr(one), one.is_new, overrides)
+
+
+def leader_and_isr(one: MetadataUpdatePartitionState | AlteredPartition) -> LeaderAndIsr:
+    """The state of a partition in a message."""
+    return LeaderAndIsr(
+        one.leader,
+        one.leader_epoch,
+        tuple(one.isr),
+        one.controller_epoch,
+        one.version,
+        tuple(one.eligible),
+        one.unclean_epoch,
+    )
 
 
 def _settings(overrides: Mapping[str, str]) -> list[Setting]:

@@ -14,6 +14,7 @@ The stores:
 * ``memory_store``: for tests and the simulation.
 * ``base_store``: base classes of the stores.
 * ``tree``: the tree in memory. Pure.
+* ``pipelined_reads``: reads many nodes at once.
 * ``watches``: the watches of one session.
 
 Their content:

@@ -6,29 +6,22 @@ The cluster's id is written last: until it is there no broker uses the copy, and
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
 
 from logbus.errors import LogbusError
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.metadata_file import Metadata
-from logbus.metastore.operations import ROOT, Create, MultiFailed, NoNode, Stat
+from logbus.metastore.operations import ROOT, Create, MultiFailed, NoNode
+from logbus.metastore.pipelined_reads import get_all, in_turn
 from logbus.metastore.znodes import BROKER_IDS, BROKER_INCARNATIONS, CLUSTER_ID
 
-OUTSTANDING = 200
-"""Requests under way at once."""
 BATCH_NODES = 500
 BATCH_BYTES = 500_000
 """Of one transaction; ZooKeeper takes 1 MB."""
 SKIPPED_PATHS = frozenset({"/zookeeper", BROKER_INCARNATIONS})
 """Not copied: ZooKeeper's own nodes, and broker epochs, which are transaction numbers of that store."""
-
-Found = tuple[bytes, Stat] | None
-T = TypeVar("T")
 
 
 class NotCopied(LogbusError):
@@ -48,7 +41,7 @@ def read_all(store: IMetadataStore) -> Deferred[dict[str, bytes]]:
         found: dict[str, bytes] = {}
         level = [ROOT]
         while level:
-            children = await _in_turn(store.children(path) for path in level)
+            children = await in_turn(store.children(path) for path in level)
             paths = [
                 f"{path.rstrip('/')}/{name}"
                 for path, names in zip(level, children, strict=True)
@@ -56,7 +49,7 @@ def read_all(store: IMetadataStore) -> Deferred[dict[str, bytes]]:
                 if f"{path.rstrip('/')}/{name}" not in SKIPPED_PATHS
             ]
             level = []
-            for path, held in zip(paths, await _get(store, paths), strict=True):
+            for path, held in zip(paths, await get_all(store, paths), strict=True):
                 if held is not None and held[1].ephemeral_owner == 0:
                     found[path] = held[0]
                     level.append(path)
@@ -78,7 +71,7 @@ def write_all(store: IMetadataStore, metadata: Metadata) -> Deferred[int]:
         await _refuse_brokers(store)
         missing: dict[str, bytes] = {}
         paths = list(metadata.nodes)
-        for path, held in zip(paths, await _get(store, paths), strict=True):
+        for path, held in zip(paths, await get_all(store, paths), strict=True):
             if held is None:
                 missing[path] = metadata.nodes[path]
             elif path == CLUSTER_ID:
@@ -116,29 +109,3 @@ def _batches(nodes: dict[str, bytes]) -> Iterator[list[Create]]:
         size += len(path) + len(nodes[path])
     if batch:
         yield batch
-
-
-def _get(store: IMetadataStore, paths: Iterable[str]) -> Deferred[list[Found]]:
-    """The node at each path, or None."""
-    return Deferred.fromCoroutine(_in_turn(store.get(path) for path in paths))
-
-
-async def _in_turn(requests: Iterable[Deferred[T]]) -> list[T | None]:
-    """The answers; None where there is no node. Requests are made as they are drawn, some at a time."""
-    found: list[T | None] = []
-    window: deque[Deferred[T | None]] = deque()
-    try:
-        for request in requests:
-            window.append(request.addErrback(_absent))
-            if len(window) == OUTSTANDING:
-                found.append(await window.popleft())
-        while window:
-            found.append(await window.popleft())
-    finally:
-        for left in window:
-            left.addErrback(lambda _: None)  # They fail for the same reason as the first.
-    return found
-
-
-def _absent(failure: Failure) -> None:
-    failure.trap(NoNode)

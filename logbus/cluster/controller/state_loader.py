@@ -6,19 +6,15 @@ An unreadable node of one topic or broker does not stop the others: the topic is
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
-
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
 from logbus.cluster.controller.controller_context import ABSENT, ControllerContext, PartitionRecord, TopicRecord
 from logbus.cluster.images import BrokerImage
 from logbus.metastore.cluster_znodes import BrokerIncarnationsZnode, FeatureLevelZnode
 from logbus.metastore.imetastore import IMetadataStore
-from logbus.metastore.operations import NoNode, Stat, Watcher
+from logbus.metastore.operations import Stat, Watcher
+from logbus.metastore.pipelined_reads import Found, get_all
 from logbus.metastore.znode_json import BadZnode
 from logbus.metastore.znodes import (
     BROKER_CONFIGS,
@@ -37,11 +33,6 @@ from logbus.model import topic_name_problem
 
 _log = Logger(namespace="logbus.cluster.controller")
 
-OUTSTANDING = 200
-"""Requests under way at once: enough to hide the distance, few enough not to choke the store."""
-
-Found = tuple[bytes, Stat] | None
-
 
 async def load_state(store: IMetadataStore) -> ControllerContext:
     """
@@ -52,8 +43,8 @@ async def load_state(store: IMetadataStore) -> ControllerContext:
     state = ControllerContext()
     deleting = set(await store.children(DELETED_TOPICS))
     names = await store.children(TOPICS)
-    topics = await _get_all(store, [TopicZnode.path(name) for name in names])
-    configs = await _get_all(store, [ConfigZnode.topic_path(name) for name in names])
+    topics = await get_all(store, [TopicZnode.path(name) for name in names])
+    configs = await get_all(store, [ConfigZnode.topic_path(name) for name in names])
     for name, found, config in zip(names, topics, configs, strict=True):
         problem = topic_name_problem(name)
         if problem is not None:
@@ -76,7 +67,7 @@ async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, Broke
     numbers = [int(name) for name in names if name.isdecimal()]
     brokers = {}
     for number, found in zip(
-        numbers, await _get_all(store, [BrokerIdZnode.path(number) for number in numbers]), strict=True
+        numbers, await get_all(store, [BrokerIdZnode.path(number) for number in numbers]), strict=True
     ):
         if found is None:
             continue  # It went just now; the watch fires, too.
@@ -120,7 +111,7 @@ async def _load_partitions(store: IMetadataStore, state: ControllerContext) -> N
         for topic in state.topics.values()
         for number, record in enumerate(topic.partitions)
     ]
-    states = await _get_all(store, [StateZnode.path(name, number) for name, number, _ in numbered])
+    states = await get_all(store, [StateZnode.path(name, number) for name, number, _ in numbered])
     for (name, number, record), found in zip(numbered, states, strict=True):
         if found is not None:  # Otherwise it was created, but its first election was not written: it is new.
             data, stat = found
@@ -135,7 +126,7 @@ async def _load_broker_configs(store: IMetadataStore, state: ControllerContext) 
     configs = state.broker_configs
     entities = await store.children(BROKER_CONFIGS)
     paths = [ConfigZnode.broker_path(entity) for entity in entities]
-    for entity, path, found in zip(entities, paths, await _get_all(store, paths), strict=True):
+    for entity, path, found in zip(entities, paths, await get_all(store, paths), strict=True):
         try:
             configs.overrides[entity], configs.versions[entity] = _config(path, found)
         except BadZnode as error:
@@ -148,7 +139,7 @@ async def _load_group_configs(store: IMetadataStore, state: ControllerContext) -
     configs = state.group_configs
     names = await store.children(GROUP_CONFIGS)
     paths = [f"{GROUP_CONFIGS}/{name}" for name in names]
-    for name, path, found in zip(names, paths, await _get_all(store, paths), strict=True):
+    for name, path, found in zip(names, paths, await get_all(store, paths), strict=True):
         try:
             group_id = ConfigZnode.group_of(name)
             configs.overrides[group_id], configs.versions[group_id] = _config(path, found)
@@ -157,7 +148,7 @@ async def _load_group_configs(store: IMetadataStore, state: ControllerContext) -
 
 
 async def _load_incarnations_and_feature_level(store: IMetadataStore, state: ControllerContext) -> None:
-    incarnations, features = await _get_all(store, [BROKER_INCARNATIONS, FEATURES])
+    incarnations, features = await get_all(store, [BROKER_INCARNATIONS, FEATURES])
     if incarnations is not None:
         data, stat = incarnations
         state.incarnations = BrokerIncarnations(BrokerIncarnationsZnode.decode(data), stat.version)
@@ -171,29 +162,3 @@ def _config(path: str, found: Found) -> tuple[dict[str, str], int]:
         return {}, ABSENT
     data, stat = found
     return ConfigZnode.decode(path, data), stat.version
-
-
-async def _get_all(store: IMetadataStore, paths: Sequence[str]) -> list[Found]:
-    """The node at each path, or None; a window of requests is in flight at once."""
-    found: list[Found] = []
-    window: deque[Deferred[Found]] = deque()
-    try:
-        for path in paths:
-            window.append(store.get(path).addErrback(_absent))
-            if len(window) == OUTSTANDING:
-                found.append(await window.popleft())
-        while window:
-            found.append(await window.popleft())
-    except Exception:
-        _forget(window)
-        raise
-    return found
-
-
-def _absent(failure: Failure) -> None:
-    failure.trap(NoNode)
-
-
-def _forget(window: Iterable[Deferred[Found]]) -> None:
-    for waiting in window:
-        waiting.addErrback(lambda _: None)  # They fail for the same reason as the first.
