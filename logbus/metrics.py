@@ -222,6 +222,27 @@ def metric(name: str, help: str) -> Any:
     return field(default=0, init=False, metadata={_METRIC: (name, help)})
 
 
+def _metrics_of(counted: Any) -> Iterator[tuple[str, str, str]]:
+    for each in fields(type(counted)):
+        if _METRIC in each.metadata:
+            yield each.name, *each.metadata[_METRIC]
+
+
+def computed_gauges(totals: Any, compute: Iterator[None]) -> Iterator[Family]:
+    """
+    Yield the fields of an object that are metrics as gauges, which are computed as they are collected.
+
+    :param compute: sets the fields; runs with the samples of the first gauge, where what it yields are pauses.
+    """
+
+    def samples(attribute: str, name: str) -> Iterator[Sample | None]:
+        yield from compute
+        yield Sample(name, (), getattr(totals, attribute))
+
+    for attribute, name, help in _metrics_of(totals):
+        yield Family(name, help, "gauge", samples(attribute, name))
+
+
 @define(eq=False)
 class Registry:
     """
@@ -274,11 +295,9 @@ class Registry:
 
     def add_fields(self, counted: Any) -> None:
         """Declare the metrics among the fields of an object (:func:`metric`)."""
-        for each in fields(type(counted)):
-            if _METRIC in each.metadata:
-                name, help = each.metadata[_METRIC]
-                declare = self.counter if name.endswith("_total") else self.gauge
-                declare(name, help, read=partial(getattr, counted, each.name))
+        for attribute, name, help in _metrics_of(counted):
+            declare = self.counter if name.endswith("_total") else self.gauge
+            declare(name, help, read=partial(getattr, counted, attribute))
 
     def add_source(self, source: Callable[[], Iterable[Family]]) -> None:
         """

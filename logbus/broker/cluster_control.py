@@ -16,7 +16,7 @@ from logbus.cluster.controller.leader_rebalancer import LeaderRebalancer
 from logbus.cluster.controller.metadata_update_sender import update_receivers
 from logbus.cluster.controller.partition_admin import PartitionAdmin
 from logbus.cluster.controller.topic_admin import TopicAdmin
-from logbus.cluster.controller_epoch_store import FileControllerEpochStore
+from logbus.cluster.controller_epoch_store import ControllerEpochStore
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import keys
@@ -37,7 +37,7 @@ class ClusterControl:
         config, reactor, replicas = env.config, env.reactor, replication.replicas
         broker_configs = DynamicBrokerConfig(env.broker_id, config)
         self._config, self._metadata, self._replicas = config, member.metadata, replicas
-        self.epochs = FileControllerEpochStore(replicas.logs.disks)
+        self.epochs = ControllerEpochStore(replicas.logs.disks)
         self.receiver = MetadataUpdateReceiver(
             env.broker_id, member.metadata, replicas, member.epoch, broker_configs.apply, self.epochs
         )

@@ -13,7 +13,6 @@ from logbus.cluster.controller_channel import ControllerChannel
 from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManager
 from logbus.cluster.replication.isr_manager import IsrManager
 from logbus.cluster.replication.leader_fencing import LeaderFencing
-from logbus.cluster.replication.offline_replicas import OfflineReplicas
 from logbus.cluster.replication.purgatory import Purgatory
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.replication.replica_reader import ReplicaReader
@@ -43,7 +42,6 @@ class Replication:
         self._metadata = metadata
         leaders_rate, followers_rate = replication_rates(config, reactor)
         self.channel = ControllerChannel(broker_id, metadata, member.peers, member.epoch)
-        self._offline_replicas = OfflineReplicas(self.channel, reactor)
         self._reports = ReplicaReports(broker_id, metadata, self.channel, reactor)
         self.fetcher = ReplicaFetcherManager(
             broker_id,
@@ -102,9 +100,8 @@ class Replication:
 
     def _report_offline(self, partitions: Sequence[TopicPartition]) -> None:
         if self._broker_id in self._metadata.brokers:  # else with the first roles
-            self._offline_replicas.add(partitions)
+            self._reports.offline(partitions)
 
     def close(self) -> None:
         """Report nothing more: the broker stops."""
-        self._offline_replicas.close()
         self._reports.close()

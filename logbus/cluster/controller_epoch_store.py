@@ -7,7 +7,6 @@ A restarted broker must not obey a controller that was replaced meanwhile, nor o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from attrs import define, field
 from twisted.logger import Logger
@@ -18,37 +17,16 @@ from logbus.storage.istorage import IDisk, IOPool
 FILE_NAME = "controller-epoch"
 
 
-class ControllerEpochStore(Protocol):
-    """The highest controller epoch seen."""
-
-    @property
-    def highest(self) -> int:
-        """The highest epoch; 0 at first."""
-
-    async def remember(self, epoch: int) -> None:
-        """Note an epoch higher than :attr:`highest`."""
-
-
 @define(eq=False)
-class MemoryControllerEpochStore:
-    """Keeps it in memory only."""
-
-    highest: int = 0
-
-    async def remember(self, epoch: int) -> None:
-        """Note it until the process ends."""
-        self.highest = epoch
-
-
-@define(eq=False)
-class FileControllerEpochStore:
+class ControllerEpochStore:
     """
     Keeps it in a file of the first working log directory; at a start the highest of all directories counts.
 
-    :ivar disks: the log directories.
+    :ivar disks: the log directories; without any it is kept in memory.
+    :ivar highest: the highest epoch seen; 0 at first.
     """
 
-    disks: Sequence[IDisk]
+    disks: Sequence[IDisk] = ()
     highest: int = field(default=0, init=False)
     _log = Logger()
 
@@ -76,4 +54,5 @@ class FileControllerEpochStore:
                     return
                 except (StorageError, ApiError):
                     continue  # It failed, or is full; try the next.
-        self._log.warn("the controller's epoch {epoch} cannot be kept: no log directory takes it", epoch=epoch)
+        if self.disks:
+            self._log.warn("the controller's epoch {epoch} cannot be kept: no log directory takes it", epoch=epoch)

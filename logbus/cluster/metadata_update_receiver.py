@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from zope.interface import implementer
 
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage
-from logbus.cluster.controller_epoch_store import ControllerEpochStore, MemoryControllerEpochStore
+from logbus.cluster.controller_epoch_store import ControllerEpochStore
 from logbus.cluster.icluster import IMetadataUpdateReceiver, IReplicaHost, PartitionErrors
 from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate, PartitionState
 from logbus.errors import ApiError, ErrorCode
@@ -36,7 +36,7 @@ class MetadataUpdateReceiver:
     host: IReplicaHost
     broker_epoch: Callable[[], int]
     broker_configs: Callable[[Mapping[str, Mapping[str, str]]], object]
-    epochs: ControllerEpochStore = field(factory=MemoryControllerEpochStore)
+    epochs: ControllerEpochStore = field(factory=ControllerEpochStore)
     _turn: DeferredLock = field(factory=DeferredLock, init=False)
 
     def apply(self, update: MetadataUpdate) -> Deferred[PartitionErrors]:

@@ -7,14 +7,14 @@ brokers are right. Iterations over many partitions pause in between: see :class:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from attrs import define, field, frozen
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.isr_manager import IsrManager
 from logbus.cluster.replication.replica_manager import ReplicaManager
-from logbus.metrics import Family, Registry, Sample
+from logbus.metrics import Family, Registry, Sample, computed_gauges, metric
 
 PAUSE_PARTITIONS = 100
 """Partitions between pauses; they cost about as much as one sample."""
@@ -24,10 +24,18 @@ PAUSE_PARTITIONS = 100
 class _LeaderTotals:
     """Totals of this broker's replicas."""
 
-    leaders: int = 0
-    under_replicated: int = 0
-    under_min_isr: int = 0
-    at_min_isr: int = 0
+    leaders: int = metric("logbus_leaders", "Partitions that this broker leads.")
+    under_replicated: int = metric(
+        "logbus_under_replicated_partitions", "Partitions led here with replicas that are not in sync."
+    )
+    under_min_isr: int = metric(
+        "logbus_under_min_isr_partitions",
+        "Partitions led here with fewer replicas in sync than min.insync.replicas: acks=all is refused.",
+    )
+    at_min_isr: int = metric(
+        "logbus_at_min_isr_partitions",
+        "Partitions led here where the loss of one more replica would have acks=all refused.",
+    )
     lags: dict[int, int] = field(factory=dict)
 
 
@@ -35,40 +43,14 @@ class _LeaderTotals:
 class _ClusterTotals:
     """Totals of the cluster's partitions."""
 
-    offline: int = 0
-    imbalance: int = 0
-
-
-LED: tuple[tuple[str, str, Callable[[_LeaderTotals], int]], ...] = (
-    ("logbus_leaders", "Partitions that this broker leads.", lambda led: led.leaders),
-    (
-        "logbus_under_replicated_partitions",
-        "Partitions led here with replicas that are not in sync.",
-        lambda led: led.under_replicated,
-    ),
-    (
-        "logbus_under_min_isr_partitions",
-        "Partitions led here with fewer replicas in sync than min.insync.replicas: acks=all is refused.",
-        lambda led: led.under_min_isr,
-    ),
-    (
-        "logbus_at_min_isr_partitions",
-        "Partitions led here where the loss of one more replica would have acks=all refused.",
-        lambda led: led.at_min_isr,
-    ),
-)
-CLUSTER: tuple[tuple[str, str, Callable[[_ClusterTotals], int]], ...] = (
-    (
+    offline: int = metric(
         "logbus_offline_partitions",
         "Partitions of the cluster without a leader; 0 on brokers that are not the controller.",
-        lambda found: found.offline,
-    ),
-    (
+    )
+    imbalance: int = metric(
         "logbus_preferred_replica_imbalance",
         "Partitions of the cluster that another than the preferred replica leads; 0 on other brokers.",
-        lambda found: found.imbalance,
-    ),
-)
+    )
 
 
 @frozen
@@ -94,8 +76,7 @@ class ReplicationMetrics:
     def families(self) -> Iterator[Family]:
         """Yield the families computed from all partitions; the first one iterates, the others share its totals."""
         led, cluster = _LeaderTotals(), _ClusterTotals()
-        for name, help, read in LED:
-            yield Family(name, help, "gauge", self._led(name, read, led, look=read is LED[0][2]))
+        yield from computed_gauges(led, self._look_at_led(led))
         name = "logbus_replica_max_lag"
         yield Family(
             name,
@@ -103,40 +84,32 @@ class ReplicationMetrics:
             "gauge",
             (Sample(name, (("follower", str(follower)),), lag) for follower, lag in sorted(led.lags.items())),
         )
-        for name, help, of_cluster in CLUSTER:
-            look = of_cluster is CLUSTER[0][2]
-            yield Family(name, help, "gauge", self._of_cluster(name, of_cluster, cluster, look=look))
+        yield from computed_gauges(cluster, self._look_at_cluster(cluster))
 
     def partition_families(self) -> Iterator[Family]:
         """Yield the lag of each follower of the partitions led here; omits followers that have not fetched."""
         name = "logbus_partition_replica_lag"
         yield Family(name, "Records of a partition led here that a follower lacks.", "gauge", self._lags(name))
 
-    def _led(
-        self, name: str, read: Callable[[_LeaderTotals], int], led: _LeaderTotals, *, look: bool
-    ) -> Iterator[Sample | None]:
-        if look:
-            for number, replica in enumerate(self.replicas, 1):
-                if number % PAUSE_PARTITIONS == 0:
-                    yield None
-                partition = replica.partition
-                if partition.is_leader:
-                    in_sync = len(partition.leader_and_isr.isr)
-                    led.leaders += 1
-                    led.under_replicated += in_sync < len(partition.replicas)
-                    led.under_min_isr += not partition.has_enough_replicas
-                    led.at_min_isr += in_sync == partition.enough_replicas
-            for number, lag in enumerate(self.isr.lags(), 1):
-                if number % PAUSE_PARTITIONS == 0:
-                    yield None
-                if lag.offsets is not None:
-                    led.lags[lag.broker_id] = max(led.lags.get(lag.broker_id, 0), lag.offsets)
-        yield Sample(name, (), read(led))
+    def _look_at_led(self, led: _LeaderTotals) -> Iterator[None]:
+        for number, replica in enumerate(self.replicas, 1):
+            if number % PAUSE_PARTITIONS == 0:
+                yield None
+            partition = replica.partition
+            if partition.is_leader:
+                in_sync = len(partition.leader_and_isr.isr)
+                led.leaders += 1
+                led.under_replicated += in_sync < len(partition.replicas)
+                led.under_min_isr += not partition.has_enough_replicas
+                led.at_min_isr += in_sync == partition.enough_replicas
+        for number, lag in enumerate(self.isr.lags(), 1):
+            if number % PAUSE_PARTITIONS == 0:
+                yield None
+            if lag.offsets is not None:
+                led.lags[lag.broker_id] = max(led.lags.get(lag.broker_id, 0), lag.offsets)
 
-    def _of_cluster(
-        self, name: str, read: Callable[[_ClusterTotals], int], found: _ClusterTotals, *, look: bool
-    ) -> Iterator[Sample | None]:
-        if look and self.metadata.controller_id == self.broker_id:
+    def _look_at_cluster(self, found: _ClusterTotals) -> Iterator[None]:
+        if self.metadata.controller_id == self.broker_id:
             number = 0
             for topic in list(self.metadata.topics.values()):
                 for image in list(topic.partitions):
@@ -145,7 +118,6 @@ class ReplicationMetrics:
                         yield None
                     found.offline += image.leader < 0
                     found.imbalance += image.leader != image.replicas[0]
-        yield Sample(name, (), read(found))
 
     def _lags(self, name: str) -> Iterator[Sample | None]:
         for lag in self.isr.lags():

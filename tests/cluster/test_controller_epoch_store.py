@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.controller_epoch_store import FILE_NAME, FileControllerEpochStore
+from logbus.cluster.controller_epoch_store import FILE_NAME, ControllerEpochStore
 from logbus.errors import StorageError
 from logbus.testing.simulation.environment.inodes import PowerCutOutcome
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
@@ -18,11 +18,11 @@ class StoredEpochsTests(SynchronousTestCase):
         self.disks = [MemoryDisk("/one"), MemoryDisk("/two")]
 
     def remember(self, epoch: int) -> None:
-        self.successResultOf(Deferred.fromCoroutine(FileControllerEpochStore(self.disks).remember(epoch)))
+        self.successResultOf(Deferred.fromCoroutine(ControllerEpochStore(self.disks).remember(epoch)))
 
     def loaded(self) -> int:
         """What a broker that starts now believes."""
-        epochs = FileControllerEpochStore(self.disks)
+        epochs = ControllerEpochStore(self.disks)
         epochs.load()
         return epochs.highest
 
@@ -46,7 +46,7 @@ class StoredEpochsTests(SynchronousTestCase):
         """With no directory left it is remembered for this life."""
         for disk in self.disks:
             disk.fail(StorageError("gone"))
-        epochs = FileControllerEpochStore(self.disks)
+        epochs = ControllerEpochStore(self.disks)
         epochs.load()
         self.successResultOf(Deferred.fromCoroutine(epochs.remember(3)))
         self.assertEqual(epochs.highest, 3)

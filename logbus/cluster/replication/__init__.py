@@ -20,8 +20,7 @@ Appends and reads:
 With the controller:
 
 * ``isr_manager``: changes ISRs (Kafka: AlterPartitionManager).
-* ``offline_replicas``: reports replicas whose log directory failed.
-* ``replica_reports``: reports incomplete replicas, and log ends of partitions without a leader.
+* ``replica_reports``: reports incomplete and offline replicas, and log ends of partitions without a leader.
 * ``replica_repair``: repairs damaged logs from other replicas.
 * ``leader_fencing``: fences leaderships of a broker that is cut off.
 

@@ -1,5 +1,5 @@
 """
-Reports incomplete replicas to the controller, and log end offsets of partitions without a leader.
+Reports incomplete and offline replicas to the controller, and log end offsets of partitions without a leader.
 
 A replica that lacks committed records, or holds damaged ones, must not lead while a complete one can.  A broker reports
 its own (:meth:`ReplicaReports.incomplete`), and its leader's, when the leader's log diverges from its own below the
@@ -9,7 +9,7 @@ replica with the longest log (KIP-966); each reports its own (:meth:`ReplicaRepo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TypeVar
 
@@ -46,6 +46,7 @@ class ReplicaReports:
     metadata: ClusterMetadata
     controller_channel: IControllerChannel
     clock: IReactorTime
+    _offline: dict[TopicPartition, None] = field(factory=dict, init=False)
     _incomplete: dict[TopicPartition, str] = field(factory=dict, init=False)
     _leaders_told: dict[TopicPartition, int] = field(factory=dict, init=False)
     _reports: dict[TopicPartition, ReplicaReport] = field(factory=dict, init=False)
@@ -60,6 +61,11 @@ class ReplicaReports:
     @_unsubscribe.default
     def _subscribed(self) -> Callable[[], None]:
         return self.metadata.subscribe(self._controller_changed)
+
+    def offline(self, names: Iterable[TopicPartition]) -> None:
+        """These replicas went offline with their log directory."""
+        self._offline.update(dict.fromkeys(names))
+        self._go_on()
 
     def incomplete(self, name: TopicPartition, reason: str) -> None:
         """This broker's replica lacks committed records, or holds damaged ones: have another lead, if one can."""
@@ -87,6 +93,7 @@ class ReplicaReports:
         """Report nothing more: the broker stops."""
         self._closed = True
         self._unsubscribe()
+        self._offline.clear()
         self._reports.clear()
         self._leaderless.clear()
         if self._retry is not None:
@@ -107,15 +114,20 @@ class ReplicaReports:
         self._go_on()
 
     def _go_on(self) -> None:
-        if (self._reports or self._leaderless) and not (self._asking or self._closed or self._retry is not None):
+        waiting = self._offline or self._reports or self._leaderless
+        if waiting and not (self._asking or self._closed or self._retry is not None):
             self._asking = True
             Deferred.fromCoroutine(self._send()).addErrback(
                 lambda failure: self._log.failure("a report of replicas broke", failure)
             )
 
     async def _send(self) -> None:
-        reports, leaderless = _take_batch(self._reports), _take_batch(self._leaderless)
+        offline, reports = _take_batch(self._offline), _take_batch(self._reports)
+        leaderless = _take_batch(self._leaderless)
         try:
+            if offline:
+                await self.controller_channel.report_failed(sorted(offline))
+                offline = {}
             if reports:
                 self._heard(reports, await self.controller_channel.report_replicas(list(reports.values())))
                 reports = {}
@@ -125,8 +137,9 @@ class ReplicaReports:
                 )
         except ApiError as error:
             self._log.info("the controller has not heard of {count} replicas yet: {error}",
-                           count=len(reports) + len(leaderless), error=error.message)  # fmt: skip
+                           count=len(offline) + len(reports) + len(leaderless), error=error.message)  # fmt: skip
             # Reports of the same partition made meanwhile are newer.
+            self._offline |= offline
             self._reports = reports | self._reports
             self._leaderless = leaderless | self._leaderless
             if not self._closed:

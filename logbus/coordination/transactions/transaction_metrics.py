@@ -6,7 +6,7 @@ Iterations over many partitions or transactional ids pause in between: see :clas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from attrs import define, frozen
 
@@ -15,7 +15,7 @@ from logbus.config import keys
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transaction_summary import TransactionSummary
-from logbus.metrics import Family, Registry, Sample
+from logbus.metrics import Family, Registry, Sample, computed_gauges, metric
 
 PAUSE_PARTITIONS = 100
 """Partitions between pauses; they cost about as much as one sample."""
@@ -29,34 +29,22 @@ GRACE_MS = 5 * 60 * 1000
 class _OpenTransactionTotals:
     """Totals of the partitions that this broker leads."""
 
-    open: int = 0
-    unstable: int = 0
-    lag: int = 0
-    late: int = 0
-
-
-OPEN_TRANSACTIONS: tuple[tuple[str, str, Callable[[_OpenTransactionTotals], int]], ...] = (
-    (
+    open: int = metric(
         "logbus_open_transactions",
         "Transactions that are open in partitions led here; one in two partitions counts twice.",
-        lambda found: found.open,
-    ),
-    (
+    )
+    unstable: int = metric(
         "logbus_unstable_partitions",
         "Partitions led here where an open transaction blocks readers of committed records.",
-        lambda found: found.unstable,
-    ),
-    (
+    )
+    lag: int = metric(
         "logbus_stable_offset_max_lag",
         "Largest number of offsets that an open transaction blocks in a partition led here.",
-        lambda found: found.lag,
-    ),
-    (
+    )
+    late: int = metric(
         "logbus_late_transaction_partitions",
         "Partitions led here whose oldest open transaction has exceeded the maximum timeout.",
-        lambda found: found.late,
-    ),
-)
+    )
 
 
 @frozen
@@ -97,8 +85,7 @@ class TransactionMetrics:
             self._oldest(name, census),
         )
         found = _OpenTransactionTotals()
-        for name, help, read in OPEN_TRANSACTIONS:
-            yield Family(name, help, "gauge", self._held_back(name, read, found, look=read is OPEN_TRANSACTIONS[0][2]))
+        yield from computed_gauges(found, self._look(found))
 
     def _states(self, name: str, census: TransactionSummary) -> Iterator[Sample | None]:
         known, now_ms = self.coordinator.transactions(), self.coordinator.wall_ms()
@@ -112,18 +99,14 @@ class TransactionMetrics:
     def _oldest(self, name: str, census: TransactionSummary) -> Iterator[Sample]:
         yield Sample(name, (), census.oldest_ms / 1000)
 
-    def _held_back(
-        self, name: str, read: Callable[[_OpenTransactionTotals], int], found: _OpenTransactionTotals, *, look: bool
-    ) -> Iterator[Sample | None]:
-        if look:
-            late_before_ms = self.coordinator.wall_ms() - GRACE_MS
-            late_before_ms -= self.coordinator.config.get(keys.TRANSACTION_MAX_TIMEOUT_MS)
-            for number, replica in enumerate(self.replicas, 1):
-                if number % PAUSE_PARTITIONS == 0:
-                    yield None
-                if replica.partition.is_leader:
-                    _add_replica(replica, late_before_ms, found)
-        yield Sample(name, (), read(found))
+    def _look(self, found: _OpenTransactionTotals) -> Iterator[None]:
+        late_before_ms = self.coordinator.wall_ms() - GRACE_MS
+        late_before_ms -= self.coordinator.config.get(keys.TRANSACTION_MAX_TIMEOUT_MS)
+        for number, replica in enumerate(self.replicas, 1):
+            if number % PAUSE_PARTITIONS == 0:
+                yield None
+            if replica.partition.is_leader:
+                _add_replica(replica, late_before_ms, found)
 
 
 def _add_replica(replica: Replica, late_before_ms: int, found: _OpenTransactionTotals) -> None:

@@ -27,6 +27,11 @@ class Link:
 
     reports: list[tuple[Sequence[ReplicaReport], Deferred[Any]]] = field(factory=list)
     ends: list[tuple[Mapping[TopicPartition, LogEndReport], Deferred[None]]] = field(factory=list)
+    failed: list[tuple[Sequence[TopicPartition], Deferred[None]]] = field(factory=list)
+
+    def report_failed(self, names: Sequence[TopicPartition]) -> Deferred[None]:
+        self.failed.append((names, Deferred()))
+        return self.failed[-1][1]
 
     def report_replicas(self, reports: Sequence[ReplicaReport]) -> Deferred[Any]:
         self.reports.append((reports, Deferred()))
@@ -113,6 +118,17 @@ class ReportsTests(SynchronousTestCase):
         self.assertEqual([ends for ends, _ in self.link.ends[1:]], [{T0: LogEndReport(4, LogEnd(3, 10))}])
         self.link.ends[-1][1].callback(None)
         self.assertEqual(len(self.link.ends), 2)
+
+    def test_offline(self) -> None:
+        """Replicas of a failed log directory are reported until the controller knows; later ones go with the next."""
+        self.reports.offline([T1])
+        self.reports.offline([T0])
+        self.assertEqual([names for names, _ in self.link.failed], [[T1]])
+        self.link.failed[-1][1].errback(ApiError(ErrorCode.NOT_CONTROLLER))
+        self.clock.advance(RETRY_SECONDS)
+        self.assertEqual([names for names, _ in self.link.failed[1:]], [[T0, T1]])
+        self.link.failed[-1][1].callback(None)
+        self.assertEqual((len(self.link.failed), self.clock.getDelayedCalls()), (2, []))
 
     def test_many(self) -> None:
         """A request names so many at most; the rest goes with the next."""
