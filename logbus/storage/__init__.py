@@ -16,6 +16,7 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * ``leader_epoch_cache``: leader epochs and their start offsets
 * ``leader_epoch_loader``: loads them, or rebuilds them from batch headers
 * ``log_truncator``: LogTruncator: truncates logs so that no crash undoes it
+* ``log_worker``: background work on one log at a time, paused where logs are about to change
 * ``log_mover``: moves logs between log directories (KIP-113)
 * ``housekeeping``: periodic work on all logs, on one timer
 * ``space_monitor``: watches the free space of all log directories

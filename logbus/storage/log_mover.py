@@ -284,9 +284,7 @@ class LogMover:
         """
         current, origin, destination, partition = move.current, move.origin, move.destination, move.partition
         self._check(move)
-        with self._cleaner.paused([current]) as cleaner_off, self._restorer.paused([current]) as repairer_off:
-            await repairer_off
-            await cleaner_off
+        async with self._restorer.paused([current]), self._cleaner.paused([current]):
             try:
                 # Appends and waiting flushes fail with a retriable error.
                 await current.close()

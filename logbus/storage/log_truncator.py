@@ -45,9 +45,7 @@ class LogTruncator:
 
     async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         logs = [log for directory in self._directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
-        with self._cleaner.paused(logs) as cleaner_off, self._repairer.paused(logs) as repairer_off:
-            await repairer_off
-            await cleaner_off
+        async with self._repairer.paused(logs), self._cleaner.paused(logs):
             await self._truncate_durably(offsets)
 
     async def _truncate_durably(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -90,9 +88,7 @@ class LogTruncator:
         if directory is None:
             return
         log = directory.logs[partition]
-        with self._cleaner.paused([log]) as cleaner_off, self._repairer.paused([log]) as repairer_off:
-            await repairer_off
-            await cleaner_off
+        async with self._repairer.paused([log]), self._cleaner.paused([log]):
             # Remove the records first, as in any truncation; then move the empty log.
             start = log.log_start_offset
             await self._truncate_durably({partition: min(offset, log.segments[0].base_offset)})

@@ -7,11 +7,10 @@ One log is cleaned at a time, the dirtiest that is due first. The offsets up to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -20,18 +19,17 @@ from logbus.metrics import Registry, metric
 from logbus.storage.cleaner.cleaner_task import CleanerTask
 from logbus.storage.cleaner.log_to_clean import LogToClean, cleanable_section
 from logbus.storage.log import Log
-from logbus.storage.log_directory import LogDirectory
+from logbus.storage.log_worker import LogWorker
 from logbus.storage.segment_replacement import ReplacementAbandoned
 from logbus.storage.settings import CleanerSettings
-from logbus.storage.throttler import Throttler
-from logbus.timers import Timer, Timers
+from logbus.timers import Timer
 
 _SHORTEST_MS = 10
 """Lower bound of the backoff, since a look at every log costs something."""
 
 
 @define(eq=False, repr=False)
-class LogCleaner:
+class LogCleaner(LogWorker):
     """
     Compacts the logs of a broker.
 
@@ -44,8 +42,6 @@ class LogCleaner:
     :ivar removed_records: so far.
     """
 
-    _directories: Sequence[LogDirectory]
-    _timers: Timers
     _wall_clock: Callable[[], float]
     _high_watermark_of: Callable[[Log], int]
     settings: Callable[[], CleanerSettings] = CleanerSettings
@@ -58,17 +54,9 @@ class LogCleaner:
     read_bytes: int = metric("logbus_cleaner_read_bytes_total", "Bytes read to compact logs.")
     written_bytes: int = metric("logbus_cleaner_written_bytes_total", "Bytes of segments compacted.")
     removed_records: int = metric("logbus_cleaner_removed_records_total", "Records that compaction removed.")
-    _throttler: Throttler = field(init=False)
-    _paused: list[Log] = field(factory=list, init=False)
-    _current: Log | None = field(default=None, init=False)
     _running: bool = field(default=False, init=False)
     _wake: Timer | None = field(default=None, init=False)
-    _idle: list[Deferred[None]] = field(factory=list, init=False)
     _log = Logger()
-
-    @_throttler.default
-    def _default_throttler(self) -> Throttler:
-        return Throttler(self._timers)
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of the cleaner."""
@@ -95,34 +83,11 @@ class LogCleaner:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        idle = self._until_idle()
+        self._hurry()
+        return self._until_idle()
+
+    def _hurry(self) -> None:
         self._throttler.hurry()
-        return idle
-
-    def _until_idle(self) -> Deferred[None]:
-        if self._current is None:
-            return succeed(None)
-        idle: Deferred[None] = Deferred()
-        self._idle.append(idle)
-        return idle
-
-    @contextmanager
-    def paused(self, logs: Collection[Log]) -> Iterator[Deferred[None]]:
-        """
-        Do not clean some logs, which are about to change.
-
-        :returns: a context; its Deferred fires when none of them is being cleaned.
-        """
-        self._paused += logs
-        try:
-            off: Deferred[None] = succeed(None)
-            if self._current in logs:
-                off = self._until_idle()
-                self._throttler.hurry()
-            yield off
-        finally:
-            for log in logs:
-                self._paused.remove(log)
 
     def _look_later(self) -> None:
         self._wake = self._timers.call_later(max(self.settings().backoff_ms, _SHORTEST_MS) / 1000, self._look)
@@ -201,49 +166,40 @@ class LogCleaner:
             int(self._wall_clock() * 1000),
             lambda: not self._running or log in self._paused,
         )
-        self._current = log
         begun = self._timers.clock.seconds()
-        try:
-            await cleaning.run()
-            log.cleaned_end_offset = max(log.cleaned_end_offset, cleaning.end)
-            await self._checkpoint(log)
-        except ReplacementAbandoned as reason:
-            self._log.debug("cleaning given up: {reason}", reason=str(reason))
-            return False
-        except ApiError as error:
-            self._log.warn("{partition} is cleaned later: {error}", partition=log.partition, error=str(error))
-            return False
-        except StorageError as error:
-            if log.disk.failure is None:
-                # The segment's own reader found damage; a failed disk is reported already.
+        with self._working_on(log):
+            try:
+                await cleaning.run()
+                log.cleaned_end_offset = max(log.cleaned_end_offset, cleaning.end)
+                await self._checkpoint(log)
+            except ReplacementAbandoned as reason:
+                self._log.debug("cleaning given up: {reason}", reason=str(reason))
+                return False
+            except ApiError as error:
+                self._log.warn("{partition} is cleaned later: {error}", partition=log.partition, error=str(error))
+                return False
+            except StorageError as error:
+                if log.disk.failure is None:
+                    # The segment's own reader found damage; a failed disk is reported already.
+                    self._give_up(log, str(error))
+                return False
+            except DecodeError as error:
                 self._give_up(log, str(error))
-            return False
-        except DecodeError as error:
-            self._give_up(log, str(error))
-            for segment in log.segments[:-1]:
-                log.suspected(segment)
-            return False
-        except LogbusError as error:
-            self._give_up(log, str(error))
-            return False
-        except Exception:
-            self._log.failure("{partition} cannot be cleaned", partition=log.partition)
-            self._give_up(log, "of a fault of the cleaner")
-            return False
-        finally:
-            self.read_bytes += cleaning.read_bytes
-            self.written_bytes += cleaning.written_bytes
-            self._current = None
-            idle, self._idle = self._idle, []
-            for waiter in idle:
-                waiter.callback(None)
+                for segment in log.segments[:-1]:
+                    log.suspected(segment)
+                return False
+            except LogbusError as error:
+                self._give_up(log, str(error))
+                return False
+            except Exception:
+                self._log.failure("{partition} cannot be cleaned", partition=log.partition)
+                self._give_up(log, "of a fault of the cleaner")
+                return False
+            finally:
+                self.read_bytes += cleaning.read_bytes
+                self.written_bytes += cleaning.written_bytes
         self._done(log, plan, cleaning, self._timers.clock.seconds() - begun)
         return True
-
-    async def _checkpoint(self, log: Log) -> None:
-        for directory in self._directories:
-            if directory.disk is log.disk:
-                await directory.checkpoint_cleaned_offsets()
 
     def _done(self, log: Log, plan: LogToClean, cleaning: CleanerTask, seconds: float) -> None:
         compaction = cleaning.compaction

@@ -4,24 +4,21 @@ Repairs damaged segments of a broker's logs from other replicas: one at a time, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.log import Log
-from logbus.storage.log_directory import LogDirectory
+from logbus.storage.log_worker import LogWorker
 from logbus.storage.repair.damage import Damage, DamageReports
 from logbus.storage.repair.segment_refetch import BatchSource, SegmentRefetch, segments_to_refetch
 from logbus.storage.segment_replacement import ReplacementAbandoned, ReplacementUnfinished
-from logbus.storage.throttler import Throttler
-from logbus.timers import Timers
 
 
 @define(eq=False, repr=False)
-class LogRepairer:
+class LogRepairer(LogWorker):
     """
     Replaces damaged segments by what another replica has.
 
@@ -29,56 +26,20 @@ class LogRepairer:
     :ivar read_bytes: read from other replicas so far.
     """
 
-    _directories: Sequence[LogDirectory]
-    _timers: Timers
     _cleaner: LogCleaner
     reports: DamageReports
     read_bytes: int = field(default=0, init=False)
-    _current: Log | None = field(default=None, init=False)
     _refetch: SegmentRefetch | None = field(default=None, init=False)
-    _paused: list[Log] = field(factory=list, init=False)
     _stopped: bool = field(default=False, init=False)
-    _idle: list[Deferred[None]] = field(factory=list, init=False)
-    _throttler: Throttler = field(init=False)
-
-    @_throttler.default
-    def _default_throttler(self) -> Throttler:
-        return Throttler(self._timers)
 
     def stop(self) -> Deferred[None]:
         """Give up the current repair; fires when none runs. A replacement that has begun is finished first."""
         self._stopped = True
-        self._hurry()
         return self._until_idle()
 
     def _hurry(self) -> None:
         if self._refetch is not None:
             self._refetch.hurry()
-
-    def _until_idle(self) -> Deferred[None]:
-        if self._current is None:
-            return succeed(None)
-        idle: Deferred[None] = Deferred()
-        self._idle.append(idle)
-        return idle
-
-    @contextmanager
-    def paused(self, logs: Collection[Log]) -> Iterator[Deferred[None]]:
-        """
-        Repair none of some logs, which are about to change.
-
-        :returns: a context; its Deferred fires when none of them is being repaired.
-        """
-        self._paused += logs
-        try:
-            off: Deferred[None] = succeed(None)
-            if self._current in logs:
-                off = self._until_idle()
-                self._hurry()
-            yield off
-        finally:
-            for log in logs:
-                self._paused.remove(log)
 
     async def repair(self, log: Log, damage: Damage, source: BatchSource, broker_id: int) -> None:
         """
@@ -90,16 +51,9 @@ class LogRepairer:
         is_stopped: Callable[[], bool] = lambda: self._stopped or log in self._paused  # noqa: E731
         if self._current is not None or is_stopped():
             raise ReplacementAbandoned(f"{log.partition}: not now")
-        self._current = log
-        try:
-            with self._cleaner.paused([log]) as off:
-                await off
+        with self._working_on(log):
+            async with self._cleaner.paused([log]):
                 await self._repair(log, damage, source, broker_id, is_stopped)
-        finally:
-            self._current = None
-            idle, self._idle = self._idle, []
-            for waiter in idle:
-                waiter.callback(None)
 
     async def _repair(
         self, log: Log, damage: Damage, source: BatchSource, broker_id: int, is_stopped: Callable[[], bool]
@@ -115,9 +69,7 @@ class LogRepairer:
         if log.cleaned_end_offset > old[0].base_offset:
             # Before the replacement: the new segments were not compacted together with the ones that stay.
             log.cleaned_end_offset = old[0].base_offset
-            for directory in self._directories:
-                if directory.disk is log.disk:
-                    await directory.checkpoint_cleaned_offsets()
+            await self._checkpoint(log)
         refetch = self._refetch = SegmentRefetch(log, old, source, self._throttler, is_stopped)
         half_done = ""
         try:

@@ -541,10 +541,13 @@ class ReplacementTests(CleanerCase):
         self.successResultOf(cut)
         self.assertEqual((self.log.log_end_offset, self.manager.cleaner.cleanings), (58, 0))
         self.let_go()
-        with self.manager.cleaner.paused([self.log]) as off:
-            self.successResultOf(off)
-            self.clean()
-            self.assertEqual(self.manager.cleaner.cleanings, 0)
+
+        async def clean_paused() -> None:
+            async with self.manager.cleaner.paused([self.log]):
+                self.clean()
+                self.assertEqual(self.manager.cleaner.cleanings, 0)
+
+        self.successResultOf(clean_paused())
         self.clean()
         self.assertEqual(self.manager.cleaner.cleanings, 1)
 
