@@ -34,7 +34,8 @@ from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net import reactor as own_reactor
 from logbus.net.channel import Channel
 from logbus.net.connect import connect
-from logbus.records.batch import encode_batch, patch_offset_and_epoch
+from logbus.records.batch import encode_batch
+from logbus.records.header import patch_offset_and_epoch
 from logbus.records.record import Record
 from logbus.storage.filesystem.disk import disks_at
 from logbus.storage.log_manager import LogManager

@@ -8,7 +8,7 @@ in :mod:`logbus.records.control_records`; their functions for working with batch
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 from logbus.errors import ApiError, DecodeError
@@ -18,9 +18,7 @@ from logbus.records.compression import MAX_DECOMPRESSED, Codec, compress, decomp
 from logbus.records.control_records import (
     ControlType,
     Marker,
-    decode_control_key,
     decode_marker,
-    encode_control_key,
     encode_marker,
 )
 from logbus.records.header import (
@@ -38,18 +36,13 @@ from logbus.records.header import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    PREFIX_SIZE,
+    OFFSET_AND_LENGTH,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    batch_crc,
     batch_problem,
     check_crc,
-    first_offset,
     iter_batches,
-    patch_offset_and_epoch,
-    patched_prefix,
     read_header,
-    rewrite_log_append_time,
 )
 from logbus.records.implementations import RecordBuffer, decode_records, encode_columns, encode_record
 from logbus.records.packing import MAX_RECORD
@@ -64,34 +57,20 @@ __all__ = [
     "read_marker",
     "rewrite_batch",
     # From .header
-    "HEADER",
     "HEADER_SIZE",
     "MAGIC",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_SEQUENCE",
-    "PREFIX_SIZE",
     "BatchHeader",
-    "batch_crc",
     "batch_problem",
     "check_crc",
-    "first_offset",
     "iter_batches",
-    "patch_offset_and_epoch",
-    "patched_prefix",
     "read_header",
-    "rewrite_log_append_time",
     # From .record
     "Headers",
     "Record",
-    "max_record_size",
     # From .control
     "ControlType",
     "Marker",
-    "decode_control_key",
     "decode_marker",
-    "encode_control_key",
-    "encode_marker",
 ]
 
 R = TypeVar("R")
@@ -145,30 +124,37 @@ class BatchBuilder(RecordBuffer):
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
         transactional: bool = False,
+        control: bool = False,
+        log_append_time: int | None = None,
     ) -> bytes:
         """
         The batch as bytes. It may be built again, for example with a new producer epoch: the records are compressed
         only once.
 
+        :param log_append_time: set by the broker for the whole batch, ms since 1970; None keeps the records'.
         :raises ValueError: there are no records.
         """
         if not self.count:
             raise ValueError("a batch needs at least one record")
         if self._body_count != self.count:
             self._body, self._body_count = compress(self.codec, self.contents(), self.level), self.count
-        return _assemble(
-            self._body,
-            base_offset=base_offset,
-            leader_epoch=leader_epoch,
-            attributes=self.codec | (TRANSACTIONAL_BIT if transactional else 0),
-            last_offset_delta=self.count - 1,
-            base_timestamp=self.base_timestamp,
-            max_timestamp=self.max_timestamp,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            record_count=self.count,
+        attributes = self.codec | (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0)
+        header = BatchHeader(
+            base_offset,
+            0,
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes if log_append_time is None else attributes | LOG_APPEND_TIME_BIT,
+            self.count - 1,
+            self.base_timestamp,
+            self.max_timestamp if log_append_time is None else log_append_time,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
         )
+        return _assemble(header, self._body)
 
 
 def encode_batch(
@@ -188,37 +174,21 @@ def encode_batch(
     """
     Encode a batch of ``records``, with offsets from ``base_offset`` on: their own offsets are ignored.
 
-    :param log_append_time: set by the broker for the whole batch, ms since 1970; None keeps the records'.
+    :param log_append_time: as for :meth:`BatchBuilder.build`.
     :raises ValueError: there are no records, or one cannot be encoded.
     """
-    if not records:
-        raise ValueError("a batch needs at least one record")
-    base_timestamp = records[0].timestamp
-    body = b"".join(
-        [
-            encode_record(timestamp - base_timestamp, delta, key, value, headers)
-            for delta, (_, timestamp, key, value, headers) in enumerate(records)
-        ]
-    )
-    attributes = int(codec)
-    if transactional:
-        attributes |= TRANSACTIONAL_BIT
-    if control:
-        attributes |= CONTROL_BIT
-    if log_append_time is not None:
-        attributes |= LOG_APPEND_TIME_BIT
-    return _assemble(
-        compress(codec, body, level),
+    builder = BatchBuilder(codec, level)
+    for _, timestamp, key, value, headers in records:
+        builder.append(timestamp, key, value, headers)
+    return builder.build(
         base_offset=base_offset,
         leader_epoch=leader_epoch,
-        attributes=attributes,
-        last_offset_delta=len(records) - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=_latest(records) if log_append_time is None else log_append_time,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=len(records),
+        transactional=transactional,
+        control=control,
+        log_append_time=log_append_time,
     )
 
 
@@ -276,19 +246,15 @@ def rewrite_batch(
         codec, level = Codec.NONE, None
     elif codec is None:
         codec = Codec(header.codec)
-    return _assemble(
-        compress(codec, b"".join(encoded), level),
-        base_offset=base_offset,
-        leader_epoch=header.leader_epoch,
+    rewritten = header._replace(
         attributes=attributes & ~CODEC_MASK | codec,
-        last_offset_delta=header.last_offset_delta,
         base_timestamp=base_timestamp,
-        max_timestamp=header.max_timestamp if header.log_append_time or not records else _latest(records),
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
+        max_timestamp=header.max_timestamp
+        if header.log_append_time or not records
+        else max(record.timestamp for record in records),
         record_count=len(records),
     )
+    return _assemble(rewritten, compress(codec, b"".join(encoded), level))
 
 
 @overload
@@ -371,45 +337,12 @@ def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | No
     return decode_marker(records[0]) if records else None
 
 
-def _latest(records: Iterable[Record]) -> int:
-    """The highest timestamp, -1 if none has one."""
-    return max(record.timestamp for record in records)
-
-
-def _assemble(
-    body: bytes,
-    *,
-    base_offset: int,
-    leader_epoch: int,
-    attributes: int,
-    last_offset_delta: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    record_count: int,
-) -> bytes:
-    """Prepend the header to the records, with the CRC."""
+def _assemble(header: BatchHeader, body: bytes) -> bytes:
+    """Prepend the header to the records, with length and CRC."""
     try:
-        header = bytearray(
-            HEADER.pack(
-                base_offset,
-                MIN_LENGTH + len(body),
-                leader_epoch,
-                MAGIC,
-                0,
-                attributes,
-                last_offset_delta,
-                base_timestamp,
-                max_timestamp,
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                record_count,
-            )
-        )
+        packed = bytearray(HEADER.pack(*header))
+        OFFSET_AND_LENGTH.pack_into(packed, 0, header.base_offset, MIN_LENGTH + len(body))
     except struct.error as e:
         raise ValueError(f"a number does not fit into the header of a record batch: {e}") from None
-    CRC.pack_into(header, CRC_AT, crc32c(body, crc32c(memoryview(header)[ATTRIBUTES_AT:])))
-    return b"".join((header, body))
+    CRC.pack_into(packed, CRC_AT, crc32c(body, crc32c(memoryview(packed)[ATTRIBUTES_AT:])))
+    return b"".join((packed, body))

@@ -18,8 +18,9 @@ from zope.interface import implementer
 
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
-from logbus.records.batch import encode_batch, patch_offset_and_epoch, read_header
+from logbus.records.batch import encode_batch, read_header
 from logbus.records.file_slice import joined
+from logbus.records.header import patch_offset_and_epoch
 from logbus.records.record import Record
 from logbus.wire.connection import ServerConnection
 from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -18,20 +18,16 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.records.batch import (
-    HEADER,
     HEADER_SIZE,
     BatchBuilder,
     ControlType,
     Marker,
     Record,
-    batch_crc,
     batch_problem,
     check_crc,
     decode_batch,
-    decode_control_key,
     decode_marker,
     encode_batch,
-    encode_control_key,
     encode_marker_batch,
     iter_records,
     read_header,
@@ -39,6 +35,8 @@ from logbus.records.batch import (
 )
 from logbus.records.batch_validation import validate_produced
 from logbus.records.compression import Codec
+from logbus.records.control_records import decode_control_key, encode_control_key
+from logbus.records.header import HEADER, batch_crc
 from tests.records.golden import COMMIT_MARKER, TWO_RECORDS
 
 NOW = 1700000000000

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, ErrorCode
-from logbus.records.batch import HEADER, HEADER_SIZE, batch_crc, read_header
+from logbus.records.batch import HEADER_SIZE, read_header
 from logbus.records.batch_validation import validate_produced
+from logbus.records.header import HEADER, batch_crc
 from tests.records.golden import COMMIT_MARKER, TWO_RECORDS
 
 

@@ -11,18 +11,13 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import DecodeError
-from logbus.records.batch import (
+from logbus.records.batch import HEADER_SIZE, BatchHeader, batch_problem, check_crc, iter_batches, read_header
+from logbus.records.header import (
     HEADER,
-    HEADER_SIZE,
     PREFIX_SIZE,
-    BatchHeader,
     batch_crc,
-    batch_problem,
-    check_crc,
-    iter_batches,
     patch_offset_and_epoch,
     patched_prefix,
-    read_header,
     rewrite_log_append_time,
 )
 from tests.records.golden import COMMIT_MARKER, TWO_RECORDS

@@ -15,7 +15,7 @@ from attrs import define
 
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode
-from logbus.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from logbus.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 MAX_IN_FLIGHT = 5
 """The number of batches whose sequences a broker remembers."""

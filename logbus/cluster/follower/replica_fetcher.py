@@ -34,7 +34,7 @@ from logbus.cluster.replication.replication_throttle import FollowerThrottle
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError, error_of
 from logbus.model import OffsetAndEpoch
 from logbus.net.channel import Channel
-from logbus.records.batch import first_offset
+from logbus.records.header import first_offset
 from logbus.storage.log_manager import LogManager
 from logbus.timers import Timers
 from logbus.wire.messages.records import FetchRequest, FetchResponse, PartitionData, ReplicaState

@@ -16,7 +16,7 @@ from logbus.cluster.follower.divergence import RestartAt, TruncateTo
 from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters
 from logbus.cluster.follower.partition_fetch_state import PartitionFetchState
 from logbus.errors import ApiError, StorageError
-from logbus.records.batch import first_offset
+from logbus.records.header import first_offset
 from logbus.storage.log_manager import LogManager
 
 

@@ -19,7 +19,8 @@ from attrs import define, field
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.retry import is_retriable
-from logbus.records.batch import NO_SEQUENCE, BatchBuilder, decode_batch
+from logbus.records.batch import BatchBuilder, decode_batch
+from logbus.records.header import NO_SEQUENCE
 
 MAX_IN_FLIGHT = 5
 """A leader remembers the sequence numbers of this many batches of a producer."""

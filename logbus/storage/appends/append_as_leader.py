@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from logbus.records.batch import PREFIX_SIZE, patched_prefix, rewrite_log_append_time
 from logbus.records.checksum import Buffer
+from logbus.records.header import PREFIX_SIZE, patched_prefix, rewrite_log_append_time
 from logbus.storage.appends.log_append_info import LogAppendInfo
 from logbus.storage.appends.log_validator import LOG_APPEND_TIME, validate_for_topic
 from logbus.storage.appends.recompression import PRODUCER, recompressed

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from logbus.records.batch import PREFIX_SIZE, BatchHeader, patched_prefix
+from logbus.records.batch import BatchHeader
 from logbus.records.checksum import Buffer
-from logbus.records.header import TRANSACTIONAL_BIT
+from logbus.records.header import PREFIX_SIZE, TRANSACTIONAL_BIT, patched_prefix
 from logbus.storage.appends.log_validator import LOG_APPEND_TIME, validate_for_topic
 from logbus.storage.appends.recompression import PRODUCER
 from logbus.storage.log import Log

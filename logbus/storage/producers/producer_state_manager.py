@@ -20,8 +20,8 @@ from typing import NamedTuple
 from attrs import define, field
 
 from logbus.errors import ApiError, ErrorCode
-from logbus.records.batch import NO_SEQUENCE, BatchHeader, ControlType, Marker
-from logbus.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
+from logbus.records.batch import BatchHeader, ControlType, Marker
+from logbus.records.header import CONTROL_BIT, NO_SEQUENCE, TRANSACTIONAL_BIT
 from logbus.storage.producers.last_stable_offset import OpenTransactions
 from logbus.storage.segments.transaction_index import AbortedTransaction
 

@@ -13,7 +13,6 @@ from logbus.errors import DecodeError
 from logbus.records.batch import (
     Marker,
     Record,
-    batch_crc,
     check_crc,
     decode_batch,
     encode_batch,
@@ -23,7 +22,7 @@ from logbus.records.batch import (
 )
 from logbus.records.compression import Codec
 from logbus.records.control_records import ControlType, encode_control_key
-from logbus.records.header import ATTRIBUTES_AT, CRC, CRC_AT
+from logbus.records.header import ATTRIBUTES_AT, CRC, CRC_AT, batch_crc
 from logbus.storage.cleaner.compaction import Compaction, add_keys
 from logbus.storage.cleaner.offset_map import OffsetMap
 from logbus.storage.segments.transaction_index import AbortedTransaction, AbortedTransactionSet

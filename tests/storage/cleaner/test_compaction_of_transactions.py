@@ -16,7 +16,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
-from logbus.records.batch import ControlType, Marker, Record, decode_batch, decode_control_key, iter_batches
+from logbus.records.batch import ControlType, Marker, Record, decode_batch, iter_batches
+from logbus.records.control_records import decode_control_key
 from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.append_marker import append_marker
