@@ -11,7 +11,7 @@ The Kafka protocol without sockets: bytes to messages, and messages to bytes. Pu
 * ``decoder_runtime``, ``encoder_runtime``, ``encode_diagnosis``: helpers and errors of these functions
 * ``element_budget``: bounds the array elements of a message
 * ``request_template``, ``produce_response``: the fast path of Produce
-* ``kafka_releases``: API versions and features of Kafka's releases
+* ``kafka_releases``: API versions, API names and features of Kafka's releases
 * ``member_metadata``: subscriptions and assignments of consumers
 * :mod:`~logbus.wire.messages`: the messages, one class for all versions
 

@@ -1,5 +1,5 @@
 """
-API versions of Kafka releases, and the versions and features that a broker advertises.
+API versions of Kafka releases, the names of all APIs, and the versions and features that a broker advertises.
 
 Clients infer a release from the advertised versions, and some trust a release number without asking: the table must be
 that of one release, and never more than is served. It leaves out APIs between Kafka's own brokers and controllers (4–7,
@@ -108,6 +108,42 @@ _TABLE = """
 92  DeleteShareGroupOffsets      -     -     -     -     -     -     0
 """
 
+_header, *_rows = [line.split() for line in _TABLE.strip("\n").splitlines()]
+
+# APIs that the table leaves out.
+_UNLISTED = {
+    4: "LeaderAndIsr",
+    5: "StopReplica",
+    6: "UpdateMetadata",
+    7: "ControlledShutdown",
+    52: "Vote",
+    53: "BeginQuorumEpoch",
+    54: "EndQuorumEpoch",
+    55: "DescribeQuorum",
+    56: "AlterPartition",
+    58: "Envelope",
+    59: "FetchSnapshot",
+    62: "BrokerRegistration",
+    63: "BrokerHeartbeat",
+    64: "UnregisterBroker",
+    67: "AllocateProducerIds",
+    70: "ControllerRegistration",
+    71: "GetTelemetrySubscriptions",
+    72: "PushTelemetry",
+    73: "AssignReplicasToDirs",
+    80: "AddRaftVoter",
+    81: "RemoveRaftVoter",
+    82: "UpdateRaftVoter",
+    83: "InitializeShareGroupState",
+    84: "ReadShareGroupState",
+    85: "WriteShareGroupState",
+    86: "DeleteShareGroupState",
+    87: "ReadShareGroupStateSummary",
+}
+
+KAFKA_API_NAMES = {int(key): name for key, name, *_ in _rows} | _UNLISTED
+"""The names of Kafka's APIs by key, also of those without messages here."""
+
 
 def release_table(release: str) -> Mapping[int, VersionRange]:
     """
@@ -163,11 +199,9 @@ def _has_transactions_2(advertised: Mapping[int, VersionRange]) -> bool:
 @cache
 def _columns() -> dict[str, dict[int, VersionRange]]:
     columns: dict[str, dict[int, VersionRange]] = {release: {} for release in RELEASES}
-    header, *rows = _TABLE.strip("\n").splitlines()
-    if tuple(header.split()) != RELEASES:
-        raise AssertionError(header)
-    for row in rows:
-        key, _, *cells = row.split()
+    if tuple(_header) != RELEASES:
+        raise AssertionError(_header)
+    for key, _, *cells in _rows:
         for release, cell in zip(RELEASES, cells, strict=True):
             if cell != "-":
                 columns[release][int(key)] = VersionRange.parse(cell)

@@ -15,7 +15,6 @@ The messages, one family per module, and the register of APIs by number.
 * ``consumer_groups``: groups of the consumer protocol (KIP-848)
 * ``offsets``: committed offsets of groups
 * ``inter_broker``: messages between brokers
-* ``api_names``: the names of Kafka's APIs
 
 Without an API of their own:
 
@@ -42,7 +41,7 @@ from typing import Any
 from attrs import frozen
 
 from logbus.wire.declaration import SPEC_ATTRIBUTE, MessageSpec, SchemaError, message_spec
-from logbus.wire.messages.api_names import KAFKA_API_NAMES
+from logbus.wire.kafka_releases import KAFKA_API_NAMES
 from logbus.wire.version_range import VersionRange
 
 __all__ = ["Api", "api", "api_keys", "api_name"]
