@@ -119,13 +119,7 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
         out = unpacker.decompress(data, limit + 1)
     except zlib.error as e:
         raise corrupt(Codec.GZIP, e) from None
-    if len(out) > limit:
-        raise _too_large(Codec.GZIP, limit)
-    if not unpacker.eof:
-        raise corrupt(Codec.GZIP, "they end early")
-    if unpacker.unused_data:
-        raise corrupt(Codec.GZIP, f"{len(unpacker.unused_data)} bytes follow them")
-    return out
+    return _whole(Codec.GZIP, out, limit, unpacker.eof, unpacker.unused_data)
 
 
 def _decompress_lz4(data: Buffer, limit: int) -> bytes:
@@ -136,12 +130,17 @@ def _decompress_lz4(data: Buffer, limit: int) -> bytes:
         out: bytes = unpacker.decompress(data, max_length=limit + 1)
     except RuntimeError as e:
         raise corrupt(Codec.LZ4, e) from None
+    return _whole(Codec.LZ4, out, limit, unpacker.eof, unpacker.unused_data)
+
+
+def _whole(codec: Codec, out: bytes, limit: int, is_at_end: bool, left_over: bytes | None) -> bytes:
+    """What was decompressed, if that is all there is, and no more than allowed."""
     if len(out) > limit:
-        raise _too_large(Codec.LZ4, limit)
-    if not unpacker.eof:
-        raise corrupt(Codec.LZ4, "they end early")
-    if unpacker.unused_data:
-        raise corrupt(Codec.LZ4, f"{len(unpacker.unused_data)} bytes follow them")
+        raise _too_large(codec, limit)
+    if not is_at_end:
+        raise corrupt(codec, "they end early")
+    if left_over:
+        raise corrupt(codec, f"{len(left_over)} bytes follow them")
     return out
 
 

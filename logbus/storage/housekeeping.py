@@ -58,17 +58,9 @@ class Housekeeping:
     _running: bool = field(default=False, init=False)
     _log = Logger()
 
-    @timers.default
-    def _one_timer(self) -> Timers:
-        return Timers(self._clock)
-
-    @_believed_ms.default
-    def _wall_ms(self) -> float:
-        return self._wall_clock() * 1000
-
-    @_believed_at.default
-    def _now(self) -> float:
-        return self._clock.seconds()
+    def __attrs_post_init__(self) -> None:
+        self.timers = Timers(self._clock)
+        self._believed_ms, self._believed_at = self._wall_clock() * 1000, self._clock.seconds()
 
     def start(self) -> None:
         """Begin the periodic work."""

@@ -281,15 +281,12 @@ class LogDirectory:
         data = checkpoints.encode_offsets(offsets)
         return self.disk.submit(IOPool.BACKGROUND, self.disk.replace, name, data)
 
-    def claim(self, meta: MetaProperties) -> Deferred[None]:
+    async def claim(self, meta: MetaProperties) -> None:
         """
         Check that the directory is this broker's; write ``meta.properties`` if it is new.
 
-        :raises ConfigError: (as a failure) it is another broker's, or of another cluster.
+        :raises ConfigError: it is another broker's, or of another cluster.
         """
-        return Deferred.fromCoroutine(self._claim(meta))
-
-    async def _claim(self, meta: MetaProperties) -> None:
         if self.meta is None:
             await self.disk.submit(IOPool.BACKGROUND, self.disk.replace, checkpoints.META_PROPERTIES, meta.encode())
             self.meta = meta
@@ -353,6 +350,12 @@ class LogDirectory:
                 for s in log.segments
             ],
         }
+
+
+def rename_for_good(disk: IDisk, old: str, new: str) -> None:
+    """Runs in an I/O thread."""
+    disk.rename(old, new)
+    disk.sync_directory("")
 
 
 def _remove_for_good(disk: IDisk, path: str) -> None:

@@ -158,13 +158,9 @@ class LogFlusher:
     _behind: list[Deferred[None]] = field(factory=list, init=False)
     _log = Logger()
 
-    @_group.default
-    def _flush_group(self) -> GroupCommit:
-        return GroupCommit(lambda: self._commit(IOPool.SYNC))
-
-    @_background.default
-    def _background_group(self) -> GroupCommit:
-        return GroupCommit(self._write_back)
+    def __attrs_post_init__(self) -> None:
+        self._group = GroupCommit(lambda: self._commit(IOPool.SYNC))
+        self._background = GroupCommit(self._write_back)
 
     def resume(self) -> None:
         """Record what the log has behind its synced end when it is opened."""

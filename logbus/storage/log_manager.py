@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.config.topic_config import TopicConfig
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.metrics import Registry
 from logbus.model import TopicPartition
@@ -30,7 +31,7 @@ from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.housekeeping import Housekeeping
 from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
-from logbus.storage.log_directory import LogDirectory
+from logbus.storage.log_directory import LogDirectory, rename_for_good
 from logbus.storage.log_mover import LogMover, Swap, settle_moves
 from logbus.storage.log_truncator import LogTruncator
 from logbus.storage.repair.damage import DamageReports
@@ -54,7 +55,7 @@ class LogUser(Protocol):
         """A log directory went offline, and these partitions with it."""
 
 
-class NoLogUser:
+class NoLogUser(LogUser):
     """The default: logs that nothing else uses, with the high watermarks of their checkpoints."""
 
     def high_watermark_of(self, log: Log) -> int:
@@ -62,9 +63,6 @@ class NoLogUser:
 
     async def swap_log(self, name: TopicPartition, swap: Swap) -> None:
         await swap()
-
-    def directory_failed(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
-        pass
 
 
 @define(eq=False, repr=False)
@@ -107,62 +105,33 @@ class LogManager:
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
-    @files.default
-    def _file_cache(self) -> FileCache:
-        return FileCache(self.settings.max_open_files)
-
-    @directories.default
-    def _log_directories(self) -> list[LogDirectory]:
-        directories = []
-        for disk in self.disks:
-            directory = LogDirectory(disk, self._new_log, self.clock.seconds)
-            disk.on_failure(partial(self._failed, directory))
-            directories.append(directory)
-        return directories
-
-    @space.default
-    def _space_monitor(self) -> SpaceMonitor:
-        return SpaceMonitor(self.directories, self.settings.usage_warn_ratio)
-
-    @housekeeping.default
-    def _make_housekeeping(self) -> Housekeeping:
-        return Housekeeping(
+    def __attrs_post_init__(self) -> None:
+        self.files = FileCache(self.settings.max_open_files)
+        self.directories = [LogDirectory(disk, self._new_log, self.clock.seconds) for disk in self.disks]
+        for directory in self.directories:
+            directory.disk.on_failure(partial(self._failed, directory))
+        self.space = SpaceMonitor(self.directories, self.settings.usage_warn_ratio)
+        self.housekeeping = Housekeeping(
             self.directories,
             self.clock,
             self.wall_clock,
             settings=self.settings,
             policy=self.policy,
             high_watermark_of=self._high_watermark_of,
-            measure_space=lambda: self.space.measure(),  # noqa: PLW0108 - self.space does not exist yet
+            measure_space=self.space.measure,
         )
-
-    @cleaner.default
-    def _make_cleaner(self) -> LogCleaner:
-        return LogCleaner(
-            self.directories,
-            self.housekeeping.timers,
-            self.wall_clock,
-            self._high_watermark_of,
-            self.cleaner_settings,
+        timers = self.housekeeping.timers
+        self.cleaner = LogCleaner(
+            self.directories, timers, self.wall_clock, self._high_watermark_of, self.cleaner_settings
         )
-
-    @scrubber.default
-    def _make_scrubber(self) -> LogScrubber:
         # A different order after each start, without using up random numbers of other users.
         order = random.Random(self.wall_clock())
-        scrubber = LogScrubber(self.directories, self.housekeeping.timers, self.damage, order, self.scrub_settings)
-        self.housekeeping.suspicion = scrubber.suspect
-        return scrubber
-
-    @repairer.default
-    def _make_repairer(self) -> LogRepairer:
-        return LogRepairer(self.directories, self.housekeeping.timers, self.cleaner, self.damage)
-
-    @mover.default
-    def _make_mover(self) -> LogMover:
-        return LogMover(
+        self.scrubber = LogScrubber(self.directories, timers, self.damage, order, self.scrub_settings)
+        self.housekeeping.suspicion = self.scrubber.suspect
+        self.repairer = LogRepairer(self.directories, timers, self.cleaner, self.damage)
+        self.mover = LogMover(
             self.directories,
-            self.housekeeping.timers,
+            timers,
             self.cleaner,
             self.repairer,
             self._new_log,
@@ -171,10 +140,7 @@ class LogManager:
             self.move_bytes_per_second,
             self._swap_log,
         )
-
-    @truncator.default
-    def _make_truncator(self) -> LogTruncator:
-        return LogTruncator(self.directories, self.cleaner, self.repairer)
+        self.truncator = LogTruncator(self.directories, self.cleaner, self.repairer)
 
     def _swap_log(self, name: TopicPartition, swap: Swap) -> Awaitable[None]:
         return self.user.swap_log(name, swap)
@@ -238,7 +204,8 @@ class LogManager:
 
     # -- Start and stop
 
-    def open(self) -> Deferred[None]:
+    @returns_deferred
+    async def open(self) -> None:
         """
         Lock the directories and open every log in them, recovering those not closed cleanly.
 
@@ -249,9 +216,6 @@ class LogManager:
             partition.
         :raises StorageError: (as a failure) no directory works.
         """
-        return Deferred.fromCoroutine(self._open())
-
-    async def _open(self) -> None:
         try:
             for directory in self.directories:
                 directory.lock()
@@ -315,15 +279,14 @@ class LogManager:
         """Whether a directory is new: if it replaces another one, all logs of that are lost."""
         return any(directory.is_new for directory in self.directories)
 
-    def claim(self, broker_id: int, cluster_id: str) -> Deferred[None]:
+    @returns_deferred
+    async def claim(self, broker_id: int, cluster_id: str) -> None:
         """
         Write ``meta.properties``, or compare it with what is there.
 
         :raises ConfigError: (as a failure) a directory belongs to another broker or cluster.
         """
-        return Deferred.fromCoroutine(self._claim(MetaProperties(broker_id, cluster_id)))
-
-    async def _claim(self, meta: MetaProperties) -> None:
+        meta = MetaProperties(broker_id, cluster_id)
         for directory in self.directories:
             if directory.is_online:
                 await directory.claim(meta)
@@ -341,11 +304,9 @@ class LogManager:
         self.scrubber.start()
         self.mover.resume()
 
-    def close(self) -> Deferred[None]:
+    @returns_deferred
+    async def close(self) -> None:
         """Sync and close all logs, and write the markers of a clean shutdown."""
-        return Deferred.fromCoroutine(self._close())
-
-    async def _close(self) -> None:
         await self.scrubber.stop()
         await self.repairer.stop()
         await self.mover.stop()
@@ -416,32 +377,28 @@ class LogManager:
         directory.logs[partition] = log
         return log
 
-    def delete(self, partition: TopicPartition) -> Deferred[None]:
+    @returns_deferred
+    async def delete(self, partition: TopicPartition) -> None:
         """
         Delete a log: its directory has been renamed when this fires; the files are removed after
         ``file.delete.delay.ms``. Does nothing without a log.
         """
-        return Deferred.fromCoroutine(self._delete(partition))
-
-    async def _delete(self, partition: TopicPartition) -> None:
         for directory in self.directories:
             log = directory.logs.pop(partition, None)
             if log is None or not directory.is_online:
                 continue
             await log.close()
             gone = file_names.deleted_directory(partition, self._unique())
-            await directory.disk.submit(IOPool.BACKGROUND, _rename_for_good, directory.disk, log.directory, gone)
+            await directory.disk.submit(IOPool.BACKGROUND, rename_for_good, directory.disk, log.directory, gone)
             self.housekeeping.remove_trees_later(directory.disk, [gone], log.config.file_delete_delay_ms)
 
-    def delete_records(self, partition: TopicPartition, offset: int) -> Deferred[int]:
+    @returns_deferred
+    async def delete_records(self, partition: TopicPartition, offset: int) -> int:
         """
         Delete the records before ``offset``: fires with the log start offset once that is on stable storage.
 
         :raises ApiError: (as a failure) OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION.
         """
-        return Deferred.fromCoroutine(self._delete_records(partition, offset))
-
-    async def _delete_records(self, partition: TopicPartition, offset: int) -> int:
         for directory in self.directories:
             log = directory.logs.get(partition)
             if log is not None and directory.is_online:
@@ -467,9 +424,3 @@ def _prepare(disk: IDisk, directory: str, topic_id: uuid.UUID | None) -> None:
         # Not synced before the log's first flush: there may be many new logs at a time.
         content = checkpoints.encode_partition_metadata(topic_id)
         disk.replace(f"{directory}/{file_names.PARTITION_METADATA}", content, False)
-
-
-def _rename_for_good(disk: IDisk, old: str, new: str) -> None:
-    """Runs in an I/O thread."""
-    disk.rename(old, new)
-    disk.sync_directory("")

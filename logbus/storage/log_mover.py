@@ -31,7 +31,7 @@ from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
-from logbus.storage.log_directory import LogDirectory
+from logbus.storage.log_directory import LogDirectory, rename_for_good
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import Segment
 from logbus.storage.throttler import Throttler
@@ -96,9 +96,8 @@ class LogMover:
     _idle: Deferred[None] | None = field(default=None, init=False)
     _log = Logger()
 
-    @_throttler.default
-    def _default_throttler(self) -> Throttler:
-        return Throttler(self._timers)
+    def __attrs_post_init__(self) -> None:
+        self._throttler = Throttler(self._timers)
 
     # -- Requests of operators
 
@@ -301,7 +300,7 @@ class LogMover:
                 name = file_names.partition_directory(partition)
                 self._remove_former(destination.disk, name, partition)
                 await destination.disk.submit(
-                    IOPool.BACKGROUND, _rename_for_good, destination.disk, future.directory, name
+                    IOPool.BACKGROUND, rename_for_good, destination.disk, future.directory, name
                 )
             except Exception:
                 current.reopen()
@@ -414,9 +413,3 @@ def _align(current: Log, future: Log) -> bool:
         return False
     truncate_to(future, common)
     return True
-
-
-def _rename_for_good(disk: IDisk, old: str, new: str) -> None:
-    """Runs in an I/O thread."""
-    disk.rename(old, new)
-    disk.sync_directory("")

@@ -29,20 +29,8 @@ class LogOwner(Protocol[LogType]):
         """A read found something that is not a batch: the segment may be damaged."""
 
 
-class NoOwner:
+class NoOwner(LogOwner[LogState]):
     """The owner of a log without a manager: does nothing, and removes files at once."""
-
-    def touched(self, log: LogState) -> None:
-        """Ignored."""
-
-    def dirtied(self, log: LogState) -> None:
-        """Ignored."""
-
-    def written_back(self, log: LogState) -> None:
-        """Ignored."""
-
-    def suspected(self, log: LogState, segment: Segment) -> None:
-        """Ignored."""
 
     def remove_later(self, log: LogState, paths: list[str]) -> None:
         """Remove the files at once."""

@@ -57,13 +57,8 @@ class Progress:
     _said: float = field(init=False)
     _log = Logger()
 
-    @_started.default
-    def _now(self) -> float:
-        return self.seconds()
-
-    @_said.default
-    def _also_now(self) -> float:
-        return self._started
+    def __attrs_post_init__(self) -> None:
+        self._started = self._said = self.seconds()
 
     def add(self, log: Log, size: int, position: int, segment: Segment) -> None:
         """Count ``size`` more bytes, scanned up to ``position`` in ``segment``."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from attrs import frozen
-from twisted.internet.defer import Deferred, FirstError, gatherResults
+from twisted.internet.defer import FirstError, gatherResults
 
+from logbus.coroutines import returns_deferred
 from logbus.model import TopicPartition
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.log_directory import LogDirectory
@@ -32,7 +33,8 @@ class LogTruncator:
     _cleaner: LogCleaner
     _repairer: LogRepairer
 
-    def truncate(self, offsets: Mapping[TopicPartition, int]) -> Deferred[None]:
+    @returns_deferred
+    async def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         """
         Truncate logs durably. If one is cut below its recovery point, the lower recovery point is checkpointed first:
         otherwise recovery after a crash would trust bytes that replaced synced ones. Nothing may be appended to the
@@ -41,9 +43,6 @@ class LogTruncator:
         :param offsets: for each partition, the first offset to remove.
         :raise StorageError: (as a failure) the disk failed.
         """
-        return Deferred.fromCoroutine(self._truncate(offsets))
-
-    async def _truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         logs = [log for directory in self._directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
         async with self._repairer.paused(logs), self._cleaner.paused(logs):
             await self._truncate_durably(offsets)
@@ -76,14 +75,12 @@ class LogTruncator:
             except FirstError as e:
                 e.subFailure.raiseException()
 
-    def restart(self, partition: TopicPartition, offset: int) -> Deferred[None]:
+    @returns_deferred
+    async def restart(self, partition: TopicPartition, offset: int) -> None:
         """
         Drop all records of a log, and continue at ``offset``, which may be anywhere, even behind its end. Nothing may
         be appended to it until this fires; then that is on stable storage.
         """
-        return Deferred.fromCoroutine(self._restart(partition, offset))
-
-    async def _restart(self, partition: TopicPartition, offset: int) -> None:
         directory = next((each for each in self._directories if each.is_online and partition in each.logs), None)
         if directory is None:
             return

@@ -19,7 +19,8 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from attrs import define, field
@@ -204,9 +205,8 @@ class Disk:
     _lock_fd: int | None = field(default=None, init=False)
     _log = Logger()
 
-    @reads.default
-    def _cold_reads(self) -> ReadAhead:
-        return ReadAhead(self)
+    def __attrs_post_init__(self) -> None:
+        self.reads = ReadAhead(self)
 
     def on_failure(self, listener: Callable[[StorageError], None]) -> None:
         """Call ``listener`` when the directory goes offline."""
@@ -278,6 +278,16 @@ class Disk:
         self.report_no_space(refused)
         return refused or self.broken(error, what)
 
+    @contextmanager
+    def _doing(self, what: str, expected: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+        """Classify the errors of a system call, except those that are expected."""
+        try:
+            yield
+        except expected:
+            raise
+        except OSError as error:
+            raise self._refused_or_broken(error, what) from error
+
     def space(self) -> DiskSpace | None:
         """The space of the file system, for this process's user."""
         try:
@@ -301,12 +311,9 @@ class Disk:
 
     def names(self, path: str) -> list[str]:
         """The names in a directory."""
-        try:
+        with suppress(FileNotFoundError), self._doing(f"list {path or 'it'}", FileNotFoundError):
             return os.listdir(self._at(path))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise self._refused_or_broken(error, f"list {path or 'it'}") from error
+        return []
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory of that name exists."""
@@ -321,71 +328,48 @@ class Disk:
         return self._stat(path).st_mtime_ns
 
     def _stat(self, path: str) -> os.stat_result:
-        try:
+        with self._doing(f"stat {path}", FileNotFoundError):
             return os.stat(self._at(path))
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise self._refused_or_broken(error, f"stat {path}") from error
 
     def read(self, path: str) -> bytes:
         """A small file's content."""
-        try:
-            with open(self._at(path), "rb") as file:
-                return file.read()
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise self._refused_or_broken(error, f"read {path}") from error
+        with self._doing(f"read {path}", FileNotFoundError), open(self._at(path), "rb") as file:
+            return file.read()
 
     def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
         """Replace a file atomically."""
         if self.failure is not None:
             raise self.offline()
         temporary = self._at(path) + ".tmp"
-        try:
+        with self._doing(f"write {path}"):
             with open(temporary, "wb") as file:
                 file.write(data)
                 if sync:
                     file.flush()
                     os.fdatasync(file.fileno())
             os.replace(temporary, self._at(path))
-        except OSError as error:
-            raise self._refused_or_broken(error, f"write {path}") from error
         if sync and sync_name:
             self.sync_directory(os.path.dirname(path))
 
     def make_directory(self, path: str) -> None:
         """Create a directory."""
-        try:
+        with self._doing(f"create {path}"):
             os.makedirs(self._at(path), exist_ok=True)
-        except OSError as error:
-            raise self._refused_or_broken(error, f"create {path}") from error
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory."""
-        try:
+        with self._doing(f"rename {old}"):
             os.rename(self._at(old), self._at(new))
-        except OSError as error:
-            raise self._refused_or_broken(error, f"rename {old}") from error
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
-        try:
+        with suppress(FileNotFoundError), self._doing(f"remove {path}", FileNotFoundError):
             os.unlink(self._at(path))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise self._refused_or_broken(error, f"remove {path}") from error
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with its contents."""
-        try:
+        with suppress(FileNotFoundError), self._doing(f"remove {path}", FileNotFoundError):
             shutil.rmtree(self._at(path))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise self._refused_or_broken(error, f"remove {path}") from error
 
     def sync_directory(self, path: str) -> None:
         """Sync a directory's entries."""

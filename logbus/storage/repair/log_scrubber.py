@@ -180,13 +180,8 @@ class LogScrubber:
     _idle: list[Deferred[None]] = field(factory=list, init=False)
     _log = Logger()
 
-    @_throttler.default
-    def _steady(self) -> Throttler:
-        return Throttler(self._timers)
-
-    @_urgent_pace.default
-    def _hurried(self) -> Throttler:
-        return Throttler(self._timers)
+    def __attrs_post_init__(self) -> None:
+        self._throttler, self._urgent_pace = Throttler(self._timers), Throttler(self._timers)
 
     # -- Start and stop
 

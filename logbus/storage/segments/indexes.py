@@ -20,6 +20,7 @@ from operator import lt
 from struct import Struct
 
 from logbus.storage.filesystem.file_cache import LazyFile
+from logbus.storage.istorage import IFile
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -35,6 +36,22 @@ TIME_ENTRY_SIZE = TIME_ENTRY.size
 
 class IndexCorrupt(Exception):
     """An index contradicts itself or the segment it belongs to; it must be rebuilt."""
+
+
+def open_index(file: LazyFile, entry_size: int) -> tuple[IFile, int]:
+    """
+    An index file and its size.
+
+    :raises IndexCorrupt: it is missing, or does not consist of whole entries.
+    """
+    try:
+        opened = file.get()
+    except FileNotFoundError:
+        raise IndexCorrupt("it is missing") from None
+    size = opened.size()
+    if size % entry_size:
+        raise IndexCorrupt(f"its {size} bytes are not a multiple of {entry_size}")
+    return opened, size
 
 
 def _swapped(values: array[int]) -> array[int]:
@@ -89,14 +106,8 @@ class OffsetIndex:
 
         :raises IndexCorrupt: the file is missing or cannot be the index of a segment of ``segment_size`` bytes.
         """
-        try:
-            file = self._file.get()
-        except FileNotFoundError:
-            raise IndexCorrupt("it is missing") from None
-        data = file.pread(file.size(), 0)
-        if len(data) % OFFSET_ENTRY_SIZE:
-            raise IndexCorrupt(f"its {len(data)} bytes are not a multiple of {OFFSET_ENTRY_SIZE}")
-        pairs = _swapped(array("i", data))
+        file, size = open_index(self._file, OFFSET_ENTRY_SIZE)
+        pairs = _swapped(array("i", file.pread(size, 0)))
         offsets, positions = pairs[0::2], pairs[1::2]
         if not (_increasing(offsets) and _increasing(positions)):
             raise IndexCorrupt("its entries are not increasing")
@@ -112,13 +123,7 @@ class OffsetIndex:
 
         :raises IndexCorrupt: it is missing, or not the index of a segment of ``segment_size`` bytes.
         """
-        try:
-            file = self._file.get()
-        except FileNotFoundError:
-            raise IndexCorrupt("it is missing") from None
-        size = file.size()
-        if size % OFFSET_ENTRY_SIZE:
-            raise IndexCorrupt(f"its {size} bytes are not a multiple of {OFFSET_ENTRY_SIZE}")
+        _, size = open_index(self._file, OFFSET_ENTRY_SIZE)
         self._offsets = self._positions = None
         self.count = self._written = size // OFFSET_ENTRY_SIZE
         self.last_offset = -1
@@ -256,13 +261,7 @@ class TimeIndex:
 
         :raises IndexCorrupt: it is missing or damaged.
         """
-        try:
-            file = self._file.get()
-        except FileNotFoundError:
-            raise IndexCorrupt("it is missing") from None
-        size = file.size()
-        if size % TIME_ENTRY_SIZE:
-            raise IndexCorrupt(f"its {size} bytes are not a multiple of {TIME_ENTRY_SIZE}")
+        file, size = open_index(self._file, TIME_ENTRY_SIZE)
         self.start()
         self._written = size // TIME_ENTRY_SIZE
         if size:
