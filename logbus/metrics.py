@@ -56,25 +56,11 @@ class Family(NamedTuple):
     samples: Iterator[Sample | None]
 
 
-class CounterValue:
+class SingleValue:
     """
-    The value of a counter: ``child.value += 1``.
+    The value of a counter (``child.value += 1``), or of a gauge, which is set.
 
     :ivar function: if set, called at each collection instead, for numbers that are counted elsewhere.
-    """
-
-    __slots__ = ("function", "value")
-
-    def __init__(self) -> None:
-        self.value: int = 0
-        self.function: Callable[[], float] | None = None
-
-
-class GaugeValue:
-    """
-    The value of a gauge: set ``value``.
-
-    :ivar function: if set, called at each collection instead.
     """
 
     __slots__ = ("function", "value")
@@ -111,7 +97,7 @@ class HistogramValue:
         return sum(self.counts)
 
 
-V = TypeVar("V", CounterValue, GaugeValue, HistogramValue)
+V = TypeVar("V", SingleValue, HistogramValue)
 
 
 class _Labelled(ABC, Generic[V]):
@@ -164,7 +150,15 @@ class _Labelled(ABC, Generic[V]):
         for values, child in children:
             yield from self._render(tuple(zip(self.label_names, values, strict=True)), child)
 
-    def _single(self, labels: tuple[tuple[str, str], ...], child: CounterValue | GaugeValue) -> Iterator[Sample]:
+    @abstractmethod
+    def _render(self, labels: tuple[tuple[str, str], ...], child: V) -> Iterator[Sample]:
+        """Yield the samples of a child."""
+
+
+class _Single(_Labelled[SingleValue]):
+    """A number per combination of labels."""
+
+    def _render(self, labels: tuple[tuple[str, str], ...], child: SingleValue) -> Iterator[Sample]:
         value: float = child.value
         if child.function is not None:
             try:
@@ -175,27 +169,17 @@ class _Labelled(ABC, Generic[V]):
                 return
         yield Sample(self.name, labels, value)
 
-    @abstractmethod
-    def _render(self, labels: tuple[tuple[str, str], ...], child: V) -> Iterator[Sample]:
-        """Yield the samples of a child."""
 
-
-class Counter(_Labelled[CounterValue]):
+class Counter(_Single):
     """A counter per combination of labels."""
 
     type = "counter"
 
-    def _render(self, labels: tuple[tuple[str, str], ...], child: CounterValue) -> Iterator[Sample]:
-        return self._single(labels, child)
 
-
-class Gauge(_Labelled[GaugeValue]):
+class Gauge(_Single):
     """A gauge per combination of labels."""
 
     type = "gauge"
-
-    def _render(self, labels: tuple[tuple[str, str], ...], child: GaugeValue) -> Iterator[Sample]:
-        return self._single(labels, child)
 
 
 class Histogram(_Labelled[HistogramValue]):
@@ -263,7 +247,7 @@ class Registry:
         """
         if not name.endswith("_total"):
             raise ValueError(f"{name}: a counter's name ends in _total")
-        family = Counter(name, help, labels, CounterValue)
+        family = Counter(name, help, labels, SingleValue)
         self._add(family)
         if read is not None:
             family.labels().function = read
@@ -273,7 +257,7 @@ class Registry:
         self, name: str, help: str, labels: tuple[str, ...] = (), *, read: Callable[[], float] | None = None
     ) -> Gauge:
         """Declare a gauge; ``read`` as for a counter."""
-        family = Gauge(name, help, labels, GaugeValue)
+        family = Gauge(name, help, labels, SingleValue)
         self._add(family)
         if read is not None:
             family.labels().function = read

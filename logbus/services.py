@@ -238,6 +238,7 @@ class Tasks:
                     waiter.callback(None)
 
 
+@define(eq=False, repr=False, slots=False)
 class PeriodicTask(Service):
     """
     Runs a function periodically while the service runs; a run ends before the next begins.
@@ -250,19 +251,19 @@ class PeriodicTask(Service):
     :param now: whether the first run is at the start instead of one interval later.
     """
 
+    _clock: IReactorTime
+    _interval: float
+    _fn: Callable[[], object]
+    _what: str
+    _now: bool = field(default=False, kw_only=True)
+    _loop: LoopingCall = field(init=False)
+    _run: Deferred[Any] | None = field(default=None, init=False)
+    _ended: Deferred[Any] | None = field(default=None, init=False)
     _log = Logger()
 
-    def __init__(
-        self, clock: IReactorTime, interval: float, fn: Callable[[], object], what: str, *, now: bool = False
-    ) -> None:
-        self._interval = interval
-        self._fn = fn
-        self._what = what
-        self._now = now
+    def __attrs_post_init__(self) -> None:
         self._loop = LoopingCall(self._once)
-        self._loop.clock = clock
-        self._run: Deferred[Any] | None = None
-        self._ended: Deferred[Any] | None = None
+        self._loop.clock = self._clock
 
     def startService(self) -> None:
         """Start the runs."""

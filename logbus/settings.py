@@ -16,7 +16,7 @@ from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller.topic_plan import TopicDefaults
 from logbus.cluster.controller.topic_rules import TopicRules
 from logbus.cluster.follower.fetch_settings import ReplicaFetchSettings
-from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector, ReplicaSelector
+from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector
 from logbus.cluster.replication.replication_throttle import TokenBucket
 from logbus.config import ConfigView, TopicConfig, keys
 from logbus.config.config_key import ConfigKey
@@ -64,7 +64,7 @@ def replication_rates(config: ConfigView, clock: IReactorTime) -> tuple[TokenBuc
     return bucket(keys.LEADER_REPLICATION_THROTTLED_RATE), bucket(keys.FOLLOWER_REPLICATION_THROTTLED_RATE)
 
 
-def replica_selector(config: ConfigView, metadata: ClusterMetadata) -> ReplicaSelector | None:
+def replica_selector(config: ConfigView, metadata: ClusterMetadata) -> RackAwareReplicaSelector | None:
     """Return the replica selector (KIP-392); None: consumers read from leaders."""
 
     def rack(broker_id: int) -> str | None:

@@ -11,7 +11,6 @@ from collections import Counter
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.peers import FORWARD, Peers
@@ -45,7 +44,7 @@ class ForwardingManager:
         """Whether another broker is the controller."""
         return self.metadata.controller_id not in (self.broker_id, -1)
 
-    def send(
+    async def send(
         self,
         message: Any,
         version: int,
@@ -55,28 +54,16 @@ class ForwardingManager:
         host: str = "",
         timeout_ms: int = 0,
         time_slice: TimeSlice | None = None,
-    ) -> Deferred[bytes]:
+    ) -> bytes:
         """
         Forward a request.
 
         :param principal: of the client; sent along with its ``client_id`` and ``host``.
         :param timeout_ms: the timeout of the request itself; 0 or less: 30 s.
         :param time_slice: that of a large request, which is encoded in slices; None: it is encoded at once.
-        :return: fires with the body of the response, encoded at ``version``.
+        :return: the body of the response, encoded at ``version``.
         :raise ApiError: NOT_CONTROLLER: nothing was done; NETWORK_EXCEPTION and REQUEST_TIMED_OUT: it may have been.
         """
-        return Deferred.fromCoroutine(self._send(message, version, principal, client_id, host, timeout_ms, time_slice))
-
-    async def _send(
-        self,
-        message: Any,
-        version: int,
-        principal: str,
-        client_id: str | None,
-        host: str,
-        timeout_ms: int,
-        time_slice: TimeSlice | None,
-    ) -> bytes:
         controller = self.metadata.brokers.get(self.metadata.controller_id)
         if controller is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "no controller is known")

@@ -40,12 +40,12 @@ class ForwarderTests(SynchronousTestCase):
         metadata = SimpleNamespace(controller_id=1, brokers={1: object()})
         forwarder = ForwardingManager(0, cast(ClusterMetadata, metadata), cast(Peers, controller))
         message = DeleteTopicsRequest(topic_names=[f"t{number}" for number in range(20_000)], timeout_ms=5000)
-        answer = forwarder.send(message, 3, time_slice=TimeSlice(scheduler))
+        answer = Deferred.fromCoroutine(forwarder.send(message, 3, time_slice=TimeSlice(scheduler)))
         self.assertNoResult(answer)
         for _ in range(50):
             iterate(clock)
         self.assertEqual(self.successResultOf(answer), b"answer")
         self.assertGreaterEqual(scheduler.slices, 3)
-        self.assertEqual(self.successResultOf(forwarder.send(message, 3)), b"answer")
+        self.assertEqual(self.successResultOf(Deferred.fromCoroutine(forwarder.send(message, 3))), b"answer")
         bodies = [bytes(request.body) for request in controller.asked]
         self.assertEqual(bodies, [joined(encode(message, 3))] * 2)

@@ -140,7 +140,12 @@ class TopicAdmin:
                 return outcomes, None
             delivery = await topic_changes.create(active, records)
             async for record in time_slice.over(records, UNITS_TO_LOG):
-                self._log_creation(record)
+                self._log.info(
+                    "topic {topic} was created: id {id}, {partitions} partitions",
+                    topic=record.name,
+                    id=record.topic_id,
+                    partitions=len(record.partitions),
+                )
             return outcomes, delivery
 
         return self._answered(run, timeout_ms, lambda outcome: outcome.name)
@@ -384,14 +389,6 @@ class TopicAdmin:
 
         work.addBoth(done)
         return in_time
-
-    def _log_creation(self, topic: TopicRecord) -> None:
-        self._log.info(
-            "topic {topic} was created: id {id}, {partitions} partitions",
-            topic=topic.name,
-            id=topic.topic_id,
-            partitions=len(topic.partitions),
-        )
 
 
 def _refuse_duplicate(name: str, duplicates: Collection[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from attrs import define
+from attrs import define, field
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
 from twisted.logger import Logger
@@ -34,6 +34,7 @@ class _RunningFetcher:
     done: Deferred[None]
 
 
+@define(eq=False, repr=False, slots=False)
 class ReplicaFetcherManager(Service):
     """
     The service that fetches all partitions that this broker follows.
@@ -47,30 +48,18 @@ class ReplicaFetcherManager(Service):
     :ivar counters: of all leaders together.
     """
 
+    broker_id: int
+    _broker_epoch: Callable[[], int]
+    _logs: LogManager
+    _channel_for: ChannelFor
+    _timers: Timers
+    _settings: Callable[[], ReplicaFetchSettings] = ReplicaFetchSettings
+    _throttle: FollowerThrottle = field(factory=FollowerThrottle)
+    _leader_incomplete: Callable[[TopicPartition, int, int, str], object] = lambda *_: None
+    counters: ReplicaFetchCounters = field(factory=ReplicaFetchCounters, init=False)
+    _loops: dict[int, _RunningFetcher] = field(factory=dict, init=False)
+    _followed: dict[TopicPartition, tuple[int, PartitionFetchState]] = field(factory=dict, init=False)
     _log = Logger()
-
-    def __init__(
-        self,
-        broker_id: int,
-        broker_epoch: Callable[[], int],
-        logs: LogManager,
-        channel_for: ChannelFor,
-        timers: Timers,
-        settings: Callable[[], ReplicaFetchSettings] = ReplicaFetchSettings,
-        throttle: FollowerThrottle | None = None,
-        leader_incomplete: Callable[[TopicPartition, int, int, str], object] = lambda *_: None,
-    ) -> None:
-        self.broker_id = broker_id
-        self.counters = ReplicaFetchCounters()
-        self._leader_incomplete = leader_incomplete
-        self._broker_epoch = broker_epoch
-        self._logs = logs
-        self._channel_for = channel_for
-        self._timers = timers
-        self._settings = settings
-        self._throttle = FollowerThrottle() if throttle is None else throttle
-        self._loops: dict[int, _RunningFetcher] = {}
-        self._followed: dict[TopicPartition, tuple[int, PartitionFetchState]] = {}
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of fetching from leaders."""

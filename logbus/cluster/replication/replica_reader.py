@@ -27,7 +27,7 @@ from logbus.cluster.replication.follower_state import FollowerState
 from logbus.cluster.replication.purgatory import DelayedOperation, Purgatory
 from logbus.cluster.replication.replica import UNKNOWN_SIZE, OffsetAndStart, Replica, Watcher
 from logbus.cluster.replication.replica_manager import ReplicaManager
-from logbus.cluster.replication.replica_selector import ReplicaSelector
+from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, OffsetAndEpoch
 from logbus.net.time_slices import TimeSlice
@@ -190,7 +190,7 @@ class ReplicaReader:
 
     _replicas: ReplicaManager
     _purgatory: Purgatory
-    selector: ReplicaSelector | None = None
+    selector: RackAwareReplicaSelector | None = None
     throttle: ReplicationThrottle = field(factory=ReplicationThrottle)
     follower_stuck: Callable[[Replica, int], object] = lambda replica, offset: None
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred, succeed
@@ -26,6 +25,7 @@ from logbus.cluster.follower.replica_fetcher import ChannelFor
 from logbus.cluster.icluster import ILeadershipListener
 from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.cluster.replication.replica_reports import ReplicaReports
 from logbus.errors import ErrorCode, LogbusError, StorageError, error_of
 from logbus.metrics import metric
 from logbus.model import TopicPartition
@@ -49,16 +49,6 @@ ALONE_RETRY_S = 4.0
 """Seconds after which a leader looks again whether another replica is in sync."""
 
 
-class CompletenessReports(Protocol):
-    """Reports of this broker's replicas to the controller: :class:`.ReplicaReports`."""
-
-    def incomplete(self, name: TopicPartition, reason: str) -> None:
-        """A replica lacks committed records, or holds damaged ones: another must lead, if one can."""
-
-    def complete(self, name: TopicPartition) -> None:
-        """It has all records again."""
-
-
 @define(eq=False)
 class RepairSource:
     """A replica on another broker, from which records are copied."""
@@ -66,7 +56,6 @@ class RepairSource:
     broker_id: int
     replica: Replica
     channel_for: ChannelFor
-    _request: Deferred[FetchResponse] | None = field(default=None, init=False)
 
     def fetch(self, offset: int) -> Deferred[FetchedBatches]:
         """See :meth:`.BatchSource.fetch`."""
@@ -108,7 +97,7 @@ class ReplicaRepair:
     replicas: ReplicaManager
     channel_for: ChannelFor
     timers: Timers
-    reports: CompletenessReports
+    reports: ReplicaReports
     handed_over: int = field(default=0, init=False)
     failures: int = metric("logbus_repair_failures_total", "Attempts to repair a damaged log that failed.")
     _asked: dict[Log, float] = field(factory=dict, init=False)

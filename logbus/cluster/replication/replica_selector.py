@@ -5,7 +5,6 @@ Selects the replica that a consumer should fetch from (KIP-392; Kafka: ReplicaSe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from attrs import frozen
 
@@ -13,20 +12,6 @@ from logbus.cluster.replication.follower_state import FollowerState
 from logbus.cluster.replication.partition import Partition
 
 LEADER = -1
-
-
-class ReplicaSelector(Protocol):
-    """Selects the best replica for a consumer."""
-
-    def select(self, partition: Partition, offset: int, rack: str) -> int:
-        """
-        The broker to read from.
-
-        :param partition: led by this broker.
-        :param offset: the consumer's fetch offset.
-        :param rack: the consumer's rack.
-        :return: the id of a follower, or −1: the leader.
-        """
 
 
 @frozen
@@ -40,7 +25,14 @@ class RackAwareReplicaSelector:
     racks: Callable[[int], str | None]
 
     def select(self, partition: Partition, offset: int, rack: str) -> int:
-        """See :meth:`ReplicaSelector.select`."""
+        """
+        The broker to read from.
+
+        :param partition: led by this broker.
+        :param offset: the consumer's fetch offset.
+        :param rack: the consumer's rack.
+        :return: the id of a follower, or −1: the leader.
+        """
         if self.racks(partition.broker_id) == rack:
             return LEADER
         isr = partition.leader_and_isr.isr
