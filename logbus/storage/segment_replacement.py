@@ -14,7 +14,8 @@ replaces. Readers hold open files and are not disturbed by renames.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 
 from twisted.logger import Logger
@@ -63,6 +64,21 @@ def remove_segment_files(log: Log, new: Segment) -> None:
         for kind in SEGMENT_KINDS:
             log.disk.unlink(new.path(kind))
             log.disk.unlink(f"{log.directory}/{file_names.segment_file(new.base_offset, kind)}{file_names.SWAP}")
+
+
+@contextmanager
+def new_segment(log: Log, first: Segment) -> Iterator[Segment]:
+    """Begin a segment that is to replace ``first``, and others behind it; remove its files if writing it fails."""
+    new = Segment(log.disk, log.files, log.directory, first.base_offset, first.created_ms, suffix=file_names.CLEANED)
+    remove_segment_files(log, new)
+    try:
+        new.create()
+        new.log.pinned = True
+        yield new
+        new.seal()
+    except BaseException:
+        remove_segment_files(log, new)
+        raise
 
 
 async def replace_segments(log: Log, old: Sequence[Segment], new: Segment) -> None:

@@ -156,22 +156,19 @@ def struct(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
-def message(
-    api_key: int | None, *, versions: str, flexible: str, kind: MessageKind | None = None
-) -> Callable[[type[T]], type[T]]:
+def message(api_key: int | None, *, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
     """
-    Declare a message.
+    Declare a message; it is a request or a response if the class's name ends so, else data.
 
     :param api_key: Kafka's API key, None for data outside of requests.
     :param versions: the supported versions, as in ``"4-18"``.
     :param flexible: those with compact lengths and tagged fields, ``"none"`` if there are none.
-    :param kind: default: the end of the class's name, ``Request`` or ``Response``, else ``"data"``.
     """
     known, compact = VersionRange.parse(versions), VersionRange.parse(flexible)
 
     def declare(cls: type[T]) -> type[T]:
         made, fields = _slotted(cls)
-        spec = MessageSpec(made, fields, api_key, known, compact, kind or _kind_by_name(cls.__name__))
+        spec = MessageSpec(made, fields, api_key, known, compact, _kind_by_name(cls.__name__))
         setattr(made, SPEC_ATTRIBUTE, spec)
         return made
 

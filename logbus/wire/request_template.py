@@ -16,6 +16,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
+from attrs import define
+
 from logbus.records.file_slice import joined
 from logbus.wire.connection import Request
 from logbus.wire.encoder_runtime import uvarint
@@ -155,6 +157,7 @@ class RequestTemplate:
         return _pack_head(len(body) + 4, correlation_id) + body
 
 
+@define(eq=False)
 class CoalescedProduce:
     """
     Consecutive Produce requests with the same template. In the order of responses it has one place, like a
@@ -164,17 +167,12 @@ class CoalescedProduce:
     :ivar size: bytes of their frames.
     """
 
-    __slots__ = ("batches", "correlation_ids", "size", "template")
+    template: RequestTemplate
+    correlation_ids: list[int]
+    batches: list[memoryview]
+    size: int
     api_key = PRODUCE
     held = exclusive = False
-
-    def __init__(
-        self, template: RequestTemplate, correlation_ids: list[int], batches: list[memoryview], size: int
-    ) -> None:
-        self.template = template
-        self.correlation_ids = correlation_ids
-        self.batches = batches
-        self.size = size
 
 
 class TemplateCache:

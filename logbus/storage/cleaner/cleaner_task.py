@@ -16,7 +16,6 @@ from attrs import define, field
 from logbus.errors import DecodeError
 from logbus.records.batch import HEADER_SIZE, BatchHeader, iter_batches, read_header
 from logbus.records.checksum import Buffer
-from logbus.storage import file_names
 from logbus.storage.cleaner.compaction import Compaction, add_keys
 from logbus.storage.cleaner.log_to_clean import LogToClean, SegmentGroup
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE, OffsetMap
@@ -26,6 +25,7 @@ from logbus.storage.producers.aborted_transactions import aborted_index
 from logbus.storage.segment_replacement import (
     ReplacementAbandoned,
     check_unchanged,
+    new_segment,
     remove_segment_files,
     replace_segments,
 )
@@ -138,19 +138,10 @@ class CleanerTask:
         :param ends: where each ends.
         :returns: the number of segments processed.
         """
-        log, first = self.log, segments[0]
+        log, before = self.log, self.compaction.changed
         self._check(segments[:1])
-        new = Segment(log.disk, log.files, log.directory, first.base_offset, first.created_ms, file_names.CLEANED)
-        remove_segment_files(log, new)
-        try:
-            new.create()
-            new.log.pinned = True
-            before = self.compaction.changed
+        with new_segment(log, segments[0]) as new:
             run = await self._rewrite(segments, ends, new)
-            new.seal()
-        except BaseException:
-            remove_segment_files(log, new)
-            raise
         if (self.compaction.changed > before or len(run) > 1) and any(segment.size for segment in run):
             await replace_segments(log, run, new)
             self.written_bytes += new.size

@@ -17,6 +17,7 @@ _WALK = 64
 """Open files examined to find one to close."""
 
 
+@define(eq=False)
 class LazyFile:
     """
     A file that is opened on demand.
@@ -26,15 +27,12 @@ class LazyFile:
         write-back.
     """
 
-    __slots__ = ("_cache", "_disk", "_recently_used", "file", "path", "pinned")
-
-    def __init__(self, cache: FileCache, disk: IDisk, path: str) -> None:
-        self._cache = cache
-        self._disk = disk
-        self._recently_used = False
-        self.file: IFile | None = None
-        self.path = path
-        self.pinned = False
+    _cache: FileCache
+    _disk: IDisk
+    path: str
+    _recently_used: bool = field(default=False, init=False)
+    file: IFile | None = field(default=None, init=False)
+    pinned: bool = field(default=False, init=False)
 
     def get(self) -> IFile:
         """

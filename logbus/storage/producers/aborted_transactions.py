@@ -14,7 +14,7 @@ from operator import attrgetter
 from twisted.logger import Logger
 
 from logbus.storage import file_names
-from logbus.storage.producers.producer_state_loader import earlier_snapshot, replay_batches
+from logbus.storage.producers.producer_state_loader import latest_snapshot, replay_batches
 from logbus.storage.segments.indexes import IndexCorrupt
 from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import AbortedTransaction, TransactionIndex, encode
@@ -124,7 +124,7 @@ def rebuild_transaction_index(
     disk = segment.disk
     i = segments.index(segment)
     end = segments[i + 1].base_offset if i + 1 < len(segments) else log_end_offset
-    producers = earlier_snapshot(disk, segment.directory, segments[0].base_offset, segment.base_offset)
+    producers = latest_snapshot(disk, segment.directory, segments[0].base_offset, segment.base_offset, keeps=True)
     found = [entry for entry in replay_batches(segments, producers, end) if entry.last_offset >= segment.base_offset]
     segment.close_transaction_index()
     disk.replace(segment.path(file_names.TRANSACTION_INDEX), encode(found))

@@ -17,11 +17,13 @@ from logbus.storage.segments.transaction_index import AbortedTransaction
 _log = Logger()
 
 
-def latest_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: int) -> ProducerStateManager:
+def latest_snapshot(
+    disk: IDisk, directory: str, first_offset: int, end_offset: int, *, keeps: bool = False
+) -> ProducerStateManager:
     """
     The latest valid producer snapshot at or below ``end_offset``; without one, no producers as of ``first_offset``.
 
-    Snapshots that are damaged or above the end are removed.
+    :param keeps: for looking back: snapshots that are damaged or above the end are not removed, as they are otherwise.
     """
     for offset in reversed(snapshot_offsets(disk, directory)):
         path = snapshot_path(directory, offset)
@@ -30,18 +32,8 @@ def latest_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: 
                 return decode_snapshot(disk.read(path), offset)
             except SnapshotCorrupt as problem:
                 _log.warn("{root}/{path} is not used: {problem}", root=disk.root, path=path, problem=str(problem))
-        disk.unlink(path)
-    return ProducerStateManager(first_offset)
-
-
-def earlier_snapshot(disk: IDisk, directory: str, first_offset: int, end_offset: int) -> ProducerStateManager:
-    """Like :func:`latest_snapshot`, but removes nothing: for looking back."""
-    for offset in reversed(snapshot_offsets(disk, directory)):
-        if offset <= end_offset:
-            try:
-                return decode_snapshot(disk.read(snapshot_path(directory, offset)), offset)
-            except SnapshotCorrupt:
-                continue
+        if not keeps:
+            disk.unlink(path)
     return ProducerStateManager(first_offset)
 
 

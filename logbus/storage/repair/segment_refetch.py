@@ -31,7 +31,6 @@ from logbus.records.header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
 )
-from logbus.storage import file_names
 from logbus.storage.log import Log
 from logbus.storage.producers.aborted_transactions import aborted_index, rebuild_transaction_index
 from logbus.storage.producers.producer_state_manager import ProducerStateManager
@@ -39,7 +38,7 @@ from logbus.storage.repair.damage import BatchChecker, latest_epoch
 from logbus.storage.segment_replacement import (
     ReplacementAbandoned,
     check_unchanged,
-    remove_segment_files,
+    new_segment,
     replace_segments,
 )
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
@@ -146,19 +145,11 @@ class SegmentRefetch:
         end = log.segments[log.segments.index(self.old[-1]) + 1].base_offset
         if end - first.base_offset > MAX_RELATIVE_OFFSET:
             raise ReplicaNotAvailable(self._too_large(end))
-        new = Segment(log.disk, log.files, log.directory, first.base_offset, first.created_ms, file_names.CLEANED)
-        remove_segment_files(log, new)
-        try:
-            new.create()
-            new.log.pinned = True
+        with new_segment(log, first) as new:
             last = await self._copy(new, end)
             if last < self.old[-1].base_offset and len(self.old) > 1:
                 self._mark_end(new, end - 1)
             known = self._copy_aborted(new)
-            new.seal()
-        except BaseException:
-            remove_segment_files(log, new)
-            raise
         await replace_segments(log, self.old, new)
         if not known and new in log.segments and not log.is_closed:
             rebuild_transaction_index(new, log.segments, log.log_end_offset, "the segment was damaged")

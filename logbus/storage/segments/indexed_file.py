@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
+from attrs import define, field
+
 from logbus.errors import StorageError
 from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader
 from logbus.storage import file_names
@@ -17,10 +19,12 @@ _SCANNED = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta, from a batch's header."""
 
 
+@define(eq=False, repr=False)
 class IndexedFile:
     """
     The log file of one segment, and its two indexes.
 
+    :ivar directory: the log's, relative to the disk's.
     :ivar base_offset: names the files.
     :ivar size: bytes of whole batches in the log file.
     :ivar max_timestamp: the largest timestamp of a batch in it, -1 without any.
@@ -30,34 +34,22 @@ class IndexedFile:
     :ivar indexed_size: bytes up to the end of the batch that the last index entry stands for.
     """
 
-    __slots__ = (
-        "_offsets",
-        "_times",
-        "base_offset",
-        "disk",
-        "files",
-        "first_timestamp",
-        "indexed_size",
-        "log",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "size",
-        "suffix",
-    )
+    disk: IDisk
+    files: FileCache
+    directory: str
+    base_offset: int
+    suffix: str = field(default="", kw_only=True)
+    log: LazyFile = field(init=False)
+    size: int = field(default=0, init=False)
+    max_timestamp: int = field(default=-1, init=False)
+    max_timestamp_offset: int = field(default=-1, init=False)
+    first_timestamp: int = field(default=-1, init=False)
+    indexed_size: int = field(default=0, init=False)
+    _offsets: OffsetIndex | None = field(default=None, init=False)
+    _times: TimeIndex | None = field(default=None, init=False)
 
-    def __init__(self, disk: IDisk, files: FileCache, directory: str, base_offset: int, suffix: str = "") -> None:
-        self.disk = disk
-        self.files = files
-        self.base_offset = base_offset
-        self.suffix = suffix
-        self.log = LazyFile(files, disk, f"{directory}/{base_offset:020d}{file_names.LOG}{suffix}")
-        self.size = 0
-        self.max_timestamp = -1
-        self.max_timestamp_offset = -1
-        self.first_timestamp = -1
-        self.indexed_size = 0
-        self._offsets: OffsetIndex | None = None
-        self._times: TimeIndex | None = None
+    def __attrs_post_init__(self) -> None:
+        self.log = LazyFile(self.files, self.disk, self.path(file_names.LOG))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.log.path}: {self.size} bytes>"
@@ -71,11 +63,6 @@ class IndexedFile:
         if self.first_timestamp < 0 and self.size:
             self.first_timestamp = next(self.batches(0))[1].max_timestamp
         return self.first_timestamp
-
-    @property
-    def directory(self) -> str:
-        """The log's directory, relative to the disk's."""
-        return self.log.path.rpartition("/")[0]
 
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""

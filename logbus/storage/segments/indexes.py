@@ -19,6 +19,8 @@ from bisect import bisect_left, bisect_right
 from operator import lt
 from struct import Struct
 
+from attrs import define, field
+
 from logbus.storage.filesystem.file_cache import LazyFile
 from logbus.storage.istorage import IFile
 
@@ -64,29 +66,22 @@ def _increasing(values: array[int]) -> bool:
     return all(map(lt, values, values[1:]))
 
 
+@define(eq=False)
 class OffsetIndex:
     """
     The offset index: offset to position.
 
     :ivar count: entries, in the file and not yet written to it.
     :ivar last_offset: relative offset of the last entry, -1 without any.
+    :ivar _offsets: of the entries, while the segment is active; None while they are only in the file.
     """
 
-    __slots__ = ("_file", "_offsets", "_positions", "_written", "count", "last_offset")
-
-    def __init__(self, file: LazyFile) -> None:
-        self._file = file
-        # The entries, while the segment is active; None while they are only in the file.
-        self._offsets: array[int] | None = None
-        self._positions: array[int] | None = None
-        self._written = 0
-        self.count = 0
-        self.last_offset = -1
-
-    @property
-    def path(self) -> str:
-        """The index file's path."""
-        return self._file.path
+    _file: LazyFile
+    _offsets: array[int] | None = field(default=None, init=False)
+    _positions: array[int] | None = field(default=None, init=False)
+    _written: int = field(default=0, init=False)
+    count: int = field(default=0, init=False)
+    last_offset: int = field(default=-1, init=False)
 
     @property
     def is_loaded(self) -> bool:
@@ -222,27 +217,20 @@ class OffsetIndex:
         self._file.close()
 
 
+@define(eq=False)
 class TimeIndex:
     """
     The time index: timestamp to offset. Smaller than the offset index, and searched seldom: a search reads the whole
     file.
 
     :ivar last: timestamp and relative offset of the last entry, or None.
+    :ivar _entries: those that are not in the file yet, packed.
     """
 
-    __slots__ = ("_entries", "_file", "_written", "last")
-
-    def __init__(self, file: LazyFile) -> None:
-        self._file = file
-        # Entries that are not in the file yet, packed.
-        self._entries = bytearray()
-        self._written = 0
-        self.last: tuple[int, int] | None = None
-
-    @property
-    def path(self) -> str:
-        """The index file's path."""
-        return self._file.path
+    _file: LazyFile
+    _entries: bytearray = field(factory=bytearray, init=False)
+    _written: int = field(default=0, init=False)
+    last: tuple[int, int] | None = field(default=None, init=False)
 
     @property
     def count(self) -> int:

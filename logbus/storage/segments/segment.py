@@ -10,14 +10,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
+from attrs import define, field
 from twisted.logger import Logger
 
 from logbus.errors import ApiError, StorageError
 from logbus.records.batch import BatchHeader
 from logbus.records.file_slice import FileSlice
 from logbus.storage import file_names
-from logbus.storage.filesystem.file_cache import FileCache, LazyFile
-from logbus.storage.istorage import IDisk
+from logbus.storage.filesystem.file_cache import LazyFile
 from logbus.storage.segments.index_check import check_times, trusted_entry
 from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexed_file import IndexedFile
@@ -32,6 +32,7 @@ _NONE = array("q")
 _NEVER = 2**63 - 1
 
 
+@define(eq=False, repr=False)
 class Segment(IndexedFile):
     """
     One segment: an indexed file that is appended to, and repairs its indexes.
@@ -40,39 +41,19 @@ class Segment(IndexedFile):
     :ivar index_rebuild: the rebuild of its indexes, while it runs.
     :ivar on_damage: called when something that is not a batch is found where batches are; a stale index may be the
         reason.
+    :ivar _recent_last: last offsets of the newest batches, for reads at the end of the log; ``_recent_position``: where
+        these batches begin.
+    :ivar _recent_floor: every offset from here on is in one of them, or behind them.
     """
 
-    __slots__ = (
-        "_aborted",
-        "_recent_floor",
-        "_recent_last",
-        "_recent_position",
-        "created_ms",
-        "index_rebuild",
-        "on_damage",
-    )
-
+    created_ms: int = -1
+    index_rebuild: IndexRebuild | None = field(default=None, init=False)
+    on_damage: Callable[[Segment], object] | None = field(default=None, init=False)
+    _aborted: TransactionIndex | None = field(default=None, init=False)
+    _recent_last: array[int] = field(default=_NONE, init=False)
+    _recent_position: array[int] = field(default=_NONE, init=False)
+    _recent_floor: int = field(default=_NEVER, init=False)
     _log = Logger()
-
-    def __init__(
-        self,
-        disk: IDisk,
-        files: FileCache,
-        directory: str,
-        base_offset: int,
-        created_ms: int = -1,
-        suffix: str = "",
-    ) -> None:
-        super().__init__(disk, files, directory, base_offset, suffix)
-        self.created_ms = created_ms
-        self._aborted: TransactionIndex | None = None
-        self.index_rebuild: IndexRebuild | None = None
-        self.on_damage: Callable[[Segment], object] | None = None
-        # Last offsets and positions of the newest batches, for reads at the end of the log.
-        self._recent_last = _NONE
-        self._recent_position = _NONE
-        # Every offset from here on is in one of them, or behind them.
-        self._recent_floor = _NEVER
 
     # -- Becoming usable
 
@@ -380,7 +361,7 @@ class Segment(IndexedFile):
             # Those of an active segment are written to meanwhile.
             if not self.is_active:
                 self._close_indexes()
-            fresh = IndexedFile(self.disk, self.files, self.directory, self.base_offset, self.suffix)
+            fresh = IndexedFile(self.disk, self.files, self.directory, self.base_offset, suffix=self.suffix)
             index_rebuild = self.index_rebuild = IndexRebuild(self, fresh, self._adopt, self._rebuild_ended, progress)
             index_rebuild.start(problem)
         return index_rebuild
@@ -478,7 +459,6 @@ class Segment(IndexedFile):
         if self.index_rebuild is not None:
             self.index_rebuild.stop()
         self.log.close()
-        if self._offsets is not None:
-            self._offsets.close()
-        if self._times is not None:
-            self._times.close()
+        for index in (self._offsets, self._times):
+            if index is not None:
+                index.close()

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from attrs import define, field
+
 from logbus.records.batch import BatchHeader
 from logbus.storage.filesystem.file_cache import LazyFile
 from logbus.storage.istorage import IDisk
@@ -74,6 +76,7 @@ def encode(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
 
 
+@define(eq=False)
 class TransactionIndex:
     """
     The index of one segment. New entries stay in memory until the segment's other indexes are written.
@@ -83,19 +86,15 @@ class TransactionIndex:
     :ivar unsynced_from: the file's entries for offsets from here on may not be on stable storage; None: all are.
     """
 
-    __slots__ = ("_base_offset", "_disk", "_exists", "_file", "_waiting", "_written", "count", "last_offset",
-                 "unsynced_from")  # fmt: skip
-
-    def __init__(self, disk: IDisk, file: LazyFile, base_offset: int) -> None:
-        self._disk = disk
-        self._file = file
-        self._base_offset = base_offset
-        self._exists = False
-        self._waiting = bytearray()
-        self._written = 0
-        self.count = 0
-        self.last_offset = -1
-        self.unsynced_from: int | None = None
+    _disk: IDisk
+    _file: LazyFile
+    _base_offset: int
+    _exists: bool = field(default=False, init=False)
+    _waiting: bytearray = field(factory=bytearray, init=False)
+    _written: int = field(default=0, init=False)
+    count: int = field(default=0, init=False)
+    last_offset: int = field(default=-1, init=False)
+    unsynced_from: int | None = field(default=None, init=False)
 
     def open(self) -> None:
         """
