@@ -11,9 +11,7 @@ replaced, never changed, so that rolls and deletions do not disturb an iteration
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 from attrs import define, field
@@ -32,10 +30,8 @@ from logbus.storage.producers.aborted_transactions import aborted_index
 from logbus.storage.producers.producer_state_manager import ProducerStateManager
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
 from logbus.storage.segments.roll_policy import RollPolicy
-from logbus.storage.segments.segment import Segment
+from logbus.storage.segments.segment import Segment, segment_with
 from logbus.storage.settings import StorageSettings
-
-_BASE_OFFSET = attrgetter("base_offset")
 
 
 class ReadResult(NamedTuple):
@@ -290,7 +286,7 @@ class Log(LogState):
     def _read_older(
         self, segments: tuple[Segment, ...], offset: int, max_bytes: int, bound: int, min_one_batch: bool
     ) -> tuple[FileSlice, int] | None:
-        for i in range(max(0, bisect_right(segments, offset, key=_BASE_OFFSET) - 1), len(segments)):
+        for i in range(segment_with(segments, offset), len(segments)):
             segment = segments[i]
             if segment.base_offset >= bound:
                 break

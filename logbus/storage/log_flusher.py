@@ -43,7 +43,7 @@ class GroupCommit:
     _running: bool = field(default=False, init=False)
     _wanted: bool = field(default=False, init=False)
     _waiters: list[Deferred[None]] = field(factory=list, init=False)
-    _closed: list[Deferred[None]] | None = field(default=None, init=False)
+    _closed: Deferred[None] | None = field(default=None, init=False)
 
     def wait(self) -> Deferred[None]:
         """Fires when everything present now is committed. Cancelling gives up the wait, not the commit."""
@@ -62,10 +62,9 @@ class GroupCommit:
 
     def close(self) -> Deferred[None]:
         """Begin no more commits; fires when none runs. Waiters for another commit fail."""
-        closed: Deferred[None] = Deferred()
-        self._closed = [closed]
+        self._closed = Deferred()
         if self._running:
-            return closed
+            return self._closed
         self._refuse()
         return succeed(None)
 
@@ -89,8 +88,7 @@ class GroupCommit:
         self._running = False
         if self._closed is not None:
             self._refuse()
-            for closed in self._closed:
-                closed.callback(None)
+            self._closed.callback(None)
         elif self._wanted:
             # Before the waiters fire: they may request more.
             self._start()

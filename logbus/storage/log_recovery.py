@@ -32,6 +32,7 @@ from logbus.storage.segments.index_check import check_times
 from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt
 from logbus.storage.segments.segment import Segment
+from logbus.storage.truncation import ALL_KINDS, SEGMENT_KINDS
 
 CHUNK = 1024 * 1024
 """Bytes read and checked in one turn."""
@@ -83,7 +84,7 @@ def segment_bases(disk: IDisk, directory: str) -> list[int]:
     known = set(bases)
     for name in found:
         leftover = name.endswith((file_names.DELETED, file_names.TEMPORARY))
-        for suffix in (file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TRANSACTION_INDEX):
+        for suffix in SEGMENT_KINDS:
             base = file_names.base_offset_of(name, suffix)
             leftover = leftover or (base is not None and base not in known)
         if leftover:
@@ -237,13 +238,7 @@ async def _cut(log: Log, scan: _Scan, behind: list[Segment], problem: str) -> No
     segment.size = scan.position
     for later in behind:
         torn += later.size
-        for suffix in (
-            file_names.LOG,
-            file_names.OFFSET_INDEX,
-            file_names.TIME_INDEX,
-            file_names.TRANSACTION_INDEX,
-            file_names.SNAPSHOT,
-        ):
+        for suffix in ALL_KINDS:
             log.disk.unlink(later.path(suffix))
     say = _log.warn if scan.end >= scan.recovery_point else _log.error
     say(

@@ -13,10 +13,8 @@ replaces. Readers hold open files and are not disturbed by renames.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
 
 from twisted.logger import Logger
 
@@ -26,10 +24,8 @@ from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_flusher import sync_all
-from logbus.storage.segments.segment import Segment
+from logbus.storage.segments.segment import Segment, segment_with
 from logbus.storage.truncation import SEGMENT_KINDS, discard_files
-
-_BASE_OFFSET = attrgetter("base_offset")
 
 _log = Logger()
 
@@ -50,7 +46,7 @@ def check_unchanged(log: Log, old: Sequence[Segment]) -> None:
     """
     if log.is_closed or log.disk.failure is not None:
         raise ReplacementAbandoned(f"{log.partition} was closed")
-    first = bisect_left(log.segments, old[0].base_offset, key=_BASE_OFFSET)
+    first = segment_with(log.segments, old[0].base_offset)
     # The last one is not sealed.
     if first + len(old) >= len(log.segments) or log.segments[first : first + len(old)] != tuple(old):
         raise ReplacementAbandoned(f"{log.partition} was truncated, or its segments were deleted")

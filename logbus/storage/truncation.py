@@ -6,9 +6,7 @@ Files leave the log at once by a rename, and are removed later, since readers ma
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from operator import attrgetter
 
 from twisted.logger import Logger
 
@@ -20,14 +18,13 @@ from logbus.storage.producers.aborted_transactions import truncate_transaction_i
 from logbus.storage.producers.producer_snapshot import snapshot_offsets, snapshot_path
 from logbus.storage.producers.producer_state_loader import load_producer_state
 from logbus.storage.retention import deletable
-from logbus.storage.segments.segment import Segment
+from logbus.storage.segments.segment import Segment, segment_with
 
 SEGMENT_KINDS = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TRANSACTION_INDEX)
 """Suffixes of a segment's own files."""
 ALL_KINDS = (*SEGMENT_KINDS, file_names.SNAPSHOT)
 """The same, and the producer snapshot that goes with it."""
 
-_BASE_OFFSET = attrgetter("base_offset")
 
 _log = Logger()
 
@@ -73,7 +70,7 @@ def truncate_to(log: Log, offset: int) -> None:
         truncate_fully(log, offset)
         return
     flusher = log.flusher
-    keep = max(1, bisect_right(log.segments, offset, key=_BASE_OFFSET))
+    keep = segment_with(log.segments, offset) + 1
     gone, log.segments = log.segments[keep:], log.segments[:keep]
     active = log.segments[-1]
     if gone:

@@ -7,7 +7,6 @@ a snapshot before the segment and the batches from there on.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -16,10 +15,9 @@ from twisted.logger import Logger
 from logbus.storage import file_names
 from logbus.storage.producers.producer_state_loader import latest_snapshot, replay_batches
 from logbus.storage.segments.indexes import IndexCorrupt
-from logbus.storage.segments.segment import Segment
+from logbus.storage.segments.segment import Segment, segment_with
 from logbus.storage.segments.transaction_index import AbortedTransaction, TransactionIndex, encode
 
-_BASE_OFFSET = attrgetter("base_offset")
 _FIRST_OFFSET = attrgetter("first_offset")
 
 _log = Logger()
@@ -52,7 +50,7 @@ class SegmentsWithAborts:
         aborting = self.from_offset(segments, log_end_offset, first_offset)
         found: list[AbortedTransaction] = []
         # What has offsets in a segment may have its marker in any later one.
-        for i in range(max(0, bisect_right(aborting, first_offset, key=_BASE_OFFSET) - 1), len(aborting)):
+        for i in range(segment_with(aborting, first_offset), len(aborting)):
             if _search(aborting[i], segments, log_end_offset, first_offset, end_offset, found):
                 break
         if len(found) > 1:
@@ -69,7 +67,7 @@ class SegmentsWithAborts:
         if segments is not self._segments:
             self._segments, self._known_from, self._aborting = segments, len(segments) - 1, [segments[-1]]
         if offset < segments[self._known_from].base_offset:
-            first = max(0, bisect_right(segments, offset, key=_BASE_OFFSET) - 1)
+            first = segment_with(segments, offset)
             older = segments[first : self._known_from]
             more = [each for each in older if aborted_index(each, segments, log_end_offset).count]
             self._aborting, self._known_from = more + self._aborting, first

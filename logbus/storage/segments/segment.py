@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from attrs import define, field
 from twisted.logger import Logger
@@ -30,6 +31,12 @@ _RECENT = 256
 _NONE = array("q")
 """Stands for the attributes of an active segment in other segments; never changed."""
 _NEVER = 2**63 - 1
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+def segment_with(segments: Sequence[Segment], offset: int) -> int:
+    """The position, among a log's segments, of the last one that begins at ``offset`` or before; 0 if none does."""
+    return max(0, bisect_right(segments, offset, key=_BASE_OFFSET) - 1)
 
 
 @define(eq=False, repr=False)
