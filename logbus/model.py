@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
 
 from attrs import frozen
+
+T = TypeVar("T")
 
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -30,6 +33,19 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def group_by_topic(values: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[T]]:
+    """Group values of partitions by topic, in the given order."""
+    found: dict[str, list[T]] = {}
+    for (topic, _), value in values:
+        found.setdefault(topic, []).append(value)
+    return found
+
+
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of partitions by topic, in the given order."""
+    return group_by_topic((each, each.partition) for each in partitions)
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -20,8 +20,8 @@ class BackgroundTasks:
         self._failed = failed
         self._tasks: set[Deferred[None]] = set()
 
-    def start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
-        """Start a coroutine."""
+    def start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> Deferred[None]:
+        """Start a coroutine; the Deferred fires when it has ended, and never fails."""
         task = Deferred.fromCoroutine(coroutine)
         self._tasks.add(task)
 
@@ -30,7 +30,7 @@ class BackgroundTasks:
             if isinstance(result, Failure) and not result.check(CancelledError):
                 self._failed(result)
 
-        task.addBoth(ended)
+        return task.addBoth(ended)
 
     def cancel(self) -> None:
         """Cancel all of them."""

@@ -9,7 +9,7 @@ from twisted.internet.task import deferLater
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import api_error, is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.model import TimestampOffset, TopicPartition
+from logbus.model import TimestampOffset, TopicPartition, group_by_topic
 from logbus.wire.messages.records import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -79,7 +79,7 @@ async def _list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], committed: bool
 ) -> dict[TopicPartition, TimestampOffset | ApiError]:
     answers: dict[TopicPartition, TimestampOffset | ApiError] = {}
-    by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
+    by_leader: dict[int, list[tuple[TopicPartition, ListOffsetsPartition]]] = {}
     for partition, timestamp in wanted.items():
         name, index = partition
         topic = await cluster.topic(name)
@@ -93,15 +93,14 @@ async def _list_offsets(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}; {there}"
                 )
             continue
-        topics = by_leader.setdefault(leader, {})
-        topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[])).partitions.append(
-            ListOffsetsPartition(partition_index=index, timestamp=timestamp)
-        )
-    for leader, topics in by_leader.items():
+        asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+        by_leader.setdefault(leader, []).append((partition, asked))
+    for leader, theirs in by_leader.items():
+        topics = [ListOffsetsTopic(name=name, partitions=each) for name, each in group_by_topic(theirs).items()]
         channel = await cluster.channel(leader)
         timeout_ms = int(cluster.timeout * 1000)
         response: ListOffsetsResponse = await channel.request(
-            ListOffsetsRequest(isolation_level=int(committed), topics=list(topics.values()), timeout_ms=timeout_ms)
+            ListOffsetsRequest(isolation_level=int(committed), topics=topics, timeout_ms=timeout_ms)
         )
         for each in response.topics:
             for answer in each.partitions:

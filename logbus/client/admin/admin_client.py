@@ -43,7 +43,7 @@ from logbus.client.validators import InvalidOption, checked, integer, seconds, s
 from logbus.client.validators import cluster as is_cluster
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import TimestampOffset, TopicPartition
+from logbus.model import TimestampOffset, TopicPartition, group_by_topic
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
 from logbus.wire.messages.topics import (
@@ -230,7 +230,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
         :returns: the first offset of each partition afterwards.
         """
         answers: dict[TopicPartition, int | ApiError] = {}
-        by_leader: dict[int, dict[str, DeleteRecordsTopic]] = {}
+        by_leader: dict[int, list[tuple[TopicPartition, DeleteRecordsPartition]]] = {}
         for partition, offset in before.items():
             await self._cluster.topic(partition.topic)
             leader = self._cluster.leader(partition)
@@ -239,13 +239,12 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
                     ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} is not there, or has no leader"
                 )
                 continue
-            topics = by_leader.setdefault(leader, {})
-            topics.setdefault(
-                partition.topic, DeleteRecordsTopic(name=partition.topic, partitions=[])
-            ).partitions.append(DeleteRecordsPartition(partition_index=partition.partition, offset=offset))
-        for leader, topics in by_leader.items():
+            asked = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+            by_leader.setdefault(leader, []).append((partition, asked))
+        for leader, theirs in by_leader.items():
+            topics = [DeleteRecordsTopic(name=name, partitions=each) for name, each in group_by_topic(theirs).items()]
             channel = await self._cluster.channel(leader)
-            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
+            request = DeleteRecordsRequest(topics=topics, timeout_ms=self._timeout_ms)
             response: DeleteRecordsResponse = await channel.request(
                 request, None, self._timeout + self._cluster.timeout
             )

@@ -13,7 +13,7 @@ from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.membership.offset_requests import COMMITS_A_REQUEST, commit_request
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.model import TopicPartition
+from logbus.model import TopicPartition, group_by_topic
 from logbus.net.channel import Channel
 from logbus.wire.messages.groups import (
     DeleteGroupsRequest,
@@ -109,12 +109,11 @@ async def delete_offsets(
     coordinators: Coordinators, group_id: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, ApiError | None]:
     """Delete a group's committed offsets."""
-    topics: dict[str, OffsetDeleteRequestTopic] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, OffsetDeleteRequestTopic(name=topic, partitions=[])).partitions.append(
-            OffsetDeleteRequestPartition(partition_index=partition)
-        )
-    request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+    by_topic = group_by_topic(
+        (each, OffsetDeleteRequestPartition(partition_index=each.partition)) for each in partitions
+    )
+    topics = [OffsetDeleteRequestTopic(name=name, partitions=each) for name, each in by_topic.items()]
+    request = OffsetDeleteRequest(group_id=group_id, topics=topics)
 
     async def send(
         channel: Channel, node: Node, group_ids: Sequence[str]

@@ -5,7 +5,7 @@ The admin client's part for log directories (KIP-113; Kafka: ``Admin.describeLog
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from attrs import field, frozen
 
@@ -14,7 +14,7 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import api_error
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError
-from logbus.model import TopicPartition
+from logbus.model import TopicPartition, numbers_by_topic
 from logbus.wire.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -93,7 +93,7 @@ class LogDirAdmin:
                     path=path,
                     topics=[
                         NamedTopicPartitions(name=topic, partitions=numbers)
-                        for topic, numbers in _by_topic(name for name in moves if moves[name] == path).items()
+                        for topic, numbers in numbers_by_topic(name for name in moves if moves[name] == path).items()
                     ],
                 )
                 for path in dict.fromkeys(moves.values())
@@ -107,13 +107,6 @@ class LogDirAdmin:
             for topic in response.results
             for each in topic.partitions
         }
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for name in partitions:
-        found.setdefault(name.topic, []).append(name.partition)
-    return found
 
 
 def _log_dir(result: DescribeLogDirsResult) -> LogDir:

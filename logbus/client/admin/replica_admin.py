@@ -12,7 +12,7 @@ from logbus.client.admin.config_admin import response_error
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import TopicPartition, group_by_topic, numbers_by_topic
 from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -65,7 +65,8 @@ class ReplicaAdmin:
         """
         wanted = None
         if partitions is not None:
-            wanted = [TopicPartitions(topic=topic, partitions=each) for topic, each in _by_topic(partitions).items()]
+            by_topic = numbers_by_topic(dict.fromkeys(partitions))
+            wanted = [TopicPartitions(topic=topic, partitions=each) for topic, each in by_topic.items()]
         request = ElectLeadersRequest(
             election_type=int(unclean), topic_partitions=wanted, timeout_ms=int(self._timeout * 1000)
         )
@@ -93,13 +94,15 @@ class ReplicaAdmin:
         :param targets: the brokers that get the replicas of each partition, preferred leader first; None cancels the
             current reassignment.
         """
-        by_topic: dict[str, list[ReassignablePartition]] = {}
-        for name, replicas in targets.items():
-            by_topic.setdefault(name.topic, []).append(
+        by_topic = group_by_topic(
+            (
+                each,
                 ReassignablePartition(
-                    partition_index=name.partition, replicas=None if replicas is None else list(replicas)
-                )
+                    partition_index=each.partition, replicas=None if replicas is None else list(replicas)
+                ),
             )
+            for each, replicas in targets.items()
+        )
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=int(self._timeout * 1000),
             topics=[ReassignableTopic(name=topic, partitions=each) for topic, each in by_topic.items()],
@@ -126,7 +129,7 @@ class ReplicaAdmin:
         if partitions is not None:
             wanted = [
                 TopicPartitionIndexes(name=topic, partition_indexes=each)
-                for topic, each in _by_topic(partitions).items()
+                for topic, each in numbers_by_topic(dict.fromkeys(partitions)).items()
             ]
         request = ListPartitionReassignmentsRequest(timeout_ms=int(self._timeout * 1000), topics=wanted)
 
@@ -146,10 +149,3 @@ class ReplicaAdmin:
     def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> Deferred[dict[K, V]]:
         """Send a request to the controller, and retry if that has moved."""
         raise NotImplementedError
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, partition in dict.fromkeys(partitions):
-        found.setdefault(topic, []).append(partition)
-    return found

@@ -13,7 +13,7 @@ from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.cluster.coordinators import Coordinators, Work, is_coordinator_retriable, transaction_error
 from logbus.client.retry import api_error, is_retriable
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import TopicPartition, numbers_by_topic
 from logbus.net.channel import Channel
 from logbus.wire.messages.partitions import TopicPartitionIndexes
 from logbus.wire.messages.transaction_admin import (
@@ -191,14 +191,9 @@ async def describe_producers(
     """
 
     async def send(channel: Channel, theirs: Sequence[TopicPartition]) -> Answers[tuple[ActiveProducer, ...]]:
-        topics: dict[str, TopicPartitionIndexes] = {}
-        for topic, number in theirs:
-            topics.setdefault(topic, TopicPartitionIndexes(name=topic, partition_indexes=[])).partition_indexes.append(
-                number
-            )
-        response: DescribeProducersResponse = await channel.request(
-            DescribeProducersRequest(topics=list(topics.values()))
-        )
+        by_topic = numbers_by_topic(theirs)
+        topics = [TopicPartitionIndexes(name=name, partition_indexes=each) for name, each in by_topic.items()]
+        response: DescribeProducersResponse = await channel.request(DescribeProducersRequest(topics=topics))
         answers: Answers[tuple[ActiveProducer, ...]] = {}
         for answer in response.topics:
             for each in answer.partitions:

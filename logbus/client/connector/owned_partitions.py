@@ -83,7 +83,12 @@ class OwnedPartitions:
         outstanding = [each for each in waiting if each is not None]
         if outstanding:
             done = DeferredList(outstanding, consumeErrors=True)
-            await _wait_at_most(done, self.options.finish_timeout, self.cluster.reactor)
+            ended = await done.addTimeout(
+                self.options.finish_timeout, self.cluster.reactor, onTimeoutCancel=lambda *_: []
+            )
+            # Cancelling a DeferredList makes its parts fail, and not the list.
+            if not all(success for success, _ in ended):
+                raise CancelledError
         for stream, partitions in by_stream.items():
             stream.disown(partitions)
         if self.options.auto_commit:
@@ -148,23 +153,3 @@ class OwnedPartitions:
         return await Deferred.fromCoroutine(work).addTimeout(
             self.options.offsets_timeout, self.cluster.reactor, onTimeoutCancel=too_late
         )
-
-
-async def _wait_at_most(done: Deferred[Any], seconds: float, clock: Any) -> None:
-    """Wait for a Deferred, with a timeout."""
-    late = False
-
-    def expire() -> None:
-        nonlocal late
-        late = True
-        done.cancel()
-
-    timer = clock.callLater(seconds, expire)
-    try:
-        ended = await done
-        # Cancelling a DeferredList makes its parts fail, and not the list.
-        if not late and not all(success for success, _ in ended):
-            raise CancelledError
-    finally:
-        if timer.active():
-            timer.cancel()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from logbus.client.retry import api_error
 from logbus.errors import ApiError
-from logbus.model import OffsetAndEpoch, TopicPartition
+from logbus.model import OffsetAndEpoch, TopicPartition, group_by_topic
 from logbus.net.channel import Channel
 from logbus.wire.messages.records import (
     OffsetForLeaderEpochRequest,
@@ -34,13 +34,13 @@ async def epoch_ends(
     known = channel.versions.get(OFFSET_FOR_LEADER_EPOCH)
     if not wanted or known is None or known.max < _SAYS_EPOCH:
         return {}
-    topics: dict[str, OffsetForLeaderTopic] = {}
-    for (name, index), (current, epoch) in wanted.items():
-        topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[])).partitions.append(
-            OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
-        )
+    by_topic = group_by_topic(
+        (each, OffsetForLeaderPartition(partition=each.partition, current_leader_epoch=current, leader_epoch=epoch))
+        for each, (current, epoch) in wanted.items()
+    )
+    topics = [OffsetForLeaderTopic(topic=name, partitions=each) for name, each in by_topic.items()]
     response: OffsetForLeaderEpochResponse = await channel.request(
-        OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.values()))
+        OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
     )
     found: dict[TopicPartition, OffsetAndEpoch | ApiError] = {}
     for topic in response.topics:

@@ -165,17 +165,9 @@ class RecordPoller(Generic[K, V]):
             return succeed(None)
         # A loop over records iterates over a batch without calling here: make it come back for the next record.
         self.stop()
-        waiting: Deferred[None] = Deferred()
+        waiting: Deferred[None] = Deferred(self._processing.remove)
         self._processing.append(waiting)
-        timer = self._clock.callLater(seconds, waiting.cancel)
-
-        def ended(_: object) -> None:
-            if waiting in self._processing:
-                self._processing.remove(waiting)
-            if timer.active():
-                timer.cancel()
-
-        return waiting.addBoth(ended)
+        return waiting.addTimeout(seconds, self._clock).addErrback(lambda _: None)
 
     def stop_waiting(self) -> None:
         """Fire the Deferreds of :meth:`when_done`."""

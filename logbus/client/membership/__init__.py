@@ -3,14 +3,14 @@ Memberships in consumer groups, in the classic protocol and that of KIP-848.
 
 Used by consumers:
 
-* ``interface``: Membership, GroupOptions, GroupListener, and errors
+* ``interface``: GroupOptions, GroupListener, and errors
 * ``subscription``: Subscription: topics by name or by regular expression
 * ``protocol_choice``: makes a membership of either protocol
 * ``group_offsets``: GroupOffsets: commits and fetches offsets, also without a membership
 
 Both protocols:
 
-* ``base_membership``: BaseMembership: starts and ends, calls the listener
+* ``base_membership``: Membership: starts and ends, calls the listener
 * ``member_commits``: MemberCommits: commits as the current member, across rebalances
 * ``poll_watch``: PollWatch: notices that the application does not poll
 * ``actions``: what the state machines return to be executed; pure
@@ -49,13 +49,13 @@ listener. The membership executes them and reports the results to the state mach
 
 from __future__ import annotations
 
+from logbus.client.membership.base_membership import Membership
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import (
     CommitFailed,
     GroupListener,
     GroupMetadata,
     GroupOptions,
-    Membership,
     MembershipFailed,
 )
 from logbus.client.membership.protocol_choice import membership_of

@@ -1,5 +1,7 @@
 """
-The common part of both protocols' memberships: calls the listener, and starts and ends.
+A consumer's membership in a group: the common part of both protocols' memberships. It joins the group, stays in it,
+and rejoins by itself. It tells its :class:`.GroupListener` which partitions the consumer has, and awaits the listener's
+result before it goes on.
 
 A membership passes events to its state machine, and executes the actions that this returns. The state machine itself
 never waits.
@@ -8,12 +10,14 @@ never waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.client.background_tasks import BackgroundTasks
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership.actions import Action, ListenerEvent, NotifyListener, ReportFailure, ReportLeft
@@ -34,20 +38,26 @@ LEAVING_TAKES = 5.0
 class MemberStateMachine(Protocol):
     """The common interface of both state machines."""
 
+    member_id: str
     owned: frozenset[TopicPartition]
     paused: bool
 
+    @property
+    def generation(self) -> int: ...
+    @property
+    def phase(self) -> Enum: ...
     def begin(self) -> list[Action]: ...
     def late(self) -> list[Action]: ...
     def stop(self, *, leave: bool) -> list[Action]: ...
     def listener_done(self) -> list[Action]: ...
 
 
-class BaseMembership:
+class Membership:
     """
-    Base class of the memberships of both protocols.
+    A consumer's membership in a group. Made by :func:`~logbus.client.membership.membership_of`.
 
     :param listener: called with one change after another.
+    :ivar options: as given.
     """
 
     _log = Logger()
@@ -63,59 +73,95 @@ class BaseMembership:
         self._commits = MemberCommits(cluster, self, self._offsets, options.request_timeout)
         self._subscription: Subscription | None = None
         self._missing = MissingTopics(cluster, options.group_id)
-        self._tasks: set[Deferred[None]] = set()
+        self._start = BackgroundTasks(self._task_failed).start
         self._stopping: list[Deferred[None]] = []
         self._poll_watch = PollWatch(self._clock, options.max_poll_interval, self._late)
         self._closed = False
         self._last_metadata = GroupMetadata(options.group_id, 0, group_instance_id=options.group_instance_id)
 
     @property
+    def state(self) -> str:
+        """One word for display: ``unjoined``, ``joining``, ``stable``, ...; differs between protocols."""
+        return str(self._state_machine.phase.value)
+
+    @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that the listener was told of."""
+        """
+        The partitions that the listener was told of: from before ``on_assigned`` is called until the result of
+        ``on_revoked`` has fired.
+        """
         return self._state_machine.owned
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The current identity in the group."""
-        raise NotImplementedError
+        """The current identity in the group; generation −1 without one. Read it anew for each commit."""
+        generation = self._state_machine.generation
+        member_id = "" if generation < 0 else self._state_machine.member_id
+        return GroupMetadata(self.options.group_id, generation, member_id, self.options.group_instance_id)
 
     @property
     def last_metadata(self) -> GroupMetadata:
-        """The current or last identity in the group."""
+        """
+        The current or last identity. After the membership was lost it keeps its generation and member id here, so that
+        the coordinator rejects commits made with it. Generation 0 before the first membership.
+        """
         self._remember()
         return self._last_metadata
 
     def polled(self) -> None:
-        """Note that the application asked for records."""
+        """
+        Note that the application asked for records. Call it each time, also while it waits for records, at least every
+        ``max_poll_interval``. A member that has left because it was late joins again.
+        """
         self._poll_watch.polled()
         if self._state_machine.paused and not self._closed:
             self._begin()
 
     def unsubscribe(self) -> Deferred[None]:
-        """Give up all partitions and leave."""
+        """Give up all partitions and leave; fires when that is done. :meth:`subscribe` starts again."""
         return self._stop(self._leaves(None))
 
     def close(self, *, leave: bool | None = None) -> Deferred[None]:
-        """End the membership."""
+        """
+        End the membership; fires when the listener was called (``on_revoked``) and the coordinator was told. Never
+        fails.
+
+        :param leave: send LeaveGroup, so that others take over at once; default: unless the member is static.
+        """
         self._closed = True
         return self._stop(self._leaves(leave))
 
     def rejoin(self, reason: str) -> None:
-        """Trigger a rebalance."""
+        """Trigger a rebalance (classic); does nothing in the consumer protocol, where the broker decides."""
 
     def committed(self, partitions: Sequence[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
-        """The group's committed offsets for partitions."""
+        """
+        The group's committed offsets for partitions; None: no offset.
+
+        :raise ApiError: (in the Deferred) the broker refuses, or transactions stay open for ``request_timeout``.
+        """
         return self._offsets.fetch(partitions, require_stable=self.options.require_stable)
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Deferred[None]:
-        """Commit as the current member."""
+        """
+        Commit as the current member. During a rebalance, wait for its end, and commit the partitions that are still
+        assigned.
+
+        :raise CommitFailed: (in the Deferred) the group has rebalanced, a partition is not assigned (any more), or its
+            offset is refused. The others are committed.
+        :raise LogbusError: no coordinator could be reached within ``request_timeout``.
+        """
         return Deferred.fromCoroutine(self._commits.commit(dict(offsets)))
 
     def unassigned_errors(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
-        """The errors for partitions that were revoked, or never assigned."""
+        """The errors for partitions that were revoked, or never assigned, as in :class:`.CommitFailed`."""
         return self._commits.unassigned_errors(partitions)
 
     # Overridden by each protocol.
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Subscribe to this from now on: join, or rebalance. Returns at once; the listener is called later."""
+        raise NotImplementedError
 
     def _do(self, actions: Sequence[Action]) -> None:
         raise NotImplementedError
@@ -224,18 +270,8 @@ class BaseMembership:
         )
         self._do(self._state_machine.late())
 
-    def _start(self, coroutine: Coroutine[Deferred[Any], Any, None]) -> Deferred[None]:
-        """Run a coroutine in the background; log its failure."""
-        task = Deferred.fromCoroutine(coroutine)
-        self._tasks.add(task)
-
-        def ended(result: object) -> None:
-            self._tasks.discard(task)
-            if isinstance(result, Failure) and not result.check(CancelledError):
-                self._log.failure("group {group}", failure=result, group=self.options.group_id)
-
-        task.addBoth(ended)
-        return task
+    def _task_failed(self, failure: Failure) -> None:
+        self._log.failure("group {group}", failure=failure, group=self.options.group_id)
 
 
 def code_of(error: LogbusError) -> ErrorCode:

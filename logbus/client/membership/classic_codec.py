@@ -14,7 +14,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from logbus.errors import DecodeError
-from logbus.model import TopicPartition
+from logbus.model import TopicPartition, numbers_by_topic
 from logbus.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -88,10 +88,8 @@ def read_assignment(data: bytes) -> frozenset[TopicPartition]:
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
     """Group partitions by topic, both in order."""
-    found: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        found.setdefault(topic, []).append(number)
-    return [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in found.items()]
+    by_name = numbers_by_topic(sorted(partitions))
+    return [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_name.items()]
 
 
 def _flat(topics: Iterable[TopicPartitions]) -> tuple[TopicPartition, ...]:

@@ -15,7 +15,7 @@ from twisted.internet.task import deferLater
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.membership.actions import Action
 from logbus.client.membership.assignors import ASSIGNORS, are_cooperative, assignors_by_name
-from logbus.client.membership.base_membership import BaseMembership, code_of
+from logbus.client.membership.base_membership import Membership, code_of
 from logbus.client.membership.classic_codec import (
     MemberSubscription,
     read_assignment,
@@ -31,7 +31,7 @@ from logbus.client.membership.classic_states import (
     SendLeaveGroup,
     SendSyncGroup,
 )
-from logbus.client.membership.interface import GroupListener, GroupMetadata, GroupOptions
+from logbus.client.membership.interface import GroupListener, GroupOptions
 from logbus.client.membership.subscription import Subscription
 from logbus.client.membership.topic_watch import TopicWatch
 from logbus.client.retry import api_error
@@ -54,9 +54,9 @@ _BEYOND_REBALANCE = 5.0
 """Seconds that a response may take beyond the rebalance timeout."""
 
 
-class ClassicMembership(BaseMembership):
+class ClassicMembership(Membership):
     """
-    The classic implementation of :class:`~logbus.client.membership.Membership`.
+    A membership in the classic protocol.
 
     :raise ConfigError: an assignor is not known.
     """
@@ -76,19 +76,6 @@ class ClassicMembership(BaseMembership):
         self._heartbeat_timer: IDelayedCall | None = None
         self._is_heartbeating = False
         self._watch = TopicWatch(cluster, options.metadata_max_age, lambda: self._start(self._check()))
-
-    @property
-    def state(self) -> str:
-        """A value of :class:`~logbus.client.membership.classic_states.ClassicMemberState`."""
-        return self._state_machine.phase.value
-
-    @property
-    def metadata(self) -> GroupMetadata:
-        """The current identity in the group."""
-        member = self._state_machine
-        if member.generation == NO_GENERATION:
-            return GroupMetadata(self.options.group_id, group_instance_id=self.options.group_instance_id)
-        return GroupMetadata(self.options.group_id, member.generation, member.member_id, self.options.group_instance_id)
 
     def subscribe(self, subscription: Subscription) -> None:
         """

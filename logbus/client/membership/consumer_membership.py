@@ -13,7 +13,7 @@ from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.client.membership.actions import Action
-from logbus.client.membership.base_membership import BaseMembership, code_of
+from logbus.client.membership.base_membership import Membership, code_of
 from logbus.client.membership.consumer_state_machine import (
     ConsumerMemberState,
     ConsumerStateMachine,
@@ -21,7 +21,7 @@ from logbus.client.membership.consumer_state_machine import (
     SendHeartbeat,
     SendLeaveHeartbeat,
 )
-from logbus.client.membership.interface import GroupListener, GroupMetadata, GroupOptions
+from logbus.client.membership.interface import GroupListener, GroupOptions
 from logbus.client.membership.subscription import Subscription
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -41,9 +41,9 @@ _FIRST_INTERVAL = 5.0
 """The heartbeat interval in seconds before the coordinator has sent one."""
 
 
-class ConsumerMembership(BaseMembership):
+class ConsumerMembership(Membership):
     """
-    The consumer-protocol implementation of :class:`~logbus.client.membership.Membership`.
+    A membership in the consumer protocol.
 
     :param new_id: generates the member id.
     """
@@ -66,19 +66,6 @@ class ConsumerMembership(BaseMembership):
         self._is_heartbeat_due = False
         self._names: dict[bytes, str] = {}
         self._resolving = 0
-
-    @property
-    def state(self) -> str:
-        """A value of :class:`~logbus.client.membership.consumer_state_machine.ConsumerMemberState`."""
-        return self._state_machine.phase.value
-
-    @property
-    def metadata(self) -> GroupMetadata:
-        """The current identity in the group."""
-        member = self._state_machine
-        if member.epoch <= 0:
-            return GroupMetadata(self.options.group_id, group_instance_id=self.options.group_instance_id)
-        return GroupMetadata(self.options.group_id, member.epoch, member.member_id, self.options.group_instance_id)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Subscribe to this from now on."""

@@ -123,6 +123,11 @@ class ConsumerStateMachine:
     _joins_again: bool = field(default=False, init=False)
 
     @property
+    def generation(self) -> int:
+        """The member epoch; −1: not a member, or not yet."""
+        return self.epoch if self.epoch > JOINING_EPOCH else NOT_A_MEMBER
+
+    @property
     def sends_heartbeats(self) -> bool:
         """
         Whether heartbeats are due. Not while a fenced member's listener gives up its partitions: it cannot join yet.

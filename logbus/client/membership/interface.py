@@ -1,20 +1,16 @@
 """
-The interface between a consumer and its group membership: Membership, its options, listener and errors.
-
-A :class:`Membership` joins the group, stays in it, and rejoins by itself. It tells its :class:`GroupListener` which
-partitions the consumer has, and awaits the listener's result before it goes on.
+What a consumer and its group membership tell each other: the options, the listener and errors of a
+:class:`~logbus.client.membership.base_membership.Membership`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Literal
 
 from attrs import field, frozen
-from twisted.internet.defer import Deferred
 
-from logbus.client.group_metadata import CommittedOffset, GroupMetadata
-from logbus.client.membership.subscription import Subscription
+from logbus.client.group_metadata import GroupMetadata
 from logbus.client.validators import InvalidOption, checked, choice, flag, seconds, shown, text
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
@@ -24,7 +20,6 @@ __all__ = [
     "GroupListener",
     "GroupMetadata",
     "GroupOptions",
-    "Membership",
     "MembershipFailed",
     "ListenerResult",
 ]
@@ -132,90 +127,3 @@ class CommitFailed(ApiError):
     def __init__(self, code: ErrorCode, message: str, errors: Mapping[TopicPartition, ApiError]) -> None:
         super().__init__(code, message)
         self.errors = dict(errors)
-
-
-class Membership(Protocol):
-    """
-    A consumer's membership in a group. Made by :func:`~logbus.client.membership.membership_of`.
-
-    :ivar options: as given.
-    """
-
-    options: GroupOptions
-
-    @property
-    def state(self) -> str:
-        """One word for display: ``unjoined``, ``joining``, ``stable``, ...; differs between protocols."""
-        ...
-
-    @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        """
-        The partitions that the listener was told of: from before ``on_assigned`` is called until the result of
-        ``on_revoked`` has fired.
-        """
-        ...
-
-    @property
-    def metadata(self) -> GroupMetadata:
-        """The current identity in the group; generation −1 without one. Read it anew for each commit."""
-        ...
-
-    @property
-    def last_metadata(self) -> GroupMetadata:
-        """
-        The current or last identity. After the membership was lost it keeps its generation and member id here, so that
-        the coordinator rejects commits made with it. Generation 0 before the first membership.
-        """
-        ...
-
-    def subscribe(self, subscription: Subscription) -> None:
-        """Subscribe to this from now on: join, or rebalance. Returns at once; the listener is called later."""
-        ...
-
-    def unsubscribe(self) -> Deferred[None]:
-        """Give up all partitions and leave; fires when that is done. :meth:`subscribe` starts again."""
-        ...
-
-    def polled(self) -> None:
-        """
-        Note that the application asked for records. Call it each time, also while it waits for records, at least every
-        ``max_poll_interval``. A member that has left because it was late joins again.
-        """
-        ...
-
-    def rejoin(self, reason: str) -> None:
-        """Trigger a rebalance (classic); does nothing in the consumer protocol, where the broker decides."""
-        ...
-
-    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Deferred[None]:
-        """
-        Commit as the current member. During a rebalance, wait for its end, and commit the partitions that are still
-        assigned.
-
-        :raise CommitFailed: (in the Deferred) the group has rebalanced, a partition is not assigned (any more), or its
-            offset is refused. The others are committed.
-        :raise LogbusError: no coordinator could be reached within ``request_timeout``.
-        """
-        ...
-
-    def unassigned_errors(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, ApiError]:
-        """The errors for partitions that are not assigned any more, as in :class:`CommitFailed`."""
-        ...
-
-    def committed(self, partitions: Sequence[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
-        """
-        The group's committed offsets for partitions; None: no offset.
-
-        :raise ApiError: (in the Deferred) the broker refuses, or transactions stay open for ``request_timeout``.
-        """
-        ...
-
-    def close(self, *, leave: bool | None = None) -> Deferred[None]:
-        """
-        End the membership; fires when the listener was called (``on_revoked``) and the coordinator was told. Never
-        fails.
-
-        :param leave: send LeaveGroup, so that others take over at once; default: unless the member is static.
-        """
-        ...

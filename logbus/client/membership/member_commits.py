@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import deferLater
@@ -114,21 +114,7 @@ class MemberCommits:
         """Fires when the identity is known, or at the deadline (in the reactor's time)."""
         if self._member.is_settled:
             return succeed(None)
-        waiting: Deferred[None] = Deferred()
+        waiting: Deferred[None] = Deferred(self._settling.remove)
         self._settling.append(waiting)
-
-        def give_up() -> None:
-            if waiting in self._settling:
-                self._settling.remove(waiting)
-                waiting.callback(None)
-
-        timer = self._clock.callLater(max(0.0, deadline - self._clock.seconds()), give_up)
-
-        def done(result: Any) -> Any:
-            if waiting in self._settling:
-                self._settling.remove(waiting)
-            if timer.active():
-                timer.cancel()
-            return result
-
-        return waiting.addBoth(done)
+        left = max(0.0, deadline - self._clock.seconds())
+        return waiting.addTimeout(left, self._clock, onTimeoutCancel=lambda *_: None)

@@ -11,7 +11,7 @@ from logbus.client.group_metadata import MOVED_ON, CommittedOffset, GroupMetadat
 from logbus.client.membership.interface import CommitFailed
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import TopicPartition, group_by_topic, numbers_by_topic
 from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -57,22 +57,24 @@ class OffsetResults(Generic[T]):
 
 def commit_request(member: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> OffsetCommitRequest:
     """An OffsetCommit of a member, or without one."""
-    topics: dict[str, OffsetCommitRequestTopic] = {}
-    for (topic, partition), committed in offsets.items():
-        topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[])).partitions.append(
+    by_topic = group_by_topic(
+        (
+            partition,
             OffsetCommitRequestPartition(
-                partition_index=partition,
+                partition_index=partition.partition,
                 committed_offset=committed.offset,
                 committed_leader_epoch=committed.leader_epoch,
                 committed_metadata=committed.metadata,
-            )
+            ),
         )
+        for partition, committed in offsets.items()
+    )
     return OffsetCommitRequest(
         group_id=member.group_id,
         generation_id_or_member_epoch=member.generation,
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
-        topics=list(topics.values()),
+        topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in by_topic.items()],
     )
 
 
@@ -91,9 +93,7 @@ def fetch_request(
 ) -> OffsetFetchRequest:
     """An OffsetFetch for some partitions, for a version."""
     stable = require_stable and version >= _STABLE
-    numbers: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        numbers.setdefault(topic, []).append(partition)
+    numbers = numbers_by_topic(partitions)
     if version < _SEVERAL_GROUPS:
         topics = [TopicPartitionIndexes(name=name, partition_indexes=each) for name, each in numbers.items()]
         return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=stable)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.membership.interface import GroupListener, GroupOptions, Membership
+from logbus.client.membership.base_membership import Membership
+from logbus.client.membership.interface import GroupListener, GroupOptions
 
 
 def membership_of(cluster: Cluster, options: GroupOptions, listener: GroupListener) -> Membership:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -10,8 +10,6 @@ _PER_TURN = 256 * 1024
 """The bytes that are added to batches between two turns of the reactor."""
 _PAUSE = 0.01
 """The most seconds to wait for a response when batches fill faster than they are sent."""
-
-T = TypeVar("T")
 
 
 class Backpressure:
@@ -72,17 +70,4 @@ class Backpressure:
     def _pause(self) -> Deferred[None]:
         """Wait for a response, but not for long: records for other partitions should not be held up."""
         self._has_backlog = False
-        waiting = self.wait()
-
-        def is_over() -> None:
-            self._waiting.pop(waiting, None)
-            waiting.callback(None)
-
-        over = self._clock.callLater(_PAUSE, is_over)
-
-        def ended(result: T) -> T:
-            if over.active():
-                over.cancel()
-            return result
-
-        return waiting.addBoth(ended)
+        return self.wait().addTimeout(_PAUSE, self._clock, onTimeoutCancel=lambda *_: None)

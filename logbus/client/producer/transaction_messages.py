@@ -8,7 +8,7 @@ from typing import Any
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.producer.idempotence import NO_PRODUCER, ProducerId
 from logbus.errors import ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import TopicPartition, numbers_by_topic
 from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -43,9 +43,7 @@ def add_partitions(
     transactional_id: str, producer: ProducerId, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
     """Version 1: AddPartitionsToTxn."""
-    topics: dict[str, list[int]] = {}
-    for name, index in partitions:
-        topics.setdefault(name, []).append(index)
+    topics = numbers_by_topic(partitions)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer.producer_id,

@@ -32,6 +32,6 @@ Writing; batches go from ``producer`` through ``partition_batches`` into request
 from logbus.pipeline.blocking.brokers import Brokers, brokers_for
 from logbus.pipeline.blocking.connection import Connection
 from logbus.pipeline.blocking.connection_settings import ConnectionSettings
-from logbus.pipeline.blocking.list_offsets import EARLIEST, LATEST, OffsetAndTimestamp
+from logbus.pipeline.blocking.list_offsets import EARLIEST, LATEST
 
-__all__ = ["EARLIEST", "LATEST", "Brokers", "Connection", "OffsetAndTimestamp", "ConnectionSettings", "brokers_for"]
+__all__ = ["EARLIEST", "LATEST", "Brokers", "Connection", "ConnectionSettings", "brokers_for"]

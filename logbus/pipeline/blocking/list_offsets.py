@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
-from logbus.model import NO_EPOCH, TopicPartition
+from logbus.model import TimestampOffset, TopicPartition, group_by_topic
 from logbus.pipeline.blocking.brokers import Brokers
 from logbus.pipeline.blocking.connection import Connection
 from logbus.pipeline.blocking.retry import RetryTimer, api_error, is_retriable
@@ -23,33 +22,20 @@ EARLIEST = -2
 """Instead of a time: the log start offset."""
 
 
-class OffsetAndTimestamp(NamedTuple):
-    """
-    An offset found by time (Kafka: OffsetAndTimestamp).
-
-    :ivar offset: −1: there is no record at or after the time.
-    :ivar timestamp: of the record, in milliseconds since 1970; −1: unknown.
-    :ivar epoch: leader epoch there, −1: not known.
-    """
-
-    offset: int
-    timestamp: int
-    epoch: int = NO_EPOCH
-
-
 def list_offsets(
     brokers: Brokers, wanted: Mapping[TopicPartition, int], committed: bool = False, seconds: float | None = None
-) -> dict[TopicPartition, OffsetAndTimestamp]:
+) -> dict[TopicPartition, TimestampOffset]:
     """
     The first offset at or after a time, for each partition. Retriable errors are retried.
 
     :param wanted: milliseconds since 1970, :data:`LATEST` or :data:`EARLIEST`.
     :param committed: the end is the last stable offset (``read_committed``).
     :param seconds: for how long to retry; default: as the settings say.
+    :returns: offset and timestamp −1: there is no record at or after the time.
     :raises ApiError: for the first partition that failed.
     :raises Disconnected: a leader cannot be reached.
     """
-    answers: dict[TopicPartition, OffsetAndTimestamp] = {}
+    answers: dict[TopicPartition, TimestampOffset] = {}
     timer = RetryTimer.of(brokers.settings, seconds)
     while len(answers) < len(wanted):
         failure: Exception | None = None
@@ -87,7 +73,7 @@ def _ask(
     wanted: Mapping[TopicPartition, int],
     epochs: Mapping[TopicPartition, int],
     committed: bool,
-    answers: dict[TopicPartition, OffsetAndTimestamp],
+    answers: dict[TopicPartition, TimestampOffset],
 ) -> Exception | None:
     """
     Send one broker the request for its partitions.
@@ -95,14 +81,14 @@ def _ask(
     :param epochs: leader epochs of these partitions.
     :returns: the worst error.
     """
-    topics: dict[str, ListOffsetsTopic] = {}
-    for each, epoch in epochs.items():
-        topics.setdefault(each.topic, ListOffsetsTopic(name=each.topic, partitions=[])).partitions.append(
-            ListOffsetsPartition(partition_index=each.partition, timestamp=wanted[each], current_leader_epoch=epoch)
-        )
+    by_topic = group_by_topic(
+        (each, ListOffsetsPartition(partition_index=each.partition, timestamp=wanted[each], current_leader_epoch=epoch))
+        for each, epoch in epochs.items()
+    )
+    topics = [ListOffsetsTopic(name=name, partitions=each) for name, each in by_topic.items()]
     timeout_ms = int(brokers.settings.request_timeout * 1000)
     response: ListOffsetsResponse = connection.request(
-        ListOffsetsRequest(isolation_level=int(committed), topics=list(topics.values()), timeout_ms=timeout_ms)
+        ListOffsetsRequest(isolation_level=int(committed), topics=topics, timeout_ms=timeout_ms)
     )
     failure: Exception | None = None
     left = set(epochs)
@@ -116,7 +102,7 @@ def _ask(
                 brokers.forget(partition)
                 failure = _worse(failure, api_error(answer.error_code, str(partition)))
             else:
-                answers[partition] = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
+                answers[partition] = TimestampOffset(answer.timestamp, answer.offset, answer.leader_epoch)
     for partition in left:
         failure = _worse(failure, Disconnected(f"the broker's answer leaves out {partition}"))
     return failure

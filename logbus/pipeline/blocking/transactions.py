@@ -12,25 +12,30 @@ from typing import Any
 
 from attrs import frozen
 
-from logbus.errors import ApiError, ErrorCode, error_of
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
+from logbus.client.producer.idempotence import ProducerId
+from logbus.client.producer.transaction_messages import (
+    add_group,
+    add_partitions,
+    commit_offsets,
+    end_transaction,
+    error_code_of,
+    worst_of_offsets,
+    worst_of_partitions,
+)
+from logbus.client.producer.transaction_messages import (
+    init_producer_id as init_request,
+)
+from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.brokers import GROUP, TRANSACTION, Brokers
 from logbus.pipeline.blocking.coordinator_requests import ask_with_retries, forget_on_error, send_to_coordinator
-from logbus.pipeline.blocking.retry import api_error, is_retriable
+from logbus.pipeline.blocking.retry import api_error
 from logbus.pipeline.errors import OptionError, ProducerFenced, TransactionLost
 from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.transactions import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    EndTxnRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
 )
 
 _FENCED = frozenset(
@@ -60,6 +65,11 @@ class ProducerIdentity:
     epoch: int
     transactional_id: str | None = None
     transaction_v2: bool = False
+
+    @property
+    def producer(self) -> ProducerId:
+        """Its producer id and epoch."""
+        return ProducerId(self.producer_id, self.epoch)
 
 
 @frozen
@@ -125,8 +135,8 @@ def init_transactions(
     :param timeout: ``transaction.timeout.ms`` in seconds.
     :raises OptionError: it is more than the brokers' ``transaction.max.timeout.ms``.
     """
-    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(timeout * 1000))
-    answer, features = _of_coordinator(brokers, transactional_id, request, _code_of, seconds)
+    request = init_request(transactional_id, timeout, None)
+    answer, features = _of_coordinator(brokers, transactional_id, request, error_code_of, seconds)
     transaction_v2 = features.get("transaction.version", 0) >= _TV2
     return ProducerIdentity(answer.producer_id, answer.producer_epoch, transactional_id, transaction_v2)
 
@@ -139,16 +149,9 @@ def add_partitions_to_txn(
 
     :raises ProducerFenced: another producer has the transactional id now.
     """
-    topics: dict[str, list[int]] = {}
-    for name, index in partitions:
-        topics.setdefault(name, []).append(index)
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=identity.transactional_id or "",
-        v3_and_below_producer_id=identity.producer_id,
-        v3_and_below_producer_epoch=identity.epoch,
-        v3_and_below_topics=[NamedTopicPartitions(name=name, partitions=each) for name, each in topics.items()],
-    )
-    _of_coordinator(brokers, identity.transactional_id or "", request, _worst_of_partitions, seconds, _BY_CLIENTS)
+    transactional_id = identity.transactional_id or ""
+    request = add_partitions(transactional_id, identity.producer, partitions)
+    _of_coordinator(brokers, transactional_id, request, worst_of_partitions, seconds, _BY_CLIENTS)
 
 
 def add_offset_to_txn(
@@ -166,28 +169,13 @@ def add_offset_to_txn(
     """
     transactional_id = identity.transactional_id or ""
     if not identity.transaction_v2:
-        adding = AddOffsetsToTxnRequest(
-            transactional_id=transactional_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            group_id=group,
-        )
-        _of_coordinator(brokers, transactional_id, adding, _code_of, seconds)
-    place = TxnOffsetCommitRequestPartition(
-        partition_index=committed.partition.partition,
-        committed_offset=committed.offset,
-        committed_metadata=committed.metadata,
-    )
-    request = TxnOffsetCommitRequest(
-        transactional_id=transactional_id,
-        group_id=group,
-        producer_id=identity.producer_id,
-        producer_epoch=identity.epoch,
-        topics=[TxnOffsetCommitRequestTopic(name=committed.partition.topic, partitions=[place])],
-    )
+        adding = add_group(transactional_id, identity.producer, group)
+        _of_coordinator(brokers, transactional_id, adding, error_code_of, seconds)
+    offsets = {committed.partition: CommittedOffset(committed.offset, metadata=committed.metadata)}
+    request = commit_offsets(transactional_id, identity.producer, offsets, GroupMetadata(group))
     highest = None if identity.transaction_v2 else 4
     try:
-        send_to_coordinator(brokers, GROUP, group, request, _worst_of_offsets, seconds, highest)
+        send_to_coordinator(brokers, GROUP, group, request, worst_of_offsets, seconds, highest)
     except ApiError as e:
         raise transaction_error(e, identity.transactional_id) from None
 
@@ -199,15 +187,11 @@ def end_txn(brokers: Brokers, identity: ProducerIdentity, *, commit: bool, secon
     :raises ProducerFenced: another producer has the transactional id now: it was aborted.
     :raises TransactionLost: the transaction is not open any more.
     """
-    request = EndTxnRequest(
-        transactional_id=identity.transactional_id or "",
-        producer_id=identity.producer_id,
-        producer_epoch=identity.epoch,
-        committed=commit,
-    )
+    transactional_id = identity.transactional_id or ""
+    request = end_transaction(transactional_id, identity.producer, commit=commit)
     # From version 5 on the epoch is bumped, which only the second protocol allows.
     highest = None if identity.transaction_v2 else 4
-    _of_coordinator(brokers, identity.transactional_id or "", request, _code_of, seconds, highest)
+    _of_coordinator(brokers, transactional_id, request, error_code_of, seconds, highest)
 
 
 def committed_offsets(brokers: Brokers, group: str, seconds: float | None = None) -> list[OffsetAndMetadata]:
@@ -253,26 +237,6 @@ def _of_coordinator(
         return send_to_coordinator(brokers, TRANSACTION, transactional_id, request, code_of, seconds, highest)
     except ApiError as e:
         raise transaction_error(e, transactional_id) from None
-
-
-def _code_of(answer: Any) -> int:
-    return int(answer.error_code)
-
-
-def _worst(codes: Iterable[int]) -> int:
-    """Of several error codes the one to report: one that is not retriable, if there is one."""
-    errors = [code for code in codes if code]
-    return next((code for code in errors if not is_retriable(error_of(code))), errors[0] if errors else 0)
-
-
-def _worst_of_partitions(answer: AddPartitionsToTxnResponse) -> int:
-    topics = answer.results_by_topic_v3_and_below
-    codes = [each.partition_error_code for topic in topics for each in topic.results_by_partition]
-    return _worst([code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED] or codes)
-
-
-def _worst_of_offsets(answer: TxnOffsetCommitResponse) -> int:
-    return _worst(each.error_code for topic in answer.topics for each in topic.partitions)
 
 
 def _codes_of_offsets(answer: OffsetFetchResponse) -> Iterable[int]:
