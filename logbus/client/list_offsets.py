@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from twisted.internet.task import deferLater
-
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import api_error, is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -37,16 +35,12 @@ async def list_offsets(
     :returns: offset and timestamp −1 if there is no such record; or the leader's error.
     :raises LogbusError: a topic does not exist, or a leader cannot be reached.
     """
-    deadline = cluster.reactor.seconds() + patience
+    attempts = cluster.attempts(patience)
     answers = await _list_offsets(cluster, wanted, committed)
-    attempt = 0
     while True:
         again = {each: wanted[each] for each, answer in answers.items() if _not_yet(cluster, each, answer)}
-        attempt += 1
-        wait = cluster.backoff.before(attempt)
-        if not again or cluster.reactor.seconds() + wait > deadline:
+        if not again or not await attempts.again():
             return answers
-        await deferLater(cluster.reactor, wait)
         for name in {each.topic for each in again}:
             cluster.forget(name)
         answers.update(await _list_offsets(cluster, again, committed))
@@ -85,13 +79,8 @@ async def _list_offsets(
         topic = await cluster.topic(name)
         leader = cluster.leader(partition)
         if leader is None:
-            if index in topic.partitions:
-                answers[partition] = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
-            else:
-                there = f"it has 0 to {len(topic.partitions) - 1}"
-                answers[partition] = ApiError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}; {there}"
-                )
+            no_leader = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+            answers[partition] = no_leader if index in topic.partitions else topic.has_no(index)
             continue
         asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
         by_leader.setdefault(leader, []).append((partition, asked))

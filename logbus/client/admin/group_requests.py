@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from twisted.internet.task import deferLater
-
 from logbus.client.admin.group_admin import ListedGroup
 from logbus.client.cluster.cluster import Cluster, Node
-from logbus.client.cluster.coordinators import Coordinators, group_error, is_coordinator_retriable
+from logbus.client.cluster.coordinators import (
+    Coordinators,
+    ask_all_brokers,
+    group_error,
+    is_coordinator_retriable,
+    require_version,
+)
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.membership.offset_requests import COMMITS_A_REQUEST, commit_request
 from logbus.client.retry import api_error
@@ -49,21 +53,17 @@ async def list_groups(
 
     :param patience: seconds for which a broker that is loading is retried.
     """
-    await cluster.refresh()
-    deadline = cluster.reactor.seconds() + patience
+
+    async def ask(channel: Channel) -> ListGroupsResponse:
+        for what, wanted, since in (("states", states, 4), ("types", types, 5)):
+            if wanted:
+                require_version(channel, _LIST_GROUPS, since, f"does not tell the {what} of groups")
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        response: ListGroupsResponse = await channel.request(request)
+        return response
+
     found: dict[str, ListedGroup] = {}
-    for node_id in sorted(cluster.nodes):
-        attempt = 0
-        while True:
-            response = await _list_at(await cluster.channel(node_id), states, types)
-            if not response.error_code:
-                break
-            error = api_error(response.error_code, f"the groups of broker {node_id}")
-            attempt += 1
-            wait = cluster.backoff.before(attempt)
-            if not is_coordinator_retriable(error) or cluster.reactor.seconds() + wait > deadline:
-                raise error
-            await deferLater(cluster.reactor, wait)
+    for node_id, response in (await ask_all_brokers(cluster, patience, "the groups", ask)).items():
         for each in response.groups:
             found[each.group_id] = ListedGroup(
                 each.group_id, each.protocol_type, each.group_state, each.group_type, node_id
@@ -131,17 +131,6 @@ async def delete_offsets(
         }
 
     return _for_each(partitions, (await coordinators.ask([group_id], send))[group_id])
-
-
-async def _list_at(channel: Channel, states: Sequence[str], types: Sequence[str]) -> ListGroupsResponse:
-    version = channel.version(_LIST_GROUPS)
-    for what, wanted, since in (("states", states, 4), ("types", types, 5)):
-        if wanted and version < since:
-            reason = f"the broker at {channel.peer} does not tell the {what} of groups: it speaks ListGroups {version}"
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{reason}, and {since} is needed")
-    request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-    response: ListGroupsResponse = await channel.request(request)
-    return response
 
 
 async def fetch_offsets(

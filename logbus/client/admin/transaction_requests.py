@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from attrs import frozen
-from twisted.internet.task import deferLater
 
 from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
 from logbus.client.cluster.cluster import Cluster, Node
-from logbus.client.cluster.coordinators import Coordinators, Work, is_coordinator_retriable, transaction_error
+from logbus.client.cluster.coordinators import Coordinators, Work, ask_all_brokers, require_version, transaction_error
 from logbus.client.retry import api_error, is_retriable
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition, numbers_by_topic
@@ -67,25 +66,25 @@ async def list_transactions(cluster: Cluster, patience: float, filters: Transact
 
     :param patience: seconds for which a broker that is loading is retried.
     """
-    await cluster.refresh()
-    deadline = cluster.reactor.seconds() + patience
+
+    async def ask(channel: Channel) -> ListTransactionsResponse:
+        for what, wanted, since in (("duration", filters.longer_than_ms, 1), ("pattern", filters.pattern, 2)):
+            if wanted is not None:
+                require_version(channel, _LIST_TRANSACTIONS, since, f"knows no filter by {what}")
+        request = ListTransactionsRequest(
+            state_filters=list(filters.states),
+            producer_id_filters=list(filters.producer_ids),
+            duration_filter=-1 if filters.longer_than_ms is None else filters.longer_than_ms,
+            transactional_id_pattern=filters.pattern,
+        )
+        response: ListTransactionsResponse = await channel.request(request)
+        if response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
+            what = f"the broker at {channel.peer} does not take {filters.pattern!r} for an expression (RE2)"
+            raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, what)
+        return response
+
     found: dict[str, ListedTransaction] = {}
-    for node_id in sorted(cluster.nodes):
-        attempt = 0
-        while True:
-            response = await _list_at(await cluster.channel(node_id), filters)
-            if not response.error_code:
-                break
-            error = api_error(response.error_code, f"the transactions of broker {node_id}")
-            if error.code is ErrorCode.INVALID_REGULAR_EXPRESSION:
-                raise ApiError(
-                    error.code, f"broker {node_id} does not take {filters.pattern!r} for an expression (RE2)"
-                )
-            attempt += 1
-            wait = cluster.backoff.before(attempt)
-            if not is_coordinator_retriable(error) or cluster.reactor.seconds() + wait > deadline:
-                raise error
-            await deferLater(cluster.reactor, wait)
+    for node_id, response in (await ask_all_brokers(cluster, patience, "the transactions", ask)).items():
         if response.unknown_state_filters:
             unknown = ", ".join(map(repr, response.unknown_state_filters))
             raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {node_id} knows no state {unknown} of transactions")
@@ -94,22 +93,6 @@ async def list_transactions(cluster: Cluster, patience: float, filters: Transact
                 each.transactional_id, each.producer_id, each.transaction_state, node_id
             )
     return [found[transactional_id] for transactional_id in sorted(found)]
-
-
-async def _list_at(channel: Channel, filters: TransactionFilters) -> ListTransactionsResponse:
-    version = channel.version(_LIST_TRANSACTIONS)
-    for what, wanted, since in (("duration", filters.longer_than_ms, 1), ("pattern", filters.pattern, 2)):
-        if wanted is not None and version < since:
-            reason = f"the broker at {channel.peer} knows no filter by {what}: it speaks ListTransactions {version}"
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{reason}, and {since} is needed")
-    request = ListTransactionsRequest(
-        state_filters=list(filters.states),
-        producer_id_filters=list(filters.producer_ids),
-        duration_filter=-1 if filters.longer_than_ms is None else filters.longer_than_ms,
-        transactional_id_pattern=filters.pattern,
-    )
-    response: ListTransactionsResponse = await channel.request(request)
-    return response
 
 
 # Requests to coordinators.
@@ -161,20 +144,11 @@ async def terminate(coordinators: Coordinators, transactional_id: str) -> None:
         response: InitProducerIdResponse = await channel.request(request)
         return {transactional_id: transaction_error(response.error_code, transactional_id)}
 
-    cluster = coordinators.cluster
-    deadline = cluster.reactor.seconds() + coordinators.patience
-    attempt = 0
-    while True:
-        error = (await coordinators.ask([transactional_id], send))[transactional_id]
-        if error is None:
-            return
-        attempt += 1
-        wait = cluster.backoff.before(attempt)
-        # The markers of the abort are being written.
-        busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
-        if not busy or cluster.reactor.seconds() + wait > deadline:
+    attempts = coordinators.cluster.attempts(coordinators.patience)
+    while (error := (await coordinators.ask([transactional_id], send))[transactional_id]) is not None:
+        # CONCURRENT_TRANSACTIONS: the markers of the abort are being written.
+        if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS or not await attempts.again():
             raise error
-        await deferLater(cluster.reactor, wait)
 
 
 # Requests to partition leaders.
@@ -292,9 +266,9 @@ async def _at_replicas(
     :param place: returns the broker to ask.
     :param send: sends the request to one broker.
     """
-    deadline = cluster.reactor.seconds() + patience
+    attempts = cluster.attempts(patience)
     answers: Answers[T] = {}
-    again, attempt = list(dict.fromkeys(partitions)), 0
+    again = list(dict.fromkeys(partitions))
     while True:
         by_node: dict[int, list[TopicPartition]] = {}
         for partition in again:
@@ -309,21 +283,16 @@ async def _at_replicas(
                     left_out = f"{partition}: the broker's answer leaves it out"
                     answers[partition] = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out)
         again = [each for theirs in by_node.values() for each in theirs if _is_not_yet(answers[each])]
-        attempt += 1
-        wait = cluster.backoff.before(attempt)
-        if not again or cluster.reactor.seconds() + wait > deadline:
+        if not again or not await attempts.again():
             return {each: answers[each] for each in dict.fromkeys(partitions)}
-        await deferLater(cluster.reactor, wait)
         for partition in again:
             cluster.forget(partition.topic)
 
 
 async def _existing(cluster: Cluster, partition: TopicPartition) -> None:
-    name, number = partition
-    topic = await cluster.topic(name)
-    if number not in topic.partitions:
-        there = f"it has 0 to {len(topic.partitions) - 1}"
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {number}; {there}")
+    topic = await cluster.topic(partition.topic)
+    if partition.partition not in topic.partitions:
+        raise topic.has_no(partition.partition)
 
 
 async def _leader(cluster: Cluster, partition: TopicPartition) -> int:

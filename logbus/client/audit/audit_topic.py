@@ -13,14 +13,11 @@ from logbus.client.audit.monitoring_event import AUDIT_TOPIC, MonitoringEvent
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
-from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
+from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
 from logbus.client.serializers import SerializationError
-from logbus.errors import ApiError
 from logbus.model import TopicPartition
 
 Decode = Callable[[bytes | None], MonitoringEvent | Deferred[MonitoringEvent]]
-
-_PATIENCE = 5.0
 
 
 @define
@@ -98,9 +95,5 @@ async def _read(
 
 
 async def _offsets(cluster: Cluster, partitions: list[TopicPartition], time: int) -> dict[TopicPartition, int]:
-    found = {}
-    for partition, answer in (await list_offsets(cluster, dict.fromkeys(partitions, time), patience=_PATIENCE)).items():
-        if isinstance(answer, ApiError):
-            raise answer
-        found[partition] = answer.offset
-    return found
+    found = await list_offsets_with_retries(cluster, dict.fromkeys(partitions, time), committed=False)
+    return {partition: answer.offset for partition, answer in found.items()}

@@ -6,18 +6,20 @@ Metadata is kept until a caller finds it wrong (:meth:`Cluster.forget`), and req
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.task import deferLater
 
 from logbus.client.cluster.addresses import parse_bootstrap
+from logbus.client.cluster.attempts import Attempts
 from logbus.client.cluster.broker_connections import BrokerConnections
-from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, merge_topic
+from logbus.client.cluster.metadata_cache import MetadataCache
+from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata
 from logbus.client.retry import Backoff, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, seconds, shown, text
 from logbus.coroutines import returns_deferred
@@ -36,7 +38,7 @@ __all__ = ["Cluster", "Node", "PartitionMetadata", "TopicMetadata"]
 _RETRIED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-class Cluster:
+class Cluster(MetadataCache):
     """
     Gives metadata and connections to producers, consumers and admin clients, which share it.
 
@@ -75,11 +77,9 @@ class Cluster:
         if not isinstance(backoff, Backoff | None):
             raise InvalidOption(f"backoff is {shown(backoff)}; give logbus.client.retry.Backoff(first, most)")
         function("endpoint", endpoint)
+        super().__init__()
         self.reactor = reactor
         self.bootstrap = parse_bootstrap(bootstrap)
-        self.nodes: Mapping[int, Node] = {}
-        self.cluster_id: str | None = None
-        self.controller_id = -1
         self.timeout = timeout
         self.backoff = backoff or Backoff()
         self._patience = patience
@@ -90,7 +90,6 @@ class Cluster:
             timeout=timeout,
             connect_timeout=connect_timeout,
         )
-        self._topics: dict[str, TopicMetadata] = {}
 
     # Cached metadata.
 
@@ -104,32 +103,15 @@ class Cluster:
         found = None if topic is None else topic.partitions.get(partition.partition)
         return None if found is None or found.leader < 0 or found.leader not in self.nodes else found.leader
 
-    def update_leader(
-        self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()
-    ) -> bool:
-        """
-        Update the leader of a partition, as named by a broker that is not the leader (KIP-951).
-
-        :param nodes: the addresses of brokers in that response.
-        :returns: whether this is newer than the cache; if not, request metadata.
-        """
-        topic = self._topics.get(partition.topic)
-        known = None if topic is None else topic.partitions.get(partition.partition)
-        if topic is None or known is None or leader < 0 or leader_epoch <= known.leader_epoch:
-            return False
-        found = {each.node_id: each for each in nodes}
-        if leader not in found and leader not in self.nodes:
-            return False
-        self.nodes = {**self.nodes, **found}
-        changed = evolve(known, leader=leader, leader_epoch=leader_epoch)
-        self._topics[topic.name] = evolve(topic, partitions={**topic.partitions, known.index: changed})
-        return True
-
     def forget(self, name: str) -> None:
         """Drop the metadata of a topic, which proved wrong."""
         self._topics.pop(name, None)
 
     # Requests.
+
+    def attempts(self, patience: float = math.inf) -> Attempts:
+        """Attempts at a request, for this many seconds from now on."""
+        return Attempts(self.reactor, self.backoff, self.reactor.seconds() + patience)
 
     @returns_deferred
     async def topic(self, name: str, *, create: bool = False) -> TopicMetadata:
@@ -263,18 +245,9 @@ class Cluster:
                     raise
         if response.error_code:
             raise api_error(response.error_code, "metadata")
-        self.nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
-        self.cluster_id = response.cluster_id
-        self.controller_id = response.controller_id
         if names is None:
             self._topics.clear()
-        for each in response.topics:
-            if each.name is None:
-                continue
-            if each.error_code:
-                self._topics.pop(each.name, None)
-            else:
-                self._topics[each.name] = merge_topic(self._topics.get(each.name), decode_topic(each))
+        self._update(response)
         return response.topics
 
     async def _unknown_node(self, node_id: int, lane: str, lends: bool) -> Channel:

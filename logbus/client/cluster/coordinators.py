@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.retry import Unreachable, api_error
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
 from logbus.net.channel import Channel
+from logbus.wire.messages import api_name
 from logbus.wire.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 
 T = TypeVar("T")
@@ -127,8 +127,8 @@ class Coordinators:
         """
         wanted = list(dict.fromkeys(keys))
         answers: dict[str, T | ApiError] = {}
-        deadline = self.cluster.reactor.seconds() + self.patience
-        again, attempt, lost = wanted, 0, 0
+        attempts = self.cluster.attempts(self.patience)
+        again, lost = wanted, 0
         while again:
             try:
                 answers.update(await self._round(again, send))
@@ -140,12 +140,8 @@ class Coordinators:
                     raise
                 answers.update((each, self._unavailable(each, "its coordinator hung up")) for each in again)
             again = [each for each in wanted if is_coordinator_retriable(answers[each])]
-            attempt += 1
-            wait = self.cluster.backoff.before(attempt)
-            if self.cluster.reactor.seconds() + wait > deadline:
+            if again and not await attempts.again():
                 break
-            if again:
-                await deferLater(self.cluster.reactor, wait)
         return {each: answers[each] for each in wanted}
 
     async def _round(
@@ -176,6 +172,44 @@ class Coordinators:
 
     def _unavailable(self, key: str, why: str) -> ApiError:
         return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.kind.noun} {key!r}: {why}")
+
+
+async def ask_all_brokers(
+    cluster: Cluster, patience: float, what: str, ask: Callable[[Channel], Work[T]]
+) -> dict[int, T]:
+    """
+    Send a request to every broker, for what it coordinates; returns the responses by broker id, in order.
+
+    :param patience: seconds for which a broker that is loading is retried.
+    :raise ApiError: the error of a response.
+    """
+    await cluster.refresh()
+    deadline = cluster.attempts(patience).deadline
+    answers = {}
+    for node_id in sorted(cluster.nodes):
+        attempts = evolve(cluster.attempts(), deadline=deadline)
+        while True:
+            answer: Any = await ask(await cluster.channel(node_id))
+            if not answer.error_code:
+                break
+            error = api_error(answer.error_code, f"{what} of broker {node_id}")
+            if not is_coordinator_retriable(error) or not await attempts.again():
+                raise error
+        answers[node_id] = answer
+    return answers
+
+
+def require_version(channel: Channel, api_key: int, since: int, lack: str) -> None:
+    """
+    Check that a broker knows a field of a request.
+
+    :param lack: what a broker before version ``since`` lacks.
+    :raise ApiError: UNSUPPORTED_VERSION.
+    """
+    version = channel.version(api_key)
+    if version < since:
+        reason = f"the broker at {channel.peer} {lack}: it speaks {api_name(api_key)} {version}"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{reason}, and {since} is needed")
 
 
 def is_coordinator_retriable(answer: object) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from attrs import evolve, frozen
 
+from logbus.errors import ApiError, ErrorCode
 from logbus.wire.messages.metadata import MetadataResponseTopic
 
 
@@ -52,6 +53,11 @@ class TopicMetadata:
     topic_id: uuid.UUID
     internal: bool
     partitions: Mapping[int, PartitionMetadata]
+
+    def has_no(self, partition: int) -> ApiError:
+        """The error for a partition that the topic does not have."""
+        what = f"topic {self.name!r} has no partition {partition}; it has 0 to {len(self.partitions) - 1}"
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
 
 
 def decode_topic(answer: MetadataResponseTopic) -> TopicMetadata:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import field, frozen
 
 from logbus.client.consumer.fetch_options import FetchOptions
-from logbus.errors import ConfigError
+from logbus.client.validators import checked, choice, integer, seconds
 
 Storage = Literal["zookeeper", "kafka"]
 
 
-def _is_storage(options: object, attribute: Any, value: object) -> None:
-    if value not in ("zookeeper", "kafka"):
-        raise ConfigError(f"{attribute.name} {value!r}: expected zookeeper or kafka")
-
-
-def _is_positive(options: object, attribute: Any, value: float) -> None:
-    if not value > 0:
-        raise ConfigError(f"{attribute.name} {value}: expected more than 0 s")
-
-
-def _is_number(options: object, attribute: Any, value: int) -> None:
-    if value < 0:
-        raise ConfigError(f"{attribute.name} {value}: expected 0 or more")
+_POSITIVE = checked(seconds, positive=True)
 
 
 @frozen(kw_only=True)
@@ -35,12 +23,12 @@ class ConnectorOptions:
     :ivar fetching: the options of each stream's fetcher, among them where to start without a committed offset.
     """
 
-    offsets_storage: Storage = field(validator=_is_storage)
+    offsets_storage: Storage = field(validator=checked(choice, choices=("zookeeper", "kafka")))
     auto_commit: bool
-    auto_commit_interval: float = field(validator=_is_positive)
-    rebalance_max_retries: int = field(validator=_is_number)
-    rebalance_backoff: float = field(validator=_is_positive)
+    auto_commit_interval: float = field(validator=_POSITIVE)
+    rebalance_max_retries: int = field(validator=checked(integer, least=0))
+    rebalance_backoff: float = field(validator=_POSITIVE)
     finish_timeout: float
-    offsets_timeout: float = field(validator=_is_positive)
+    offsets_timeout: float = field(validator=_POSITIVE)
     exclude_internal_topics: bool
     fetching: FetchOptions

@@ -20,7 +20,6 @@ from logbus.client.connector.partition_reader import (
     OpenReader,
     PartitionReader,
     forget_missing_topics,
-    records_of,
     start_position,
 )
 from logbus.client.connector.positions import Positions
@@ -171,7 +170,7 @@ class MessageStream:
         if fetched.partition not in self._partitions:
             return
         self._source = fetched.partition
-        self._records = records_of(fetched)
+        self._records = deque(fetched.records)
         self._after = fetched.next_offset
         if not self._records:
             self._positions.reached(fetched.partition, fetched.next_offset)

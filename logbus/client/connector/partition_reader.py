@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -10,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.connector.gather import gather
-from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
+from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -34,11 +33,6 @@ class PartitionReader(Protocol):
 
 
 OpenReader = Callable[[], PartitionReader]
-
-
-def records_of(fetched: Fetched) -> deque[ConsumerRecord]:
-    """The records of a fetch."""
-    return deque(fetched.records)
 
 
 def start_position(partition: TopicPartition, offset: int | None) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
@@ -27,28 +27,15 @@ class RebalanceFailed(LogbusError):
     """A consumer did not get its partitions in time; the message says which are missing, and why."""
 
 
-@frozen
-class RebalancePlan:
+def to_release(claimed: Mapping[TopicPartition, int], share: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """
-    The partitions to release and to claim.
-
-    :ivar release: partitions of other members, or of another of its streams, with the stream that has them now.
-    :ivar take: this member's partitions, by stream, including those that it has already.
-    """
-
-    release: Mapping[TopicPartition, int]
-    take: Mapping[TopicPartition, int]
-
-
-def plan(claimed: Mapping[TopicPartition, int], share: Mapping[TopicPartition, int]) -> RebalancePlan:
-    """
-    The steps, in this order, to own the assigned partitions and no others.
+    The partitions that are other members', or another of its streams', with the stream that has them now. A member
+    releases them before it claims its share.
 
     :param claimed: the partitions that it owns or may own, by stream.
     :param share: the partitions that it should own, by stream.
     """
-    released = {each: stream for each, stream in claimed.items() if share.get(each) != stream}
-    return RebalancePlan(released, dict(share))
+    return {each: stream for each, stream in claimed.items() if share.get(each) != stream}
 
 
 class RebalancePhase(Enum):

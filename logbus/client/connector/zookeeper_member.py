@@ -20,7 +20,7 @@ from logbus.client.connector.connector_options import ConnectorOptions
 from logbus.client.connector.gather import gather
 from logbus.client.connector.group_registry import GroupRegistry
 from logbus.client.connector.owned_partitions import OwnedPartitions
-from logbus.client.connector.rebalance import RebalanceFailed, RebalancePhase, RebalanceRounds, plan
+from logbus.client.connector.rebalance import RebalanceFailed, RebalancePhase, RebalanceRounds, to_release
 from logbus.client.connector.znodes import TopicCount, thread_id
 from logbus.errors import LogbusError
 from logbus.metastore.operations import SessionState, WatchedEvent
@@ -189,22 +189,23 @@ class ZookeeperMember:
         """Compute the assignment, release and claim partitions; returns reasons for those still missing."""
         consumer_id = self.group_registry.consumer_id
         members = await self._members()
-        wanted = plan(self.claimed, share(assign(await self._topics(), members), consumer_id))
-        if wanted.release:
-            await self.owned_partitions.release_gracefully(wanted.release)
-            await gather(self.group_registry.release(each) for each in wanted.release)
-            self.owned_partitions.drop(wanted.release)
-            for each in wanted.release:
+        wanted = share(assign(await self._topics(), members), consumer_id)
+        released = to_release(self.claimed, wanted)
+        if released:
+            await self.owned_partitions.release_gracefully(released)
+            await gather(self.group_registry.release(each) for each in released)
+            self.owned_partitions.drop(released)
+            for each in released:
                 del self.claimed[each]
         # Noted before the request, since its response may be lost.
-        self.claimed.update(wanted.take)
+        self.claimed.update(wanted)
         owners = await gather(
             self.group_registry.claim(each, thread_id(consumer_id, stream), self._node_changed)
-            for each, stream in wanted.take.items()
+            for each, stream in wanted.items()
         )
-        others = {each: owner for each, owner in zip(wanted.take, owners, strict=True) if owner is not None}
+        others = {each: owner for each, owner in zip(wanted, owners, strict=True) if owner is not None}
         self._drop_others(others)
-        ours = {each: stream for each, stream in wanted.take.items() if each not in others}
+        ours = {each: stream for each, stream in wanted.items() if each not in others}
         failed = await self.owned_partitions.begin(ours)
         return [
             *(f"{each} is still owned by {owner}" for each, owner in others.items()),

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -223,7 +222,7 @@ class AssignmentListener(GroupListener):
             beginning.addBoth(ended)
 
     async def _keep_trying(self) -> None:
-        attempt = 0
+        attempts = self._cluster.attempts()
         while self._wanted:
             wanted = dict(self._wanted)
             try:
@@ -231,9 +230,8 @@ class AssignmentListener(GroupListener):
             except LogbusError as e:
                 if not is_retriable(e):
                     raise
-                attempt += 1
                 self._log.debug("{error}; retrying", error=e)
-                await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
+                await attempts.again()
                 continue
             still = [each for each, request in wanted.items() if self._wanted.get(each) is request]
             for each in still:

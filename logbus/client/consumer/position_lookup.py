@@ -31,8 +31,7 @@ async def find_leaders(cluster: Cluster, positions: Sequence[PartitionPosition],
         name, index = position.partition
         error, topic = topic_errors.get(name), cluster.known(name)
         if error is None and topic is not None and index not in topic.partitions:
-            there = f"it has 0 to {len(topic.partitions) - 1}"
-            error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} has no partition {index}; {there}")
+            error = topic.has_no(index)
         if error is None and cluster.leader(position.partition) is not None:
             position.lost = False
             position.missing_since = None

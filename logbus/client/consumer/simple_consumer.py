@@ -184,10 +184,7 @@ class SimpleConsumer:
         self._cluster.forget(where.topic)
         if where.partition in topic.partitions:
             return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{where} has no leader; ask again a little later")
-        there = f"it has 0 to {len(topic.partitions) - 1}"
-        return ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {where.topic!r} has no partition {where.partition}; {there}"
-        )
+        return topic.has_no(where.partition)
 
     async def _ask(
         self, leader: int, wanted: dict[TopicPartition, FetchOf]

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.client.membership.actions import Action
@@ -208,7 +207,7 @@ class ConsumerMembership(Membership):
         Look up the names of assigned topics, and pass the target assignment to the state machine as far as they are
         known.
         """
-        attempt = 0
+        attempts = self._cluster.attempts()
         while True:
             missing = wanted.keys() - self._names.keys()
             if missing:
@@ -228,8 +227,7 @@ class ConsumerMembership(Membership):
             self._do(self._state_machine.target(known))
             if wanted.keys() <= self._names.keys() or turn != self._resolving:
                 return
-            attempt += 1
-            await deferLater(self._clock, self._cluster.backoff.before(attempt))
+            await attempts.again()
 
     async def _topics(self) -> Sequence[TopicMetadata]:
         subscription = self._state_machine.subscription

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import DeferredLock
-from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.group_metadata import CommittedOffset
@@ -118,11 +117,9 @@ class GroupOffsets:
         :return: a result or an error for each.
         :raise LogbusError: no attempt was answered.
         """
-        clock = self._cluster.reactor
-        deadline = clock.seconds() + self._patience
+        attempts = self._cluster.attempts(self._patience)
         answers: dict[TopicPartition, Any] = {}
         left: Sequence[TopicPartition] = partitions
-        attempt = 0
         while left:
             problem: LogbusError | None = None
             try:
@@ -136,14 +133,10 @@ class GroupOffsets:
                     raise
                 problem = e
             left = [each for each in left if problem or _is_passing(answers[each])]
-            attempt += 1
-            wait = self._cluster.backoff.before(attempt)
-            if left and clock.seconds() + wait > deadline:
+            if left and not await attempts.again():
                 if problem is not None:
                     raise problem
                 break
-            if left:
-                await deferLater(clock, wait)
         return answers
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.client.producer.backpressure import Backpressure
@@ -70,7 +69,6 @@ class BufferPool:
         refuse: Refuse,
     ) -> None:
         self._cluster = cluster
-        self._clock = cluster.reactor
         self._buffer_bytes = options.buffer_bytes
         self._patience = options.delivery_timeout
         self._create_topics = options.create_topics
@@ -217,7 +215,7 @@ class BufferPool:
         """Look up a topic, then append the records that wait for it."""
         error: Exception | None = None
         try:
-            self._topics[name] = await self._ask_for(name, self._clock.seconds() + self._patience)
+            self._topics[name] = await self._ask_for(name)
         except CancelledError:
             error = DeliveryFailed("the producer was stopped")
         except Exception as e:
@@ -231,19 +229,16 @@ class BufferPool:
                 self._place(pending)
         self.make_room()
 
-    async def _ask_for(self, name: str, deadline: float) -> TopicMetadata:
-        attempt = 0
+    async def _ask_for(self, name: str) -> TopicMetadata:
+        attempts = self._cluster.attempts(self._patience)
         while True:
             try:
                 return await self._cluster.topic(name, create=self._create_topics)
             except LogbusError as e:
                 unknown = isinstance(e, ApiError) and e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                attempt += 1
-                wait = self._cluster.backoff.before(attempt)
-                is_late = self._clock.seconds() + wait >= deadline
-                if (unknown and not self._create_topics) or not is_retriable(e) or is_late:
+                is_lasting = (unknown and not self._create_topics) or not is_retriable(e)
+                if is_lasting or not await attempts.again():
                     raise
-            await deferLater(self._clock, wait)
 
     def _fail(self, pending: _PendingRecord, error: Exception) -> None:
         if pending.sent.called:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -91,7 +90,7 @@ class ProducerIdentity:
             self._asking.cancel()
 
     async def _get_id(self) -> None:
-        attempt = 0
+        attempts = self._cluster.attempts()
         while True:
             try:
                 channel = await self._cluster.any_channel()
@@ -109,5 +108,4 @@ class ProducerIdentity:
                 if not is_retriable(e):
                     raise
                 self._log.debug("no producer id yet: {error}; retrying", error=e)
-            attempt += 1
-            await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
+            await attempts.again()

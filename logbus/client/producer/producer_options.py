@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attrs import field, frozen
+from attrs.validators import optional
 
 from logbus.client.validators import MAX_INT32, InvalidOption, checked, flag, integer, seconds, shown, text
 from logbus.errors import ConfigError
@@ -32,7 +33,7 @@ class ProducerOptions:
     buffer_bytes: int = field(validator=checked(integer, least=1))
     create_topics: bool = field(validator=checked(flag))
     metadata_max_age: float = field(validator=checked(seconds, positive=True))
-    enable_idempotence: bool | None = field()
+    enable_idempotence: bool | None = field(validator=optional(checked(flag)))
     transactional_id: str | None = field(validator=checked(text, optional=True))
     transaction_timeout: float = field(validator=checked(seconds, positive=True, is_sent=True))
 
@@ -40,11 +41,6 @@ class ProducerOptions:
     def is_idempotent(self) -> bool | None:
         """Whether batches get sequence numbers; None: if brokers support that."""
         return self.enable_idempotence if self.acks == -1 else False
-
-    @enable_idempotence.validator
-    def _check_idempotence(self, attribute: object, value: object) -> None:
-        if value is not None:
-            flag("enable_idempotence", value)
 
     def __attrs_post_init__(self) -> None:
         if self.acks != -1 and (self.enable_idempotence or self.transactional_id is not None):

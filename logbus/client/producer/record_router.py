@@ -9,7 +9,6 @@ from attrs import define, field
 from logbus.client.cluster.cluster import TopicMetadata
 from logbus.client.producer.partitioner import Partitioner, choose, partition_for_key
 from logbus.client.producer.record_accumulator import PartitionQueue, RecordAccumulator
-from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
 
@@ -69,10 +68,7 @@ class RecordRouter:
                 partition = route.indexes[partition_for_key(key, len(route.indexes))]
         queue = route.queues.get(partition)
         if queue is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic.name!r} has no partition {partition}; it has 0 to {len(route.indexes) - 1}",
-            )
+            raise topic.has_no(partition)
         return queue
 
     def _route(self, topic: TopicMetadata) -> _Route:

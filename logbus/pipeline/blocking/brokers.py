@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from attrs import evolve
-
-from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata, decode_topic, merge_topic
+from logbus.client.cluster.metadata_cache import MetadataCache
+from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.connection import Connection
@@ -33,7 +32,7 @@ _BATCHED = 4
 _FIND_COORDINATOR = 10
 
 
-class Brokers:
+class Brokers(MetadataCache):
     """
     A cluster's brokers. Each connection is used by one thread at a time: :meth:`node` and similar methods return the
     calling thread's own connection, :meth:`release` makes it available to other threads.
@@ -43,12 +42,9 @@ class Brokers:
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
+        super().__init__()
         self.settings = settings
         self.buffers = ReceiveBuffers()
-        self.nodes: Mapping[int, Node] = {}
-        self.controller_id = -1
-        self.cluster_id: str | None = None
-        self._topics: dict[str, TopicMetadata] = {}
         self._coordinators: dict[tuple[int, str], Node] = {}
         self._pool = ConnectionPool(settings)
 
@@ -89,9 +85,7 @@ class Brokers:
         found = topic.partitions.get(partition.partition)
         if found is None:
             self.forget(partition)
-            there = f"it has 0 to {len(topic.partitions) - 1}"
-            what = f"topic {partition.topic!r} has no partition {partition.partition}; {there}"
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+            raise topic.has_no(partition.partition)
         if found.leader < 0 or found.leader not in self.nodes:
             self.forget(partition)
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
@@ -104,27 +98,6 @@ class Brokers:
         :raises ApiError: as :meth:`partition_metadata`.
         """
         return self.partition_metadata(partition).leader
-
-    def update_leader(
-        self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()
-    ) -> bool:
-        """
-        Take a new leader from the response of a broker that is no longer the leader (KIP-951).
-
-        :param nodes: the addresses in the same response.
-        :returns: whether it is newer than the cached metadata; if not, metadata has to be requested.
-        """
-        topic = self._topics.get(partition.topic)
-        known = None if topic is None else topic.partitions.get(partition.partition)
-        found = {each.node_id: each for each in nodes}
-        if topic is None or known is None or leader < 0 or leader_epoch <= known.leader_epoch:
-            return False
-        if leader not in found and leader not in self.nodes:
-            return False
-        self.nodes = {**self.nodes, **found}
-        changed = evolve(known, leader=leader, leader_epoch=leader_epoch)
-        self._topics[topic.name] = evolve(topic, partitions={**topic.partitions, known.index: changed})
-        return True
 
     def forget(self, what: TopicPartition | Node | str | tuple[int, str]) -> None:
         """
@@ -219,17 +192,10 @@ class Brokers:
         response: MetadataResponse = self.any().request(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         if response.error_code:
             raise api_error(response.error_code, "metadata")
-        self.nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
-        self.controller_id, self.cluster_id = response.controller_id, response.cluster_id
-        found = {}
+        found = self._update(response)
         for each in response.topics:
-            name = each.name or ""
-            if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._topics.pop(name, None)
-                continue
-            if each.error_code:
-                raise api_error(each.error_code, f"topic {name!r}")
-            found[name] = self._topics[name] = merge_topic(self._topics.get(name), decode_topic(each))
+            if each.error_code and each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise api_error(each.error_code, f"topic {each.name!r}")
         return found
 
     def _find_coordinator(self, kind: int, key: str) -> Node:
