@@ -19,12 +19,13 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, ProtocolError, RequestTimedOut
+from logbus.errors import Disconnected, LogbusError, ProtocolError, RequestTimedOut
 from logbus.records.file_slice import Parts, joined
 from logbus.timers import Timer, Timers
 from logbus.wire.connection import ClientConnection, api_key_of
 from logbus.wire.frame_buffer import FrameBuffer
-from logbus.wire.messages import api, api_name
+from logbus.wire.messages import api
+from logbus.wire.negotiation import highest_common_version
 from logbus.wire.version_range import VersionRange
 
 _KEEP = 1 << 20
@@ -102,15 +103,7 @@ class Channel(Protocol):
 
         :raises ApiError: UNSUPPORTED_VERSION: there is none.
         """
-        ours = api(api_key).versions
-        theirs = self.versions.get(api_key)
-        if theirs is not None and max(ours.min, theirs.min) <= min(ours.max, theirs.max):
-            return min(ours.max, theirs.max)
-        what = "does not serve it" if theirs is None else f"serves versions {theirs}"
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"{api_name(api_key)} is spoken here at versions {ours}; the broker at {self.peer} {what}",
-        )
+        return highest_common_version(api_key, self.versions, self.peer)
 
     def request(self, message: Any, version: int | None = None, timeout: float | None = None) -> Deferred[Any]:
         """

@@ -18,15 +18,11 @@ from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
-from logbus import __version__
 from logbus.errors import ApiError, ErrorCode, RequestTimedOut
 from logbus.net.channel import Channel
 from logbus.timers import Timers
-from logbus.wire.messages import api
-from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from logbus.wire.version_range import VersionRange
-
-_API_VERSIONS = 18
+from logbus.wire.messages.api_versions import ApiVersionsResponse
+from logbus.wire.negotiation import NEWEST, api_versions_request, served, version_after_refusal
 
 
 async def negotiate(channel: Channel) -> None:
@@ -36,17 +32,14 @@ async def negotiate(channel: Channel) -> None:
     :raises ApiError: the broker answered with an error.
     :raises Disconnected: the broker closed the connection, as brokers before 0.10 do.
     """
-    version = api(_API_VERSIONS).versions.max
-    response = await _ask_versions(channel, version)
+    response: ApiVersionsResponse = await channel.request(api_versions_request(NEWEST), NEWEST)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        # Newer brokers name the versions of ApiVersions that they support; older ones support version 0.
-        known = next((each.max_version for each in response.api_keys if each.api_key == _API_VERSIONS), 0)
-        response = await _ask_versions(channel, max(0, min(known, version)))
+        version = version_after_refusal(response)
+        response = await channel.request(api_versions_request(version), version)
     if response.error_code:
         code = next((code for code in ErrorCode if code == response.error_code), ErrorCode.UNKNOWN_SERVER_ERROR)
         raise ApiError(code, f"{channel.peer} does not say which versions it serves: error {response.error_code}")
-    channel.versions = {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}
-    channel.features = {each.name: each.max_version_level for each in response.finalized_features}
+    channel.versions, channel.features = served(response)
 
 
 def connect(
@@ -105,11 +98,3 @@ def connect(
         return result
 
     return connecting.addBoth(done)
-
-
-async def _ask_versions(channel: Channel, version: int) -> ApiVersionsResponse:
-    request = ApiVersionsRequest()
-    if version >= 3:
-        request = ApiVersionsRequest(client_software_name="logbus", client_software_version=__version__)
-    response: ApiVersionsResponse = await channel.request(request, version)
-    return response

@@ -12,6 +12,7 @@ The Kafka protocol without sockets: bytes to messages, and messages to bytes. Pu
 * ``element_budget``: bounds the array elements of a message
 * ``request_template``, ``produce_response``: the fast path of Produce
 * ``kafka_releases``: API versions, API names and features of Kafka's releases
+* ``negotiation``: the versions that a client uses with a broker
 * ``member_metadata``: subscriptions and assignments of consumers
 * :mod:`~logbus.wire.messages`: the messages, one class for all versions
 

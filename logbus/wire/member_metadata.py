@@ -23,7 +23,7 @@ _VERSION = struct.Struct(">h")
 
 def read_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
     """The partitions assigned to a consumer, sorted; none if the bytes cannot be decoded."""
-    assignment = _read(ConsumerProtocolAssignment, data)
+    assignment = read_member_data(ConsumerProtocolAssignment, data)
     if assignment is None:
         return ()
     return tuple(
@@ -35,14 +35,19 @@ def read_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
 
 def read_subscription(data: Buffer) -> tuple[str, ...]:
     """The topics a consumer subscribes to, sorted; none if the bytes cannot be decoded."""
-    subscription = _read(ConsumerProtocolSubscription, data)
+    subscription = read_member_data(ConsumerProtocolSubscription, data)
     return () if subscription is None else tuple(sorted(subscription.topics))
 
 
-def _read(kind: type[M], data: Buffer) -> M | None:
+def read_member_data(kind: type[M], data: Buffer, newest: int = 0) -> M | None:
+    """
+    Decode data that begins with its version; None if it cannot be decoded.
+
+    :param newest: the version that later ones are decoded as: they only append fields.
+    """
     if len(data) < _VERSION.size or _VERSION.unpack_from(data)[0] < 0:
         return None
     try:
-        return decode(kind, 0, data, _VERSION.size)[0]
+        return decode(kind, min(newest, _VERSION.unpack_from(data)[0]), data, _VERSION.size)[0]
     except DecodeError:
         return None

@@ -23,7 +23,6 @@ from attrs import field, frozen
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from logbus import __version__
 from logbus.client.admin.config_admin import (
     ConfigAdmin,
     ConfigEntry,
@@ -44,7 +43,6 @@ from logbus.client.validators import cluster as is_cluster
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TimestampOffset, TopicPartition, group_by_topic
-from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
 from logbus.wire.messages.topics import (
     CreatableReplicaAssignment,
@@ -64,6 +62,7 @@ from logbus.wire.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from logbus.wire.negotiation import NEWEST, api_versions_request, served
 
 __all__ = [
     "AdminClient",
@@ -292,9 +291,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
     async def features(self) -> dict[str, int]:
         """The levels of the finalized features (KIP-584), by name."""
         channel = await self._cluster.any_channel()
-        request = ApiVersionsRequest(client_software_name="logbus", client_software_version=__version__)
-        response: ApiVersionsResponse = await channel.request(request)
-        return {each.name: each.max_version_level for each in response.finalized_features}
+        return served(await channel.request(api_versions_request(NEWEST)))[1]
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int]

@@ -7,24 +7,19 @@ others from their partitions.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from typing import TypeVar
 
 from attrs import frozen
 
-from logbus.errors import DecodeError
 from logbus.model import TopicPartition, numbers_by_topic
+from logbus.wire import member_metadata
 from logbus.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
 from logbus.wire.messages.partitions import TopicPartitions
-from logbus.wire.schema import decode, encode_versioned
+from logbus.wire.schema import encode_versioned
 
-M = TypeVar("M")
-
-_VERSION = struct.Struct(">h")
 _NEWEST = 3
 
 
@@ -62,7 +57,7 @@ def write_subscription(subscription: MemberSubscription) -> bytes:
 
 def read_subscription(data: bytes, group_instance_id: str | None = None) -> MemberSubscription:
     """Decode a subscription; empty if it cannot be decoded."""
-    found = _read(ConsumerProtocolSubscription, data)
+    found = member_metadata.read_member_data(ConsumerProtocolSubscription, data, _NEWEST)
     if found is None:
         return MemberSubscription(group_instance_id=group_instance_id)
     return MemberSubscription(
@@ -82,8 +77,7 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
     """Decode an assignment; empty if it cannot be decoded, or there is none."""
-    found = _read(ConsumerProtocolAssignment, data)
-    return frozenset() if found is None else frozenset(_flat(found.assigned_partitions))
+    return frozenset(member_metadata.read_assignment(data))
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
@@ -94,16 +88,3 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
 
 def _flat(topics: Iterable[TopicPartitions]) -> tuple[TopicPartition, ...]:
     return tuple(sorted({TopicPartition(each.topic, number) for each in topics for number in each.partitions}))
-
-
-def _read(kind: type[M], data: bytes) -> M | None:
-    if len(data) < _VERSION.size:
-        return None
-    (version,) = _VERSION.unpack_from(data)
-    if version < 0:
-        return None
-    try:
-        # Later versions only append fields.
-        return decode(kind, min(version, _NEWEST), data, _VERSION.size)[0]
-    except DecodeError:
-        return None

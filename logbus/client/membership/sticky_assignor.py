@@ -18,10 +18,13 @@ from attrs import define, field
 from logbus.client.membership.classic_codec import MemberSubscription, by_topic
 from logbus.client.membership.racks import Assignment, Racks, ReplicaRacks, racks_of
 from logbus.client.membership.sticky_general_assignment import NO_GENERATION, Claims, assign_general
+from logbus.errors import DecodeError
 from logbus.model import TopicPartition
+from logbus.records.file_slice import joined
+from logbus.wire.messages.consumer_protocol import StickyAssignorUserData
+from logbus.wire.schema import decode, encode
 
 _INT = struct.Struct(">i")
-_SHORT = struct.Struct(">h")
 
 
 def assign_sticky(
@@ -199,13 +202,7 @@ def sticky_data(owned: Iterable[TopicPartition], generation: int) -> bytes | Non
     """
     if generation == NO_GENERATION:
         return None
-    topics = by_topic(owned)
-    parts = [_INT.pack(len(topics))]
-    for each in topics:
-        name = each.topic.encode()
-        parts += [_SHORT.pack(len(name)), name, _INT.pack(len(each.partitions))]
-        parts += [_INT.pack(number) for number in each.partitions]
-    return b"".join([*parts, _INT.pack(generation)])
+    return joined(encode(StickyAssignorUserData(previous_assignment=by_topic(owned), generation=generation), 1))
 
 
 def cooperative_data(owned: Iterable[TopicPartition], generation: int) -> bytes | None:
@@ -214,35 +211,17 @@ def cooperative_data(owned: Iterable[TopicPartition], generation: int) -> bytes 
 
 
 def _from_user_data(subscription: MemberSubscription) -> Claims:
-    data = subscription.user_data
-    if not data:
-        return Claims(NO_GENERATION, ())
-    try:
-        found, end = _read_topics(data)
-    except (struct.error, UnicodeDecodeError):
-        return Claims(NO_GENERATION, ())
     # Version 0 has no generation.
-    generation = _INT.unpack_from(data, end)[0] if len(data) >= end + _INT.size else NO_GENERATION
-    return Claims(generation, tuple(found))
-
-
-def _read_topics(data: bytes) -> tuple[list[TopicPartition], int]:
-    found: list[TopicPartition] = []
-    (topics,) = _INT.unpack_from(data)
-    at = _INT.size
-    for _ in range(topics):
-        (length,) = _SHORT.unpack_from(data, at)
-        at += _SHORT.size
-        if length < 0:
-            raise struct.error("a name has a length")
-        topic = data[at : at + length].decode()
-        at += length
-        (count,) = _INT.unpack_from(data, at)
-        at += _INT.size
-        for _ in range(count):
-            found.append(TopicPartition(topic, _INT.unpack_from(data, at)[0]))
-            at += _INT.size
-    return found, at
+    for version in (1, 0):
+        try:
+            found, _ = decode(StickyAssignorUserData, version, subscription.user_data or b"")
+        except DecodeError:
+            continue
+        partitions = [
+            TopicPartition(each.topic, number) for each in found.previous_assignment for number in each.partitions
+        ]
+        return Claims(found.generation, tuple(partitions))
+    return Claims(NO_GENERATION, ())
 
 
 def _from_subscription(subscription: MemberSubscription) -> Claims:

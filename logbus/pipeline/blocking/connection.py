@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from logbus import __version__
-from logbus.errors import ApiError, ErrorCode, ProtocolError
+from logbus.errors import ErrorCode, ProtocolError
 from logbus.pipeline.blocking import sasl, tls
 from logbus.pipeline.blocking.connection_settings import ConnectionSettings, SaslSettings
 from logbus.pipeline.blocking.receive_buffers import ReceiveBuffers
@@ -23,13 +22,19 @@ from logbus.pipeline.errors import AuthenticationFailed, Disconnected, RequestTi
 from logbus.records.file_slice import joined
 from logbus.wire.connection import ClientConnection, api_key_of
 from logbus.wire.frame_buffer import describe_bad_length
-from logbus.wire.messages import api, api_name
-from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from logbus.wire.messages import api
+from logbus.wire.messages.api_versions import ApiVersionsResponse
 from logbus.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from logbus.wire.negotiation import (
+    NEWEST,
+    api_versions_request,
+    highest_common_version,
+    served,
+    version_after_refusal,
+)
 from logbus.wire.version_range import VersionRange
 
 RESPONSE_MAX_BYTES = 256 << 20
-_API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
 _PREFIX = struct.Struct(">i")
 _LIFETIME_USED = 0.85
 """The part of the SASL session lifetime after which a new connection is opened (KIP-368)."""
@@ -86,16 +91,7 @@ class Connection:
 
         :raises ApiError: UNSUPPORTED_VERSION: there is none.
         """
-        ours = api(api_key).versions
-        theirs = self.versions.get(api_key)
-        if theirs is not None and max(ours.min, theirs.min) <= min(ours.max, theirs.max):
-            return min(ours.max, theirs.max)
-        what = "does not serve it" if theirs is None else f"serves versions {theirs}"
-        name = api_name(api_key)
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"{name} is spoken here at versions {ours}; the broker at {self.peer} {what}",
-        )
+        return highest_common_version(api_key, self.versions, self.peer)
 
     def request(
         self,
@@ -222,22 +218,13 @@ class Connection:
 
     def _negotiate(self, deadline: float) -> None:
         """Request ApiVersions (KIP-35, KIP-511), first in our highest version, then in one that the broker supports."""
-        version = api(_API_VERSIONS).versions.max
-        response = self._ask_versions(version, deadline)
+        response: ApiVersionsResponse = self.request(api_versions_request(NEWEST), _left(deadline), version=NEWEST)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            known = next((each.max_version for each in response.api_keys if each.api_key == _API_VERSIONS), 0)
-            response = self._ask_versions(max(0, min(known, version)), deadline)
+            version = version_after_refusal(response)
+            response = self.request(api_versions_request(version), _left(deadline), version=version)
         if response.error_code:
             raise api_error(response.error_code, f"versions served by {self.peer}")
-        self.versions = {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}
-        self.features = {each.name: each.max_version_level for each in response.finalized_features}
-
-    def _ask_versions(self, version: int, deadline: float) -> ApiVersionsResponse:
-        request = ApiVersionsRequest()
-        if version >= 3:
-            request = ApiVersionsRequest(client_software_name="logbus", client_software_version=__version__)
-        response: ApiVersionsResponse = self.request(request, _left(deadline), version=version)
-        return response
+        self.versions, self.features = served(response)
 
     def _authenticate(self, credentials: SaslSettings, deadline: float) -> None:
         answer = self.request(SaslHandshakeRequest(mechanism=credentials.mechanism), _left(deadline), version=1)

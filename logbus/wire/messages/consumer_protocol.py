@@ -26,6 +26,14 @@ class ConsumerProtocolSubscription:
     rack_id: String | None = field("3+", default=None, ignorable=True)
 
 
+@message(None, versions="0-1", flexible="none")
+class StickyAssignorUserData:
+    """The last assignment of a member, in its subscription's user data, for the sticky assignor; without a version."""
+
+    previous_assignment: list[TopicPartitions]
+    generation: Int32 = field("1+", default=-1)
+
+
 @message(None, versions="0-3", flexible="none")
 class ConsumerProtocolAssignment:
     """The partitions assigned to a member."""
