@@ -16,32 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from attrs import asdict, define, field
+from attrs import asdict, define, field, fields
 
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptor
+from logbus.client.producer.producer_metrics import ProducerMetrics, counter
 from logbus.exposition import render
 from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
-
-_PRODUCER = {
-    "records": "Records that were added to batches.",
-    "bytes": "Bytes of batches as sent: compressed, and counted again with each attempt.",
-    "batches": "Batches that were sent for the first time.",
-    "requests": "Produce requests.",
-    "retries": "Batches that were sent again.",
-    "splits": "Batches that were split because they were too large.",
-    "errors": "Batches that failed, or whose outcome is unknown.",
-    "failed_records": "Records in failed batches.",
-    "queue_us": "Microseconds from the first record of batches to their first request, summed.",
-    "waits": "Sends that waited for room in the buffer.",
-}
-_CONSUMER = {
-    "records": "Records that were delivered.",
-    "batches": "Deliveries of records.",
-    "commits": "Commits of offsets.",
-}
 
 
 class MeasuredProducer(Protocol):
@@ -76,9 +59,9 @@ class ConsumerCounts(ConsumerInterceptor):
     :ivar commits: of offsets.
     """
 
-    records: int = 0
-    batches: int = 0
-    commits: int = 0
+    records: int = counter("Records that were delivered.")
+    batches: int = counter("Deliveries of records.")
+    commits: int = counter("Commits of offsets.")
 
     def on_consume(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
         """Count delivered records."""
@@ -140,12 +123,11 @@ class ClientMetrics:
         """
         return {
             "producer": {
-                name: {**_numbers(each.metrics, _PRODUCER), "buffered": each.buffered}
-                for name, each in self._producers.items()
+                name: {**asdict(each.metrics), "buffered": each.buffered} for name, each in self._producers.items()
             },
             "consumer": {
                 name: {
-                    **({} if counts is None else _numbers(counts, _CONSUMER)),
+                    **({} if counts is None else asdict(counts)),
                     "lag": {str(partition): lag for partition, lag in consumer.lag().items() if lag is not None},
                 }
                 for name, (consumer, counts) in self._consumers.items()
@@ -158,9 +140,10 @@ class ClientMetrics:
 
     def _families(self) -> Iterable[Family]:
         found = self.as_dict()
-        for kind, helps in (("producer", _PRODUCER), ("consumer", _CONSUMER)):
-            for number, help in helps.items():
-                yield _family(f"logbus_client_{kind}_{number}_total", help, "counter", _samples(found[kind], number))
+        for kind, counts in (("producer", ProducerMetrics), ("consumer", ConsumerCounts)):
+            for each in fields(counts):
+                name, help = f"logbus_client_{kind}_{each.name}_total", each.metadata["help"]
+                yield _family(name, help, "counter", _samples(found[kind], each.name))
         buffered = _samples(found["producer"], "buffered")
         yield _family("logbus_client_producer_buffered_bytes", "Bytes that wait to be sent.", "gauge", buffered)
         # One series for each partition; few, since these are of one process.
@@ -174,10 +157,6 @@ class ClientMetrics:
 
 
 _Labels = tuple[tuple[str, str], ...]
-
-
-def _numbers(counted: Any, known: Mapping[str, str]) -> dict[str, int]:
-    return {name: value for name, value in asdict(counted, recurse=False).items() if name in known}
 
 
 def _samples(clients: Mapping[str, Mapping[str, Any]], number: str) -> list[tuple[_Labels, float]]:

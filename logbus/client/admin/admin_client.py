@@ -15,13 +15,12 @@ A request about several things returns a result for each of them: a value, or th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from attrs import field, frozen
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 
 from logbus.client.admin.config_admin import (
     ConfigAdmin,
@@ -76,11 +75,7 @@ __all__ = [
     "response_error",
 ]
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 _DESCRIBE_CLUSTER = 60
-_ATTEMPTS = 5
 
 
 def _number_or_default(name: str, value: object) -> None:
@@ -307,28 +302,7 @@ class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, Transactio
     def _timeout_ms(self) -> int:
         return int(self._timeout * 1000)
 
-    @returns_deferred
-    async def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> dict[K, V]:
-        attempt = 0
-        while True:
-            channel = await self._cluster.controller()
-            response = await channel.request(request, None, self._timeout + self._cluster.timeout)
-            attempt += 1
-            try:
-                answers = read(response)
-            except ApiError as e:
-                if e.code is not ErrorCode.NOT_CONTROLLER or attempt == _ATTEMPTS:
-                    raise
-            else:
-                if attempt == _ATTEMPTS or not any(map(_not_controller, answers.values())):
-                    return answers
-            await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
-
     def _topic_changed(self, name: str, answer: Any) -> ApiError | None:
         """The error of a topic in a response, if there is one; its metadata is looked up again."""
         self._cluster.forget(name)
         return response_error(answer.error_code, f"topic {name}", answer.error_message)
-
-
-def _not_controller(answer: object) -> bool:
-    return isinstance(answer, ApiError) and answer.code is ErrorCode.NOT_CONTROLLER

@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 
 from logbus.client.admin.config_admin import response_error
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import api_error
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition, group_by_topic, numbers_by_topic
 from logbus.wire.messages.elections import (
@@ -27,6 +29,8 @@ from logbus.wire.messages.partitions import TopicPartitionIndexes, TopicPartitio
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_ATTEMPTS = 5
 
 
 @frozen
@@ -146,6 +150,24 @@ class ReplicaAdmin:
 
         return self._at_controller(request, read)
 
-    def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> Deferred[dict[K, V]]:
+    @returns_deferred
+    async def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> dict[K, V]:
         """Send a request to the controller, and retry if that has moved."""
-        raise NotImplementedError
+        attempt = 0
+        while True:
+            channel = await self._cluster.controller()
+            response = await channel.request(request, None, self._timeout + self._cluster.timeout)
+            attempt += 1
+            try:
+                answers = read(response)
+            except ApiError as e:
+                if e.code is not ErrorCode.NOT_CONTROLLER or attempt == _ATTEMPTS:
+                    raise
+            else:
+                if attempt == _ATTEMPTS or not any(map(_not_controller, answers.values())):
+                    return answers
+            await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
+
+
+def _not_controller(answer: object) -> bool:
+    return isinstance(answer, ApiError) and answer.code is ErrorCode.NOT_CONTROLLER

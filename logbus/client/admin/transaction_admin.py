@@ -100,10 +100,16 @@ class TransactionAdmin:
         :raises ApiError: (in the Deferred) INVALID_REGULAR_EXPRESSION; UNSUPPORTED_VERSION: a broker is too old for a
             filter; INVALID_REQUEST: a state is unknown.
         """
-        from logbus.client.admin.transaction_requests import TransactionFilters, list_transactions
+        from logbus.client.admin.transaction_requests import list_transactions
+        from logbus.wire.messages.transaction_admin import ListTransactionsRequest
 
-        filters = TransactionFilters(list(states), list(producer_ids), longer_than_ms, pattern)
-        return await list_transactions(self._cluster, self._timeout, filters)
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=-1 if longer_than_ms is None else longer_than_ms,
+            transactional_id_pattern=pattern,
+        )
+        return await list_transactions(self._cluster, self._timeout, request)
 
     @returns_deferred
     async def describe_transactions(

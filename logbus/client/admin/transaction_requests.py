@@ -39,16 +39,6 @@ _LIST_TRANSACTIONS = 66
 
 
 @frozen
-class TransactionFilters:
-    """Filters for ListTransactions; see :meth:`.TransactionAdmin.list_transactions`."""
-
-    states: Sequence[str] = ()
-    producer_ids: Sequence[int] = ()
-    longer_than_ms: int | None = None
-    pattern: str | None = None
-
-
-@frozen
 class AbortTransactionSpec:
     """The transaction to abort (Kafka: AbortTransactionSpec)."""
 
@@ -60,26 +50,25 @@ class AbortTransactionSpec:
 # Requests to all brokers.
 
 
-async def list_transactions(cluster: Cluster, patience: float, filters: TransactionFilters) -> list[ListedTransaction]:
+async def list_transactions(
+    cluster: Cluster, patience: float, request: ListTransactionsRequest
+) -> list[ListedTransaction]:
     """
     The transactional ids of all brokers, in order.
 
     :param patience: seconds for which a broker that is loading is retried.
     """
 
+    pattern = request.transactional_id_pattern
+
     async def ask(channel: Channel) -> ListTransactionsResponse:
-        for what, wanted, since in (("duration", filters.longer_than_ms, 1), ("pattern", filters.pattern, 2)):
-            if wanted is not None:
-                require_version(channel, _LIST_TRANSACTIONS, since, f"knows no filter by {what}")
-        request = ListTransactionsRequest(
-            state_filters=list(filters.states),
-            producer_id_filters=list(filters.producer_ids),
-            duration_filter=-1 if filters.longer_than_ms is None else filters.longer_than_ms,
-            transactional_id_pattern=filters.pattern,
-        )
+        if request.duration_filter != -1:
+            require_version(channel, _LIST_TRANSACTIONS, 1, "knows no filter by duration")
+        if pattern is not None:
+            require_version(channel, _LIST_TRANSACTIONS, 2, "knows no filter by pattern")
         response: ListTransactionsResponse = await channel.request(request)
         if response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
-            what = f"the broker at {channel.peer} does not take {filters.pattern!r} for an expression (RE2)"
+            what = f"the broker at {channel.peer} does not take {pattern!r} for an expression (RE2)"
             raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, what)
         return response
 

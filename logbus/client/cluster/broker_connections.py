@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.interfaces import IStreamClientEndpoint
@@ -21,39 +22,37 @@ from logbus.net.channel import Channel
 from logbus.net.connect import connect
 from logbus.timers import Timers
 
+_Key = tuple[str, int, str]
 
+
+@define(eq=False)
 class BrokerConnections:
     """
     Connections by address and lane.
 
-    :param endpoint: makes the endpoint for a host and port.
-    :param client_id: the client id in requests.
-    :param timeout: seconds to wait for a response.
-    :param connect_timeout: seconds to wait for a connection.
+    :ivar endpoint: makes the endpoint for a host and port.
+    :ivar client_id: the client id in requests.
+    :ivar timeout: seconds to wait for a response.
+    :ivar connect_timeout: seconds to wait for a connection.
     """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        reactor: Any,
-        endpoint: Callable[[str, int], IStreamClientEndpoint],
-        *,
-        client_id: str,
-        timeout: float,
-        connect_timeout: float,
-    ) -> None:
-        self._reactor = reactor
-        self._endpoint = endpoint
-        self._client_id = client_id
-        self._timeout = timeout
-        self._connect_timeout = connect_timeout
-        self._timers = Timers(reactor)
-        self._channels: dict[tuple[str, int, str], Channel] = {}
-        self._connecting: dict[tuple[str, int, str], tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = {}
-        self._outages = BrokerOutages()
-        self._lanes = 0
-        self._closed = False
+    _reactor: Any
+    _endpoint: Callable[[str, int], IStreamClientEndpoint]
+    _client_id: str = field(kw_only=True)
+    _timeout: float = field(kw_only=True)
+    _connect_timeout: float = field(kw_only=True)
+    _timers: Timers = field(init=False)
+    _channels: dict[_Key, Channel] = field(factory=dict, init=False)
+    _connecting: dict[_Key, tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = field(factory=dict, init=False)
+    _outages: BrokerOutages = field(factory=BrokerOutages, init=False)
+    _lanes: int = field(default=0, init=False)
+    _closed: bool = field(default=False, init=False)
+
+    @_timers.default
+    def _make_timers(self) -> Timers:
+        return Timers(self._reactor)
 
     @property
     def usable(self) -> Channel | None:

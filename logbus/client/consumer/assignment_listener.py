@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -27,12 +28,13 @@ from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import NO_EPOCH, TopicPartition
 
 
+@define(eq=False)
 class AssignmentListener(GroupListener):
     """
     The consumer's own listener of its membership; it calls the application's listener in turn.
 
-    :param poller: delivers records to the application.
-    :param require_stable: wait for open transactions that commit offsets, instead of reading the offsets before them
+    :ivar poller: delivers records to the application.
+    :ivar require_stable: wait for open transactions that commit offsets, instead of reading the offsets before them
         (KIP-447).
 
     :ivar listener: the application's.
@@ -41,29 +43,20 @@ class AssignmentListener(GroupListener):
 
     _log = Logger()
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        fetcher: Fetcher,
-        committer: Committer,
-        poller: RecordPoller[Any, Any],
-        options: ConsumerOptions[Any, Any],
-        require_stable: bool,
-    ) -> None:
-        self.listener = GroupListener()
-        self.failure: LogbusError | None = None
-        self._cluster = cluster
-        self._fetcher = fetcher
-        self._committer = committer
-        self._poller = poller
-        self._options = options
-        self._require_stable = require_stable
-        # Partitions whose offsets are being looked up, with an object for each request: results of earlier requests are
-        # ignored.
-        self._wanted: dict[TopicPartition, object] = {}
-        self._beginning: Deferred[None] | None = None
-        self._waiting: set[Deferred[Fetched]] = set()
-        self._alive: Any = None
+    _cluster: Cluster
+    _fetcher: Fetcher
+    _committer: Committer
+    _poller: RecordPoller[Any, Any]
+    _options: ConsumerOptions[Any, Any]
+    _require_stable: bool
+    listener: GroupListener = field(factory=GroupListener, init=False)
+    failure: LogbusError | None = field(default=None, init=False)
+    # Partitions whose offsets are being looked up, with an object for each request: results of earlier requests are
+    # ignored.
+    _wanted: dict[TopicPartition, object] = field(factory=dict, init=False)
+    _beginning: Deferred[None] | None = field(default=None, init=False)
+    _waiting: set[Deferred[Fetched]] = field(factory=set, init=False)
+    _alive: Any = field(default=None, init=False)
 
     # Called by the membership.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import define, field
 from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster, Node
@@ -17,13 +18,13 @@ ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDI
 """Errors of a broker that is not the group's coordinator (any more)."""
 
 
+@define(eq=False)
 class GroupCoordinatorClient:
     """Remembers the coordinator until an error shows that it has moved. Cheap to have several of for one group."""
 
-    def __init__(self, cluster: Cluster, group_id: str) -> None:
-        self._cluster = cluster
-        self._group_id = group_id
-        self._node: Node | None = None
+    _cluster: Cluster
+    _group_id: str
+    _node: Node | None = field(default=None, init=False)
 
     def forget(self) -> None:
         """Look the coordinator up again before the next request."""

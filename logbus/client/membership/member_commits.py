@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import deferLater
 
@@ -37,21 +38,20 @@ class CommittingMember(Protocol):
         """Whether the identity in the group is known, since no join is in progress."""
 
 
+@define(eq=False)
 class MemberCommits:
     """
     A member's commits.
 
-    :param offsets: sends them.
-    :param patience: seconds for which a commit waits for the end of a rebalance.
+    :ivar offsets: sends them.
+    :ivar patience: seconds for which a commit waits for the end of a rebalance.
     """
 
-    def __init__(self, cluster: Cluster, member: CommittingMember, offsets: GroupOffsets, patience: float) -> None:
-        self._cluster = cluster
-        self._clock = cluster.reactor
-        self._member = member
-        self._offsets = offsets
-        self._patience = patience
-        self._settling: list[Deferred[None]] = []
+    _cluster: Cluster
+    _member: CommittingMember
+    _offsets: GroupOffsets
+    _patience: float
+    _settling: list[Deferred[None]] = field(factory=list, init=False)
 
     async def commit(self, offsets: dict[TopicPartition, CommittedOffset]) -> None:
         """
@@ -59,7 +59,7 @@ class MemberCommits:
 
         :raise LogbusError: see :meth:`.Membership.commit`.
         """
-        deadline = self._clock.seconds() + self._patience
+        deadline = self._cluster.reactor.seconds() + self._patience
         attempt = 0
         lost: dict[TopicPartition, ApiError] = {}
         while offsets:
@@ -76,12 +76,12 @@ class MemberCommits:
                 await self._offsets.commit(offsets, member)
                 break
             except CommitFailed as e:
-                if not self._may_commit_later(e, member) or self._clock.seconds() >= deadline:
+                if not self._may_commit_later(e, member) or self._cluster.reactor.seconds() >= deadline:
                     lost |= e.errors
                     break
                 offsets = {each: offsets[each] for each in e.errors}
             attempt += 1
-            await deferLater(self._clock, self._cluster.backoff.before(attempt))
+            await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
         failure = commit_failure(self._member.last_metadata, lost)
         if failure is not None:
             raise failure
@@ -116,5 +116,5 @@ class MemberCommits:
             return succeed(None)
         waiting: Deferred[None] = Deferred(self._settling.remove)
         self._settling.append(waiting)
-        left = max(0.0, deadline - self._clock.seconds())
-        return waiting.addTimeout(left, self._clock, onTimeoutCancel=lambda *_: None)
+        left = max(0.0, deadline - self._cluster.reactor.seconds())
+        return waiting.addTimeout(left, self._cluster.reactor, onTimeoutCancel=lambda *_: None)

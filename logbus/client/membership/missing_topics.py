@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
+from logbus.client.background_tasks import BackgroundTasks
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ErrorCode, LogbusError
@@ -37,7 +34,7 @@ class MissingTopics:
         self._topics: tuple[str, ...] = ()
         self._told: dict[str, float] = {}
         self._timer: IDelayedCall | None = None
-        self._looking: Deferred[None] | None = None
+        self._looking = BackgroundTasks(lambda failure: self._log.failure("looking for topics failed", failure=failure))
 
     def watch(self, subscription: Subscription) -> None:
         """Check the topics of this subscription from now on; a pattern has no missing topics."""
@@ -53,23 +50,14 @@ class MissingTopics:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
-        if self._looking is not None:
-            self._looking.cancel()
+        self._looking.cancel()
 
     def _look_in(self, seconds: float) -> None:
         self._timer = self._cluster.reactor.callLater(seconds, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        self._looking = looking = Deferred.fromCoroutine(self._ask())
-
-        def ended(result: Any) -> None:
-            if self._looking is looking:
-                self._looking = None
-            if isinstance(result, Failure) and not result.check(CancelledError):
-                self._log.failure("looking for topics failed", failure=result)
-
-        looking.addBoth(ended)
+        self._looking.start(self._ask())
 
     async def _ask(self) -> None:
         topics = self._topics

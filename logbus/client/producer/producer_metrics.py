@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from attrs import define
+from typing import Any
+
+from attrs import define, field
+
+
+def counter(help: str) -> Any:
+    """A field that counts from 0, with the help text of its metric."""
+    return field(default=0, metadata={"help": help})
 
 
 @define
@@ -20,13 +27,13 @@ class ProducerMetrics:
     :ivar waits: sends that waited for room.
     """
 
-    records: int = 0
-    bytes: int = 0
-    batches: int = 0
-    requests: int = 0
-    retries: int = 0
-    splits: int = 0
-    errors: int = 0
-    failed_records: int = 0
-    queue_us: int = 0
-    waits: int = 0
+    records: int = counter("Records that were added to batches.")
+    bytes: int = counter("Bytes of batches as sent: compressed, and counted again with each attempt.")
+    batches: int = counter("Batches that were sent for the first time.")
+    requests: int = counter("Produce requests.")
+    retries: int = counter("Batches that were sent again.")
+    splits: int = counter("Batches that were split because they were too large.")
+    errors: int = counter("Batches that failed, or whose outcome is unknown.")
+    failed_records: int = counter("Records in failed batches.")
+    queue_us: int = counter("Microseconds from the first record of batches to their first request, summed.")
+    waits: int = counter("Sends that waited for room in the buffer.")

@@ -16,15 +16,12 @@ from enum import Enum
 
 from attrs import define, field
 
+from logbus.client.producer.idempotence import MAX_IN_FLIGHT, next_sequence
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.retry import is_retriable
 from logbus.records.batch import BatchBuilder, decode_batch
 from logbus.records.header import NO_SEQUENCE
-
-MAX_IN_FLIGHT = 5
-"""A leader remembers the sequence numbers of this many batches of a producer."""
-_SEQUENCES = 0x7FFFFFFF
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _NOT_WRITTEN = _TOO_LARGE | {
@@ -135,7 +132,7 @@ class PartitionBatches:
         batch = ProducerBatch(self.partition, body, now, (self._places,))
         if self.idempotent:
             batch.sequence = self._next
-            self._next = _after(self._next, body.count)
+            self._next = next_sequence(self._next, body.count)
         self.waiting.append(batch)
         return batch
 
@@ -207,14 +204,9 @@ class PartitionBatches:
         for index, body in enumerate(_halves(batch.body)):
             half = ProducerBatch(self.partition, body, batch.created, (*batch.place, index), sequence, batch.attempts)
             if self.idempotent:
-                sequence = _after(sequence, body.count)
+                sequence = next_sequence(sequence, body.count)
             halves.append(half)
         return halves
-
-
-def _after(sequence: int, count: int) -> int:
-    """The sequence number after ``count`` records; it wraps to 0."""
-    return (sequence + count) & _SEQUENCES
 
 
 def _halves(whole: BatchBuilder) -> tuple[BatchBuilder, BatchBuilder]:

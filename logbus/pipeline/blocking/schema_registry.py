@@ -56,10 +56,7 @@ class RegistryClient:
         :raise NoSuchSchema: there is none with this id, or it is not Avro.
         :raise RegistryFailed: the registry does not answer.
         """
-        found = self._get(f"/schemas/ids/{schema_id}")
-        if found.get("schemaType", "AVRO") != "AVRO":
-            raise NoSuchSchema(f"schema {schema_id} is {found['schemaType']}, not AVRO")
-        return str(found["schema"])
+        return self._avro(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
 
     def latest(self, subject: str) -> str:
         """
@@ -68,9 +65,12 @@ class RegistryClient:
         :raise NoSuchSchema: there is no such subject, or it is not Avro.
         :raise RegistryFailed: the registry does not answer.
         """
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return self._avro(f"/subjects/{quote(subject, safe='')}/versions/latest", f"subject {subject!r}")
+
+    def _avro(self, path: str, what: str) -> str:
+        found = self._get(path)
         if found.get("schemaType", "AVRO") != "AVRO":
-            raise NoSuchSchema(f"subject {subject!r} is {found['schemaType']}, not AVRO")
+            raise NoSuchSchema(f"{what} is {found['schemaType']}, not AVRO")
         return str(found["schema"])
 
     def _get(self, path: str) -> dict[str, Any]:

@@ -7,15 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.client.producer.idempotence import MAX_IN_FLIGHT
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.pipeline.blocking.partition_batches import (
-    MAX_IN_FLIGHT,
-    PartitionBatches,
-    ProducerBatch,
-    RetryDecision,
-    decide_retry,
-)
+from logbus.pipeline.blocking.partition_batches import PartitionBatches, ProducerBatch, RetryDecision, decide_retry
 from logbus.pipeline.errors import Disconnected
 from logbus.records.batch import BatchBuilder, decode_batch, read_header
 
