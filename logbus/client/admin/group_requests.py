@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from logbus.client.admin.group_admin import ListedGroup
 from logbus.client.cluster.cluster import Cluster, Node
@@ -14,7 +15,7 @@ from logbus.client.cluster.coordinators import (
     require_version,
 )
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
-from logbus.client.membership.offset_requests import COMMITS_A_REQUEST, commit_request
+from logbus.client.membership.offset_requests import COMMITS_A_REQUEST, commit_request, read_offsets
 from logbus.client.retry import api_error
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition, group_by_topic
@@ -34,8 +35,6 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 
 _OFFSET_COMMIT, _OFFSET_FETCH, _LIST_GROUPS = 8, 9, 16
@@ -93,14 +92,7 @@ async def _alter_some(
     ) -> dict[str, dict[TopicPartition, ApiError | None] | ApiError]:
         version = min(channel.version(_OFFSET_COMMIT), _BY_NAME)
         response: OffsetCommitResponse = await channel.request(request, version)
-        errors = {
-            TopicPartition(topic.name, each.partition_index): _commit_error(
-                each.error_code, group_id, TopicPartition(topic.name, each.partition_index)
-            )
-            for topic in response.topics
-            for each in topic.partitions
-        }
-        return {group_id: _whole(errors)}
+        return {group_id: _whole(_commit_errors(response.topics, group_id))}
 
     return _for_each(offsets, (await coordinators.ask([group_id], send))[group_id])
 
@@ -119,16 +111,7 @@ async def delete_offsets(
         channel: Channel, node: Node, group_ids: Sequence[str]
     ) -> dict[str, dict[TopicPartition, ApiError | None] | ApiError]:
         response: OffsetDeleteResponse = await channel.request(request)
-        return {
-            group_id: group_error(response.error_code, group_id)
-            or {
-                TopicPartition(topic.name, each.partition_index): _commit_error(
-                    each.error_code, group_id, TopicPartition(topic.name, each.partition_index)
-                )
-                for topic in response.topics
-                for each in topic.partitions
-            }
-        }
+        return {group_id: group_error(response.error_code, group_id) or _commit_errors(response.topics, group_id)}
 
     return _for_each(partitions, (await coordinators.ask([group_id], send))[group_id])
 
@@ -153,26 +136,24 @@ async def fetch_offsets(
     return answers
 
 
-def _committed(
-    topics: Sequence[OffsetFetchResponseTopic] | Sequence[OffsetFetchResponseTopics],
-) -> dict[TopicPartition, CommittedOffset | ApiError]:
-    found: dict[TopicPartition, CommittedOffset | ApiError] = {}
-    for topic in topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition_index)
-            if each.error_code:
-                found[partition] = api_error(each.error_code, str(partition))
-            elif each.committed_offset >= 0:
-                found[partition] = CommittedOffset(
-                    each.committed_offset, each.committed_leader_epoch, each.metadata or ""
-                )
-    return dict(sorted(found.items()))
+def _committed(topics: Iterable[Any]) -> dict[TopicPartition, CommittedOffset | ApiError]:
+    return {partition: found for partition, found in sorted(read_offsets(topics).items()) if found is not None}
 
 
 async def delete_groups(channel: Channel, node: Node, group_ids: Sequence[str]) -> dict[str, ApiError | None]:
     """Delete groups at one coordinator."""
     response: DeleteGroupsResponse = await channel.request(DeleteGroupsRequest(groups_names=list(group_ids)))
     return {each.group_id: group_error(each.error_code, each.group_id) for each in response.results}
+
+
+def _commit_errors(topics: Iterable[Any], group_id: str) -> dict[TopicPartition, ApiError | None]:
+    return {
+        (partition := TopicPartition(topic.name, each.partition_index)): _commit_error(
+            each.error_code, group_id, partition
+        )
+        for topic in topics
+        for each in topic.partitions
+    }
 
 
 def _commit_error(code: int, group_id: str, partition: TopicPartition) -> ApiError | None:

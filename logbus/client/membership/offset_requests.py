@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from attrs import field, frozen
 
@@ -106,16 +106,18 @@ def read_fetched(
     group_id: str, partitions: Sequence[TopicPartition], response: OffsetFetchResponse
 ) -> OffsetResults[CommittedOffset | None]:
     """The results of an OffsetFetch; None: no offset."""
-    code, topics = response.error_code, [(each.name, each.partitions) for each in response.topics]
-    for group in response.groups:
-        if group.group_id == group_id:
-            code, topics = group.error_code, [(each.name, each.partitions) for each in group.topics]
-    if code:
-        return OffsetResults(whole=api_error(code, f"group {group_id!r}"))
+    answer: Any = next((each for each in response.groups if each.group_id == group_id), response)
+    if answer.error_code:
+        return OffsetResults(whole=api_error(answer.error_code, f"group {group_id!r}"))
+    return OffsetResults(read_offsets(answer.topics))
+
+
+def read_offsets(topics: Iterable[Any]) -> dict[TopicPartition, CommittedOffset | ApiError | None]:
+    """The results for the topics of an OffsetFetch, of any version; None: no offset."""
     found: dict[TopicPartition, CommittedOffset | ApiError | None] = {}
-    for name, each_of in topics:
-        for each in each_of:
-            partition = TopicPartition(name, each.partition_index)
+    for topic in topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
             if each.error_code:
                 found[partition] = api_error(each.error_code, str(partition))
             elif each.committed_offset < 0:
@@ -124,7 +126,7 @@ def read_fetched(
                 found[partition] = CommittedOffset(
                     each.committed_offset, each.committed_leader_epoch, each.metadata or ""
                 )
-    return OffsetResults(found)
+    return found
 
 
 def commit_failure(member: GroupMetadata, errors: Mapping[TopicPartition, ApiError]) -> CommitFailed | None:
