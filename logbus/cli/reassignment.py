@@ -19,7 +19,8 @@ from logbus.cli.reassignment_plan import (
     write_plan,
 )
 from logbus.cli.runner import CommandFailed, raise_errors
-from logbus.client.admin.admin_client import AdminClient, ConfigSource, Resource, ResourceType
+from logbus.client.admin.admin_client import AdminClient
+from logbus.client.admin.config_admin import ConfigSource, Resource, ResourceType
 from logbus.errors import ApiError
 from logbus.model import TopicPartition
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from attrs import asdict, define, field, fields
+from attrs import AttrsInstance, asdict, define, field, fields, fields_dict
 
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.client.group_metadata import CommittedOffset
@@ -123,11 +123,12 @@ class ClientMetrics:
         """
         return {
             "producer": {
-                name: {**asdict(each.metrics), "buffered": each.buffered} for name, each in self._producers.items()
+                name: {**_numbers(each.metrics, ProducerMetrics), "buffered": each.buffered}
+                for name, each in self._producers.items()
             },
             "consumer": {
                 name: {
-                    **({} if counts is None else asdict(counts)),
+                    **({} if counts is None else _numbers(counts, ConsumerCounts)),
                     "lag": {str(partition): lag for partition, lag in consumer.lag().items() if lag is not None},
                 }
                 for name, (consumer, counts) in self._consumers.items()
@@ -157,6 +158,10 @@ class ClientMetrics:
 
 
 _Labels = tuple[tuple[str, str], ...]
+
+
+def _numbers(counted: Any, known: type[AttrsInstance]) -> dict[str, int]:
+    return {name: value for name, value in asdict(counted, recurse=False).items() if name in fields_dict(known)}
 
 
 def _samples(clients: Mapping[str, Mapping[str, Any]], number: str) -> list[tuple[_Labels, float]]:

@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from benchmarks.compare.jars import KAFKA_VERSION, kafka_jars
 from benchmarks.compare.systems import Kafka, start
 from logbus.client import AdminClient, Cluster, CommittedOffset, Consumer, NewTopic
-from logbus.client.admin.admin_client import ConfigEntry, Resource, ResourceType
+from logbus.client.admin.config_admin import ConfigEntry, Resource, ResourceType
 from logbus.client.cluster.topic_metadata import TopicMetadata
 from logbus.client.producer.transaction_manager import Fenced
 from logbus.errors import ApiError, ErrorCode

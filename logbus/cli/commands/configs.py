@@ -12,7 +12,7 @@ from logbus.cli.output import print_json, print_table
 from logbus.errors import ApiError
 
 if TYPE_CHECKING:
-    from logbus.client.admin.admin_client import Resource
+    from logbus.client.admin.config_admin import Resource
 
 _KINDS = click.Choice(["topic", "broker", "group"])
 
@@ -58,7 +58,7 @@ def describe(
       logbus configs describe broker 0 num.partitions --json
     """
     from logbus.cli.runner import CommandFailed, with_admin
-    from logbus.client.admin.admin_client import ConfigSource
+    from logbus.client.admin.config_admin import ConfigSource
 
     resource = _resource(kind, name)
     answer = with_admin(bootstrap, timeout, lambda admin: admin.describe_configs([resource]))[resource]
@@ -140,7 +140,7 @@ def _alter(
 
 
 def _resource(kind: str, name: str) -> Resource:
-    from logbus.client.admin.admin_client import Resource, ResourceType
+    from logbus.client.admin.config_admin import Resource, ResourceType
 
     if kind in ("topic", "group"):
         return Resource(ResourceType[kind.upper()], name)

@@ -22,17 +22,10 @@ from typing import Any
 from attrs import field, frozen
 from twisted.internet.defer import Deferred
 
-from logbus.client.admin.config_admin import (
-    ConfigAdmin,
-    ConfigEntry,
-    ConfigSource,
-    Resource,
-    ResourceType,
-    response_error,
-)
+from logbus.client.admin.config_admin import ConfigAdmin, response_error
 from logbus.client.admin.group_admin import GroupAdmin
 from logbus.client.admin.log_dir_admin import LogDirAdmin
-from logbus.client.admin.replica_admin import Reassignment, ReplicaAdmin
+from logbus.client.admin.replica_admin import ReplicaAdmin
 from logbus.client.admin.transaction_admin import TransactionAdmin
 from logbus.client.cluster.cluster import Cluster, Node, TopicMetadata
 from logbus.client.list_offsets import list_offsets
@@ -62,18 +55,6 @@ from logbus.wire.messages.topics import (
     DeleteTopicState,
 )
 from logbus.wire.negotiation import NEWEST, api_versions_request, served
-
-__all__ = [
-    "AdminClient",
-    "ClusterDescription",
-    "ConfigEntry",
-    "ConfigSource",
-    "NewTopic",
-    "Reassignment",
-    "Resource",
-    "ResourceType",
-    "response_error",
-]
 
 _DESCRIBE_CLUSTER = 60
 

@@ -16,7 +16,7 @@ from logbus.client.retry import Unreachable, api_error
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
 from logbus.net.channel import Channel
 from logbus.wire.messages import api_name
-from logbus.wire.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from logbus.wire.messages.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 T = TypeVar("T")
 Work = Coroutine[Deferred[Any], Any, T]
@@ -102,16 +102,11 @@ class Coordinators:
             response: FindCoordinatorResponse = await channel.request(
                 FindCoordinatorRequest(key_type=key_type, coordinator_keys=wanted)
             )
-            return {
-                each.key: self._node(each.error_code, each.error_message, each.key, each.node_id, each.host, each.port)
-                for each in response.coordinators
-            }
+            return {each.key: self._node(each.key, each) for each in response.coordinators}
         found: dict[str, Node | ApiError] = {}
         for key in wanted:
             response = await channel.request(FindCoordinatorRequest(key=key, key_type=key_type))
-            found[key] = self._node(
-                response.error_code, response.error_message, key, response.node_id, response.host, response.port
-            )
+            found[key] = self._node(key, response)
         return found
 
     async def ask(
@@ -167,8 +162,9 @@ class Coordinators:
                 answers[key] = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, left_out)
         return answers
 
-    def _node(self, code: int, message: str | None, key: str, node_id: int, host: str, port: int) -> Node | ApiError:
-        return self.kind.error(code, key, message) or Node(node_id, host, port)
+    def _node(self, key: str, answer: FindCoordinatorResponse | Coordinator) -> Node | ApiError:
+        error = self.kind.error(answer.error_code, key, answer.error_message)
+        return error or Node(answer.node_id, answer.host, answer.port)
 
     def _unavailable(self, key: str, why: str) -> ApiError:
         return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.kind.noun} {key!r}: {why}")
