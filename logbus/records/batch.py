@@ -43,6 +43,7 @@ from logbus.records.header import (
     check_crc,
     iter_batches,
     read_header,
+    require_crc,
 )
 from logbus.records.implementations import RecordBuffer, decode_records, encode_columns, encode_record
 from logbus.records.packing import MAX_RECORD
@@ -306,20 +307,17 @@ def decode_batch(
     )
 
 
-def iter_records(buf: Buffer, *, verify: bool = True, limit: int = MAX_DECOMPRESSED) -> Iterator[Record]:
+def iter_records(buf: Buffer) -> Iterator[Record]:
     """
     The records of all whole batches in ``buf``, in order, without control batches.
 
-    :param verify: check each batch's CRC.
-    :param limit: upper bound of the bytes of one batch's records, decompressed.
     :raises DecodeError: a batch is malformed, or its CRC does not match.
     :raises ApiError: from decompression, as in :func:`decode_batch`.
     """
     for pos, header in iter_batches(buf):
-        if verify and not check_crc(buf, pos, header):
-            raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+        require_crc(buf, pos, header)
         if not header.control:
-            yield from decode_batch(buf, pos, header=header, limit=limit)
+            yield from decode_batch(buf, pos, header=header)
 
 
 def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | None:

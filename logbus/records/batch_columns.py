@@ -11,7 +11,7 @@ from logbus.errors import ApiError, DecodeError
 from logbus.records.checksum import Buffer
 from logbus.records.columnar import COLUMN_LIMIT, NAME_GROWTH, ColumnData, HeaderData
 from logbus.records.compression import MAX_DECOMPRESSED, Codec, decompress
-from logbus.records.header import HEADER_SIZE, BatchHeader, check_crc, iter_batches
+from logbus.records.header import HEADER_SIZE, BatchHeader, iter_batches, require_crc
 from logbus.records.implementations import Columns, partitions_of_keys
 from logbus.records.read_committed import CommittedFilter
 
@@ -58,8 +58,7 @@ def extend_from_batches(
                 return at, end
             if columns.rows >= max_rows or columns.nbytes >= max_bytes:
                 break
-            if not check_crc(buf, at, header):
-                raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+            require_crc(buf, at, header)
             if not hidden.hides(buf, at, header) and header.last_offset >= first:
                 data = _records_section(buf, at, header, limit)
                 if not columns.has_room(len(data)):

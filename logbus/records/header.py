@@ -191,6 +191,16 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
     return crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + header.length + LENGTH_OVERHEAD]) == header.crc
 
 
+def require_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """
+    Check the CRC of the whole batch at ``pos``.
+
+    :raises DecodeError: it is wrong.
+    """
+    if not check_crc(buf, pos, header):
+        raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+
+
 def batch_problem(buf: Buffer, pos: int, header: BatchHeader) -> str | None:
     """
     The reason why the batch at ``pos`` cannot be in a log, or None. For bytes from a disk or another broker: control

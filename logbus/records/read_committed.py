@@ -11,12 +11,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
-from logbus.errors import DecodeError
-from logbus.records.batch import check_crc, decode_batch, iter_batches
+from logbus.records.batch import decode_batch, iter_batches
 from logbus.records.checksum import Buffer
-from logbus.records.compression import MAX_DECOMPRESSED
 from logbus.records.control_records import ControlType, decode_control_key
-from logbus.records.header import BatchHeader
+from logbus.records.header import BatchHeader, require_crc
 from logbus.records.record import Record
 
 AbortedTransaction = tuple[int, int]
@@ -56,20 +54,15 @@ class CommittedFilter:
         return header.transactional and header.producer_id in self._aborting
 
 
-def committed_records(
-    buf: Buffer, aborted: Iterable[AbortedTransaction], *, verify: bool = True, limit: int = MAX_DECOMPRESSED
-) -> Iterator[Record]:
+def committed_records(buf: Buffer, aborted: Iterable[AbortedTransaction]) -> Iterator[Record]:
     """
     The records of all whole batches in ``buf`` that are not in an aborted transaction, in order.
 
-    :param verify: check each batch's CRC.
-    :param limit: upper bound of the bytes of one batch's records, decompressed.
     :raises DecodeError: a batch is malformed, or its CRC does not match.
     :raises ApiError: from decompression, as in :func:`decode_batch`.
     """
     hidden = CommittedFilter(aborted)
     for pos, header in iter_batches(buf):
-        if verify and not check_crc(buf, pos, header):
-            raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+        require_crc(buf, pos, header)
         if not hidden.hides(buf, pos, header):
-            yield from decode_batch(buf, pos, header=header, limit=limit)
+            yield from decode_batch(buf, pos, header=header)

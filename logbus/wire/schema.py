@@ -22,21 +22,12 @@ from typing import Any, Protocol, TypeVar
 
 from logbus.errors import DecodeError
 from logbus.records.file_slice import Parts, joined
-from logbus.wire.declaration import (
-    MessageSpec,
-    SchemaError,
-    StructSpec,
-    field,
-    message,
-    message_spec,
-    struct,
-)
+from logbus.wire.declaration import field, message, message_spec, struct
 from logbus.wire.decoder_codegen import generate_decoder
 from logbus.wire.decoder_runtime import Buffer
 from logbus.wire.element_budget import element_budget
 from logbus.wire.encoder_codegen import generate_encoder
 from logbus.wire.encoder_runtime import EncodeError
-from logbus.wire.version_range import VersionRange
 from logbus.wire.wire_types import (
     ZERO_UUID,
     Bool,
@@ -75,11 +66,7 @@ __all__ = [
     "Uuid",
     "ZERO_UUID",
     # Encoding and decoding
-    "Buffer",
-    "Decoder",
     "EncodeError",
-    "Encoder",
-    "Parts",
     "Steps",
     "decode",
     "decode_versioned",
@@ -91,10 +78,6 @@ __all__ = [
     "incremental_decoder",
     "incremental_encoder",
     # What was declared
-    "MessageSpec",
-    "SchemaError",
-    "StructSpec",
-    "VersionRange",
     "message_spec",
 ]
 

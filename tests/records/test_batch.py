@@ -148,11 +148,10 @@ class DecodeTests(SynchronousTestCase):
         self.assertEqual(list(iter_records(memoryview(data))), GOLDEN + GOLDEN)
 
     def test_verify(self) -> None:
-        """A damaged batch is refused, unless the caller knows better."""
+        """A damaged batch is refused."""
         damaged = bytearray(TWO_RECORDS)
         damaged[17] ^= 1
         self.assertRaises(DecodeError, list, iter_records(damaged))
-        self.assertEqual(list(iter_records(damaged, verify=False)), GOLDEN)
 
     def test_limit(self) -> None:
         """Records that would become larger than the limit are refused."""

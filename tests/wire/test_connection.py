@@ -13,6 +13,7 @@ from logbus.errors import BudgetExceeded, DecodeError, ProtocolError
 from logbus.records.file_slice import FileSlice, joined
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import ClientConnection, ServerConnection, api_key_of
+from logbus.wire.declaration import SchemaError
 from logbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.messages.metadata import (
     MetadataRequest,
@@ -29,7 +30,6 @@ from logbus.wire.messages.records import (
     ProduceResponse,
     TopicProduceData,
 )
-from logbus.wire.schema import SchemaError
 
 SERVED = {0: (3, 9), 1: (4, 12), 3: (0, 9), 18: (0, 3)}
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.wire.declaration import SchemaError
 from logbus.wire.schema import (
     Int16,
     Int32,
     Records,
-    SchemaError,
     String,
     decoder,
     encoder,

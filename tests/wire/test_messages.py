@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import DecodeError
+from logbus.wire.declaration import MessageSpec
 from logbus.wire.layout import message_layout
 from logbus.wire.messages import api, api_keys, api_name
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from logbus.wire.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from logbus.wire.schema import (
-    MessageSpec,
     Steps,
     decode,
     element_budget,

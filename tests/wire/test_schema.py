@@ -9,6 +9,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import BudgetExceeded, DecodeError
+from logbus.wire.declaration import SchemaError
 from logbus.wire.schema import (
     ZERO_UUID,
     Bool,
@@ -20,7 +21,6 @@ from logbus.wire.schema import (
     Int32,
     Int64,
     Records,
-    SchemaError,
     String,
     Uint16,
     Uint32,

@@ -22,8 +22,9 @@ from collections.abc import Mapping
 from attrs import define, field
 
 from logbus.errors import ApiError, DecodeError
-from logbus.records.batch import BatchHeader, Record, check_crc, decode_batch, rewrite_batch
+from logbus.records.batch import BatchHeader, Record, decode_batch, rewrite_batch
 from logbus.records.checksum import Buffer
+from logbus.records.header import require_crc
 from logbus.storage.cleaner.offset_map import OffsetMap
 from logbus.storage.segments.transaction_index import AbortedTransaction
 
@@ -171,8 +172,7 @@ class Compaction:
 
 def _records(data: Buffer, position: int, header: BatchHeader) -> list[Record]:
     # A rewritten batch gets a new CRC, which must not hide that the bytes were damaged.
-    if not check_crc(data, position, header):
-        raise DecodeError(f"the CRC of the batch at offset {header.base_offset} does not match")
+    require_crc(data, position, header)
     try:
         return decode_batch(data, position, header=header)
     except (ApiError, DecodeError) as error:

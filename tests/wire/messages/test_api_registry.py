@@ -16,9 +16,10 @@ from unittest import mock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.wire import messages
+from logbus.wire.declaration import MessageSpec, SchemaError
 from logbus.wire.kafka_releases import KAFKA_API_NAMES
 from logbus.wire.messages import Api, api, api_keys, api_name
-from logbus.wire.schema import MessageSpec, SchemaError, message_spec
+from logbus.wire.schema import message_spec
 
 # What is imported before and after the first use of one API.
 LAZY = """

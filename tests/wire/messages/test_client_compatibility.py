@@ -5,6 +5,7 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import DecodeError
+from logbus.wire.declaration import SchemaError
 from logbus.wire.messages import api
 from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -31,7 +32,7 @@ from logbus.wire.messages.records import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from logbus.wire.schema import SchemaError, decode, decode_versioned, decoder, encode
+from logbus.wire.schema import decode, decode_versioned, decoder, encode
 from tests.wire.golden import octets
 
 
