@@ -70,9 +70,8 @@ class Log(LogState):
     _flusher: LogFlusher | None = field(default=None, init=False)
     _rolling: RollPolicy = field(init=False)
 
-    @_rolling.default
-    def _when_to_roll(self) -> RollPolicy:
-        return RollPolicy(self.jitter)
+    def __attrs_post_init__(self) -> None:
+        self._rolling = RollPolicy(self.jitter)
 
     def __repr__(self) -> str:
         return f"<Log {self.partition} [{self.log_start_offset}, {self.log_end_offset})>"

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import Any, Literal, TypeVar, dataclass_transform, overload
 
 import attrs
@@ -43,13 +42,8 @@ MessageKind = Literal["request", "response", "data"]
 SPEC_ATTRIBUTE = "__wire_spec__"
 
 
-class _Required(Enum):
-    """The type of :data:`REQUIRED`."""
-
-    REQUIRED = auto()
-
-
-REQUIRED = _Required.REQUIRED
+REQUIRED: Any = object()
+"""Stands for no default."""
 
 
 class SchemaError(TypeError):
@@ -189,12 +183,8 @@ def _slotted(cls: type[T]) -> tuple[type[T], dict[str, FieldSpec]]:
         given = cls.__dict__.get(name, REQUIRED)
         spec = given if isinstance(given, FieldSpec) else FieldSpec(default=given)
         fields[name] = spec
-        if spec.required:
-            these[name] = attrs.field()
-        elif spec.factory is not None:
-            these[name] = attrs.field(factory=spec.factory)
-        else:
-            these[name] = attrs.field(default=spec.default)
+        default = attrs.NOTHING if spec.default is REQUIRED else spec.default
+        these[name] = attrs.field(default=default, factory=spec.factory)
         if given is not REQUIRED:
             delattr(cls, name)
     made = attrs.define(

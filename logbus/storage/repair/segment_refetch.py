@@ -125,9 +125,8 @@ class SegmentRefetch:
     _producers: ProducerStateManager = field(init=False)
     _aborted: dict[int, AbortedTransaction] = field(factory=dict, init=False)
 
-    @_producers.default
-    def _none_yet(self) -> ProducerStateManager:
-        return ProducerStateManager(self.old[0].base_offset)
+    def __attrs_post_init__(self) -> None:
+        self._producers = ProducerStateManager(self.old[0].base_offset)
 
     async def run(self) -> Segment:
         """
