@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.logger import Logger
 
 from logbus.config.listener_address import ListenerAddress
+from logbus.coroutines import returns_deferred
 from logbus.errors import ConfigError
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
 from logbus.model import Endpoint
@@ -53,7 +54,8 @@ class SocketServer:
     _bound: list[_BoundListener] = field(factory=list, init=False)
     _log = Logger()
 
-    def bind(self, broker: IBroker) -> Deferred[dict[str, Endpoint]]:
+    @returns_deferred
+    async def bind(self, broker: IBroker) -> dict[str, Endpoint]:
         """
         Bind all listeners without accepting: connections wait in the kernel's queue.
 
@@ -61,9 +63,6 @@ class SocketServer:
         :return: fires with the advertised addresses, by listener name.
         :raise ConfigError: a protocol is unknown, an endpoint invalid, or a port taken.
         """
-        return Deferred.fromCoroutine(self._bind(broker))
-
-    async def _bind(self, broker: IBroker) -> dict[str, Endpoint]:
         try:
             for listener in self._listeners:
                 factory = plugin_for(listener, self._plugins).factory(broker, listener)
@@ -111,10 +110,8 @@ class SocketServer:
 
     def hang_up(self) -> None:
         """Close every connection after its current requests; continue to accept new ones."""
-        for bound in self._bound:
-            drain = getattr(bound.factory, "drain", None)
-            if drain is not None:
-                drain()
+        for drain in self._drains():
+            drain()
 
     def drain(self, release: Callable[[], None]) -> Deferred[None]:
         """
@@ -122,11 +119,13 @@ class SocketServer:
 
         :param release: called when all are closing: answers requests that would wait for long.
         """
-        drains = [getattr(bound.factory, "drain", None) for bound in self._bound]
-        waiting = [maybeDeferred(drain) for drain in drains if drain is not None]
+        waiting = [maybeDeferred(drain) for drain in self._drains()]
         release()
         self._bound = []
         return gatherResults(waiting, consumeErrors=True).addCallback(lambda _: None)
+
+    def _drains(self) -> list[Callable[[], Any]]:
+        return [bound.factory.drain for bound in self._bound if hasattr(bound.factory, "drain")]
 
     def _reading(self, port: Any, wanted: bool) -> None:
         # Ports of a Unix reactor are descriptors whose reading can be paused.

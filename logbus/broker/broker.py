@@ -45,6 +45,7 @@ from logbus.broker.replication import Replication
 from logbus.cluster.peers import ConnectTo
 from logbus.config import ConfigView, keys
 from logbus.config.listener_address import HTTP, ListenerAddress
+from logbus.coroutines import returns_deferred
 from logbus.errors import StorageError
 from logbus.ilogbus import IProtocolPlugin, Listener
 from logbus.metastore.imetastore import IMetadataStore
@@ -265,13 +266,11 @@ class Broker(OrderedService):
         self.control.balancer.stop()
         return self.control.controlled_shutdown.say(self.member.others())
 
-    def _drain(self) -> Deferred[None]:
-        async def drained() -> None:
-            self.readiness.serving = False
-            await self._socket_server.close()
-            await self._socket_server.drain(self._release)
-
-        return Deferred.fromCoroutine(drained())
+    @returns_deferred
+    async def _drain(self) -> None:
+        self.readiness.serving = False
+        await self._socket_server.close()
+        await self._socket_server.drain(self._release)
 
     def _release(self) -> None:
         """Complete requests that would wait for long."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from logbus.broker.environment import Environment
@@ -18,6 +17,7 @@ from logbus.cluster.peers import ConnectTo, Identity, Peers, inter_broker, tcp
 from logbus.cluster.plugin_calls import PluginCalls
 from logbus.cluster.producer_id_manager import ProducerIdManager
 from logbus.config import keys
+from logbus.coroutines import returns_deferred
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.znodes import Registration
 from logbus.settings import metadata_store
@@ -85,17 +85,14 @@ class ClusterMember:
             await self.store.close()
             raise
 
-    def join(self) -> Deferred[None]:
+    @returns_deferred
+    async def join(self) -> None:
         """Register this broker."""
-
-        async def joined() -> None:
-            try:
-                await self.membership.register()
-            except Exception:
-                await self.membership.unregister()
-                raise
-
-        return Deferred.fromCoroutine(joined())
+        try:
+            await self.membership.register()
+        except Exception:
+            await self.membership.unregister()
+            raise
 
     def inter_broker_listener(self) -> str | None:
         """The name of the listener that other brokers connect to."""

@@ -19,6 +19,7 @@ from logbus.cluster.plugin_calls import Answers, PluginCalls
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import ConfigView, keys
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import Fetched, IBroker, Leadership, Listener
 from logbus.model import INTERNAL_TOPICS, TopicPartition
@@ -56,17 +57,13 @@ class PluginServices:
     def cluster_id(self) -> str:
         return self._metadata.cluster_id
 
-    def append(
+    @returns_deferred
+    async def append(
         self,
         topic: str,
         records: Sequence[tuple[bytes | None, bytes | None]],
         partition: int | None = None,
         acks: int = 1,
-    ) -> Deferred[tuple[int, int]]:
-        return Deferred.fromCoroutine(self._append(topic, records, partition, acks))
-
-    async def _append(
-        self, topic: str, records: Sequence[tuple[bytes | None, bytes | None]], partition: int | None, acks: int
     ) -> tuple[int, int]:
         if topic in INTERNAL_TOPICS:
             raise internal(topic, "is written to by brokers only")
@@ -101,10 +98,8 @@ class PluginServices:
             next_offset = header.last_offset + 1
         return Fetched([record for record in committed_records(data, aborted) if record.offset >= offset], next_offset)
 
-    def settled(self, topic: str, partition: int) -> Deferred[tuple[int, int]]:
-        return Deferred.fromCoroutine(self._settled(topic, partition))
-
-    async def _settled(self, topic: str, partition: int) -> tuple[int, int]:
+    @returns_deferred
+    async def settled(self, topic: str, partition: int) -> tuple[int, int]:
         replica = self._replicas.leader(topic, partition)
         end = replica.log.log_end_offset
         if (durable := replica.durable()) is not None:
@@ -121,17 +116,13 @@ class PluginServices:
     def brokers(self) -> list[int]:
         return sorted(self._metadata.brokers)
 
-    def create_topic(
+    @returns_deferred
+    async def create_topic(
         self,
         name: str,
         partitions: int = -1,
         configs: Mapping[str, str] | None = None,
         replication_factor: int = -1,
-    ) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._create_topic(name, partitions, configs, replication_factor))
-
-    async def _create_topic(
-        self, name: str, partitions: int, configs: Mapping[str, str] | None, replication_factor: int
     ) -> None:
         wanted = NewTopic(
             name, num_partitions=partitions, replication_factor=replication_factor, configs=dict(configs or {})

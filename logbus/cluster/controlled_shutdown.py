@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attrs import define
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from logbus.cluster.icluster import IControllerChannel
 from logbus.config import ConfigView, keys
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 
 REQUEST_TIMEOUT_S = 30.0
@@ -31,15 +31,13 @@ class ControlledShutdown:
     clock: IReactorTime
     _log = Logger()
 
-    def say(self, others: Sequence[int]) -> Deferred[None]:
+    @returns_deferred
+    async def say(self, others: Sequence[int]) -> None:
         """
         Move the leaderships; never fails: the remaining partitions get a leader once this broker is gone.
 
         :param others: the other live brokers; without any there is nothing to do.
         """
-        return Deferred.fromCoroutine(self._say(others))
-
-    async def _say(self, others: Sequence[int]) -> None:
         if not others or not self.config.get(keys.CONTROLLED_SHUTDOWN_ENABLE):
             return
         for tries_left in range(self.config.get(keys.CONTROLLED_SHUTDOWN_MAX_RETRIES), -1, -1):

@@ -17,6 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.metastore.cluster_znodes import ClusterIdZnode, FeatureLevelZnode
 from logbus.metastore.imetastore import IMetadataStore
@@ -25,53 +26,41 @@ from logbus.metastore.znode_json import uuid_text
 from logbus.metastore.znodes import CLUSTER_ID, FEATURES, PERSISTENT_PATHS, BrokerIdZnode, Registration
 
 
-def ensure_paths(store: IMetadataStore) -> Deferred[None]:
+async def ensure_paths(store: IMetadataStore) -> None:
     """Create the persistent base nodes that are missing."""
-
-    async def run() -> None:
-        # All at once: they are served in order, parents first, and share a commit.
-        failures: list[Failure] = []
-        for made in [store.create(path) for path in PERSISTENT_PATHS]:
-            made.addErrback(failures.append)
-        await store.sync()
-        for failure in failures:
-            if not failure.check(NodeExists):
-                failure.raiseException()
-
-    return Deferred.fromCoroutine(run())
+    # All at once: they are served in order, parents first, and share a commit.
+    failures: list[Failure] = []
+    for made in [store.create(path) for path in PERSISTENT_PATHS]:
+        made.addErrback(failures.append)
+    await store.sync()
+    for failure in failures:
+        if not failure.check(NodeExists):
+            failure.raiseException()
 
 
-def ensure_cluster_id(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> Deferred[str]:
+async def ensure_cluster_id(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> str:
     """The cluster's id; the first broker creates it."""
-
-    async def run() -> str:
-        while True:
-            try:
-                data, _ = await store.get(CLUSTER_ID)
-            except NoNode:
-                pass
-            else:
-                return ClusterIdZnode.decode(data)
-            try:
-                await store.create(CLUSTER_ID, ClusterIdZnode.encode(uuid_text(new_uuid())))
-            except NodeExists:
-                pass  # Another broker was first; read its id.
-
-    return Deferred.fromCoroutine(run())
+    while True:
+        try:
+            data, _ = await store.get(CLUSTER_ID)
+        except NoNode:
+            pass
+        else:
+            return ClusterIdZnode.decode(data)
+        try:
+            await store.create(CLUSTER_ID, ClusterIdZnode.encode(uuid_text(new_uuid())))
+        except NodeExists:
+            pass  # Another broker was first; read its id.
 
 
-def ensure_cluster(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> Deferred[str]:
-    """Create the missing nodes, with retries when the connection breaks; fires with the cluster's id."""
-
-    async def run() -> str:
-        while True:
-            try:
-                await ensure_paths(store)
-                return await ensure_cluster_id(store, new_uuid)
-            except (ConnectionLost, SessionLost):
-                await _connected_again(store)
-
-    return Deferred.fromCoroutine(run())
+async def ensure_cluster(store: IMetadataStore, new_uuid: Callable[[], UUID]) -> str:
+    """Create the missing nodes, with retries when the connection breaks; return the cluster's id."""
+    while True:
+        try:
+            await ensure_paths(store)
+            return await ensure_cluster_id(store, new_uuid)
+        except (ConnectionLost, SessionLost):
+            await _connected_again(store)
 
 
 async def _connected_again(store: IMetadataStore) -> None:
@@ -130,20 +119,17 @@ class Membership:
         self._try()
         return first
 
-    def unregister(self) -> Deferred[None]:
+    @returns_deferred
+    async def unregister(self) -> None:
         """Remove the registration, so that the others learn at once that this broker has stopped."""
-
-        async def run() -> None:
-            self._unsubscribe()
-            self._attempt += 1
-            registered, self.epoch = self.epoch >= 0, -1
-            if registered:
-                try:
-                    await self.store.delete(self.path)
-                except (NoNode, ConnectionLost, SessionLost):
-                    pass  # Gone already, or goes with the session.
-
-        return Deferred.fromCoroutine(run())
+        self._unsubscribe()
+        self._attempt += 1
+        registered, self.epoch = self.epoch >= 0, -1
+        if registered:
+            try:
+                await self.store.delete(self.path)
+            except (NoNode, ConnectionLost, SessionLost):
+                pass  # Gone already, or goes with the session.
 
     def _session_changed(self, state: SessionState) -> None:
         if state in (SessionState.LOST, SessionState.CLOSED):

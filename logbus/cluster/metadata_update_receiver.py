@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import DeferredLock
 from zope.interface import implementer
 
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage
 from logbus.cluster.controller_epoch_store import ControllerEpochStore
 from logbus.cluster.icluster import IMetadataUpdateReceiver, IReplicaHost, PartitionErrors
 from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate, PartitionState
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
@@ -39,17 +40,14 @@ class MetadataUpdateReceiver:
     epochs: ControllerEpochStore = field(factory=ControllerEpochStore)
     _turn: DeferredLock = field(factory=DeferredLock, init=False)
 
-    def apply(self, update: MetadataUpdate) -> Deferred[PartitionErrors]:
+    @returns_deferred
+    async def apply(self, update: MetadataUpdate) -> PartitionErrors:
         """See :meth:`IMetadataUpdateReceiver.apply`."""
-
-        async def run() -> PartitionErrors:
-            await self._turn.acquire()
-            try:
-                return await self._apply(update)
-            finally:
-                self._turn.release()
-
-        return Deferred.fromCoroutine(run())
+        await self._turn.acquire()
+        try:
+            return await self._apply(update)
+        finally:
+            self._turn.release()
 
     async def _apply(self, update: MetadataUpdate) -> PartitionErrors:
         await self._check(update)

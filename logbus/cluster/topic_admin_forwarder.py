@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from attrs import define
-from twisted.internet.defer import Deferred
 
 from logbus.cluster.controller.topic_admin import CreatedTopic, TopicAdmin
 from logbus.cluster.controller.topic_plan import ConfigEdit, NewTopic, unknown
@@ -52,15 +51,10 @@ class TopicAdminForwarder:
     here: TopicAdmin
     forwarder: ForwardingManager
 
-    def create_topics(
-        self, topics: Sequence[NewTopic], *, timeout_ms: int = 0
-    ) -> Deferred[list[CreatedTopic | ApiError]]:
+    async def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int = 0) -> list[CreatedTopic | ApiError]:
         """See :meth:`.TopicAdmin.create_topics`."""
         if not self.forwarder.is_needed:
-            return self.here.create_topics(topics, timeout_ms=timeout_ms)
-        return Deferred.fromCoroutine(self._create(topics, timeout_ms))
-
-    async def _create(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[CreatedTopic | ApiError]:
+            return await self.here.create_topics(topics, timeout_ms=timeout_ms)
         wanted = [_creatable(topic) for topic in topics]
         request = CreateTopicsRequest(topics=wanted, timeout_ms=_limited(timeout_ms))
         response = await self._ask(request, 7, CreateTopicsResponse, timeout_ms)
@@ -77,15 +71,12 @@ class TopicAdminForwarder:
             )
         return [outcomes[topic.name] for topic in topics]
 
-    def delete_topics(
+    async def delete_topics(
         self, topics: Sequence[str | UUID], *, timeout_ms: int = 0
-    ) -> Deferred[list[tuple[str, UUID] | ApiError]]:
+    ) -> list[tuple[str, UUID] | ApiError]:
         """See :meth:`.TopicAdmin.delete_topics`."""
         if not self.forwarder.is_needed:
-            return self.here.delete_topics(topics, timeout_ms=timeout_ms)
-        return Deferred.fromCoroutine(self._delete(topics, timeout_ms))
-
-    async def _delete(self, topics: Sequence[str | UUID], timeout_ms: int) -> list[tuple[str, UUID] | ApiError]:
+            return await self.here.delete_topics(topics, timeout_ms=timeout_ms)
         wanted = [
             DeleteTopicState(topic_id=one.bytes) if isinstance(one, UUID) else DeleteTopicState(name=one)
             for one in topics
@@ -99,13 +90,10 @@ class TopicAdminForwarder:
             for one in response.responses
         ]
 
-    def alter_topic_configs(self, edits: Mapping[str, ConfigEdit]) -> Deferred[dict[str, ApiError | None]]:
+    async def alter_topic_configs(self, edits: Mapping[str, ConfigEdit]) -> dict[str, ApiError | None]:
         """See :meth:`.TopicAdmin.alter_topic_configs`; what an edit leaves as it is, others may change meanwhile."""
         if not self.forwarder.is_needed:
-            return self.here.alter_topic_configs(edits)
-        return Deferred.fromCoroutine(self._alter(edits))
-
-    async def _alter(self, edits: Mapping[str, ConfigEdit]) -> dict[str, ApiError | None]:
+            return await self.here.alter_topic_configs(edits)
         outcomes: dict[str, ApiError | None] = {}
         resources = []
         for name, edit in edits.items():

@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.coroutines import returns_deferred
 from logbus.metastore.operations import (
     ANY_VERSION,
     Create,
@@ -87,16 +88,14 @@ class BaseStore:
         """Apply all operations or none."""
         return self._commit(tuple(ops))
 
-    def _one(self, op: Op, kind: type[T]) -> Deferred[T]:
-        async def run() -> T:
-            try:
-                [result] = await self._commit((op,))
-            except MultiFailed as failed:
-                raise failed.error from None
-            assert isinstance(result, kind)
-            return result
-
-        return Deferred.fromCoroutine(run())
+    @returns_deferred
+    async def _one(self, op: Op, kind: type[T]) -> T:
+        try:
+            [result] = await self._commit((op,))
+        except MultiFailed as failed:
+            raise failed.error from None
+        assert isinstance(result, kind)
+        return result
 
     # Delivering, in order and without nesting.
 
@@ -170,11 +169,9 @@ class TreeStore(BaseStore):
         """There is one tree, so being next in order is enough."""
         return self._look(lambda tree: None)
 
-    def _commit(self, ops: Sequence[Op]) -> Deferred[list[OpResult]]:
-        async def run() -> list[OpResult]:
-            return (await self._change(ops)).results
-
-        return Deferred.fromCoroutine(run())
+    @returns_deferred
+    async def _commit(self, ops: Sequence[Op]) -> list[OpResult]:
+        return (await self._change(ops)).results
 
 
 def attempt(run: Callable[[], T]) -> T | Failure:

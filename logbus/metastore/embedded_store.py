@@ -23,6 +23,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 from zope.interface import implementer
 
+from logbus.coroutines import returns_deferred
 from logbus.metastore.base_store import TreeStore, attempt, settle
 from logbus.metastore.database import Database, DatabaseFull
 from logbus.metastore.imetastore import IMetadataStore
@@ -110,30 +111,27 @@ class EmbeddedStore(TreeStore):
     def __attrs_post_init__(self) -> None:
         self._database = Database(self.path)
 
-    def open(self) -> Deferred[None]:
+    @returns_deferred
+    async def open(self) -> None:
         """
         Read the file, or create it; ephemerals of an earlier process are deleted.
 
         :raise StoreUnusable:
         """
-
-        async def run() -> None:
-            self.thread.start()
-            try:
-                self._tree = await self._in_thread(self._database.open)
-                # The number of the transaction that ends the earlier session is the new session's id.
-                ended = self._tree.apply([Delete(path) for path in self._tree.owned_by()], 0, self._now())
-                await self._write([ended])
-            except Exception:
-                await self._in_thread(self._database.close)
-                self.thread.stop()
-                raise
-            self._opened = True
-            self.session_id = self._tree.zxid
-            self.generation += 1
-            self._move(SessionState.CONNECTED)
-
-        return Deferred.fromCoroutine(run())
+        self.thread.start()
+        try:
+            self._tree = await self._in_thread(self._database.open)
+            # The number of the transaction that ends the earlier session is the new session's id.
+            ended = self._tree.apply([Delete(path) for path in self._tree.owned_by()], 0, self._now())
+            await self._write([ended])
+        except Exception:
+            await self._in_thread(self._database.close)
+            self.thread.stop()
+            raise
+        self._opened = True
+        self.session_id = self._tree.zxid
+        self.generation += 1
+        self._move(SessionState.CONNECTED)
 
     def close(self) -> Deferred[None]:
         """Serve the earlier requests, delete this session's ephemerals, close the file."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from twisted.internet.defer import Deferred
-
 from logbus.errors import LogbusError
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.metadata_file import Metadata
@@ -28,64 +26,56 @@ class NotCopied(LogbusError):
     """A store cannot be copied from or to as it is; nothing was changed in it."""
 
 
-def read_all(store: IMetadataStore) -> Deferred[dict[str, bytes]]:
+async def read_all(store: IMetadataStore) -> dict[str, bytes]:
     """
     Every persistent node but the root.
 
     :raise NotCopied: a broker is registered: its changes during the copy would be missing.
     """
-
-    async def run() -> dict[str, bytes]:
-        await store.sync()
-        await _refuse_brokers(store)
-        found: dict[str, bytes] = {}
-        level = [ROOT]
-        while level:
-            children = await in_turn(store.children(path) for path in level)
-            paths = [
-                f"{path.rstrip('/')}/{name}"
-                for path, names in zip(level, children, strict=True)
-                for name in names or ()
-                if f"{path.rstrip('/')}/{name}" not in SKIPPED_PATHS
-            ]
-            level = []
-            for path, held in zip(paths, await get_all(store, paths), strict=True):
-                if held is not None and held[1].ephemeral_owner == 0:
-                    found[path] = held[0]
-                    level.append(path)
-        return found
-
-    return Deferred.fromCoroutine(run())
+    await store.sync()
+    await _refuse_brokers(store)
+    found: dict[str, bytes] = {}
+    level = [ROOT]
+    while level:
+        children = await in_turn(store.children(path) for path in level)
+        paths = [
+            f"{path.rstrip('/')}/{name}"
+            for path, names in zip(level, children, strict=True)
+            for name in names or ()
+            if f"{path.rstrip('/')}/{name}" not in SKIPPED_PATHS
+        ]
+        level = []
+        for path, held in zip(paths, await get_all(store, paths), strict=True):
+            if held is not None and held[1].ephemeral_owner == 0:
+                found[path] = held[0]
+                level.append(path)
+    return found
 
 
-def write_all(store: IMetadataStore, metadata: Metadata) -> Deferred[int]:
+async def write_all(store: IMetadataStore, metadata: Metadata) -> int:
     """
     Create every node; existing ones with the same data are left (an earlier attempt was interrupted).
 
-    :return: fires with the number of nodes created.
+    :return: the number of nodes created.
     :raise NotCopied: a broker is registered, or the store has a cluster, or other nodes of its own.
     """
-
-    async def run() -> int:
-        await store.sync()
-        await _refuse_brokers(store)
-        missing: dict[str, bytes] = {}
-        paths = list(metadata.nodes)
-        for path, held in zip(paths, await get_all(store, paths), strict=True):
-            if held is None:
-                missing[path] = metadata.nodes[path]
-            elif path == CLUSTER_ID:
-                raise NotCopied(f"there is a cluster already: {CLUSTER_ID} holds {held[0].decode(errors='replace')}")
-            elif held[0] != metadata.nodes[path]:
-                raise NotCopied(f"{path} is there already, and holds something else")
-        for batch in _batches(missing):
-            try:
-                await store.multi(batch)
-            except MultiFailed as e:
-                raise NotCopied(f"somebody else writes there: {e}") from e
-        return len(missing)
-
-    return Deferred.fromCoroutine(run())
+    await store.sync()
+    await _refuse_brokers(store)
+    missing: dict[str, bytes] = {}
+    paths = list(metadata.nodes)
+    for path, held in zip(paths, await get_all(store, paths), strict=True):
+        if held is None:
+            missing[path] = metadata.nodes[path]
+        elif path == CLUSTER_ID:
+            raise NotCopied(f"there is a cluster already: {CLUSTER_ID} holds {held[0].decode(errors='replace')}")
+        elif held[0] != metadata.nodes[path]:
+            raise NotCopied(f"{path} is there already, and holds something else")
+    for batch in _batches(missing):
+        try:
+            await store.multi(batch)
+        except MultiFailed as e:
+            raise NotCopied(f"somebody else writes there: {e}") from e
+    return len(missing)
 
 
 async def _refuse_brokers(store: IMetadataStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
@@ -179,7 +180,7 @@ class BrokenConnections(SynchronousTestCase):
         for applied in (False, True):
             for after in range(6):
                 self.setUp()
-                found = ensure_cluster(self.store, lambda: UUID(int=7))
+                found = Deferred.fromCoroutine(ensure_cluster(self.store, lambda: UUID(int=7)))
                 for _ in range(after):
                     self.clock.advance(1)
                 self.store.suspend(applied=applied)
@@ -193,7 +194,7 @@ class BrokenConnections(SynchronousTestCase):
 
     def test_closed_store(self) -> None:
         """Waiting for a store that is closed ends."""
-        found = ensure_cluster(self.store, lambda: UUID(int=7))
+        found = Deferred.fromCoroutine(ensure_cluster(self.store, lambda: UUID(int=7)))
         self.store.suspend()
         self.store.close()
         self.failureResultOf(found, SessionLost)

@@ -30,6 +30,7 @@ from logbus.cluster.controller.partition_changes import reapply_topic_rules, sta
 from logbus.cluster.controller.topic_changes import finish_deletion, send_deletion
 from logbus.cluster.controller.topic_rules import RulesFor
 from logbus.cluster.icluster import ReceiverFor
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import (
@@ -166,14 +167,11 @@ class Controller:
         self._put(event)
         return answer
 
-    def end_deletion(self, names: Sequence[str], begun: PendingUpdates) -> Deferred[None]:
+    @returns_deferred
+    async def end_deletion(self, names: Sequence[str], begun: PendingUpdates) -> None:
         """Remove the nodes of topics once the brokers have deleted their logs; fires when they are gone."""
-
-        async def run() -> None:
-            await begun.wait()
-            await self.submit(lambda active: finish_deletion(active, names))
-
-        return Deferred.fromCoroutine(run())
+        await begun.wait()
+        await self.submit(lambda active: finish_deletion(active, names))
 
     def report_failed(self, broker: BrokerImage, names: frozenset[TopicPartition]) -> None:
         """Replicas of a broker went offline with their log directory: move what they led."""

@@ -43,6 +43,7 @@ from logbus.cluster.controller.topic_plan import (
     plan_topic,
     unknown,
 )
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.znodes import DEFAULT_ENTITY
 from logbus.model import INTERNAL_TOPICS, TopicPartition
@@ -327,42 +328,37 @@ class TopicAdmin:
 
     # Waiting.
 
-    def _configured(self, run: Callable[[ActiveController], Awaitable[tuple[T, PendingUpdates | None]]]) -> Deferred[T]:
-        async def configured() -> T:
-            outcomes, delivery = await self.controller.submit(run)
-            if delivery is not None:
-                await self._in_time(delivery.wait(), WAIT_MS)
-            return outcomes
+    @returns_deferred
+    async def _configured(self, run: Callable[[ActiveController], Awaitable[tuple[T, PendingUpdates | None]]]) -> T:
+        outcomes, delivery = await self.controller.submit(run)
+        if delivery is not None:
+            await self._in_time(delivery.wait(), WAIT_MS)
+        return outcomes
 
-        return Deferred.fromCoroutine(configured())
-
-    def _answered(
+    @returns_deferred
+    async def _answered(
         self,
         run: Callable[[ActiveController], Awaitable[tuple[list[T | ApiError], PendingUpdates | None]]],
         timeout_ms: int,
         topic_of: Callable[[T], str],
-    ) -> Deferred[list[T | ApiError]]:
+    ) -> list[T | ApiError]:
         """Run a change, wait for the brokers, and replace the outcomes of those that failed there by the errors."""
+        outcomes, delivery = await self.controller.submit(run)
+        if delivery is None:
+            return outcomes
+        failed: dict[str, ApiError] = {}
 
-        async def answered() -> list[T | ApiError]:
-            outcomes, delivery = await self.controller.submit(run)
-            if delivery is None:
-                return outcomes
-            failed: dict[str, ApiError] = {}
+        def note(errors: Mapping[TopicPartition, ApiError]) -> None:
+            for name, error in errors.items():
+                failed.setdefault(name.topic, error)
 
-            def note(errors: Mapping[TopicPartition, ApiError]) -> None:
-                for name, error in errors.items():
-                    failed.setdefault(name.topic, error)
-
-            if await self._in_time(delivery.wait().addCallback(note), timeout_ms):
-                return [
-                    outcome if isinstance(outcome, ApiError) else failed.get(topic_of(outcome), outcome)
-                    for outcome in outcomes
-                ]
-            late = ApiError(ErrorCode.REQUEST_TIMED_OUT, "not all brokers serve it yet")
-            return [outcome if isinstance(outcome, ApiError) else late for outcome in outcomes]
-
-        return Deferred.fromCoroutine(answered())
+        if await self._in_time(delivery.wait().addCallback(note), timeout_ms):
+            return [
+                outcome if isinstance(outcome, ApiError) else failed.get(topic_of(outcome), outcome)
+                for outcome in outcomes
+            ]
+        late = ApiError(ErrorCode.REQUEST_TIMED_OUT, "not all brokers serve it yet")
+        return [outcome if isinstance(outcome, ApiError) else late for outcome in outcomes]
 
     def _in_time(self, work: Deferred[T], timeout_ms: int) -> Deferred[bool]:
         """Whether ``work`` ends in time; otherwise it goes on, with another controller if this one is replaced."""

@@ -8,7 +8,6 @@ are followed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
@@ -50,39 +49,35 @@ class FetchSessionHandler:
     The fetch session of this follower with one leader.
 
     :ivar asked: the partitions in the leader's session; it answers for these and no others.
+    :ivar wanted: the partitions of the next fetch, named or in the session already. Read only.
     """
 
     session_id: int = field(default=NO_SESSION, init=False)
     epoch: int = field(default=INITIAL_EPOCH, init=False)
     asked: dict[Key, FetchPosition] = field(factory=dict, init=False)
-    _wanted: dict[Key, FetchPosition] = field(factory=dict, init=False)
+    wanted: dict[Key, FetchPosition] = field(factory=dict, init=False)
     _changed: dict[Key, None] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
         """How many partitions are wanted."""
-        return len(self._wanted)
-
-    @property
-    def wanted(self) -> Mapping[Key, FetchPosition]:
-        """The partitions of the next fetch, named or in the session already."""
-        return self._wanted
+        return len(self.wanted)
 
     @property
     def named(self) -> int:
         """How many partitions the next fetch names."""
-        return len(self._wanted) if self.epoch == INITIAL_EPOCH else len(self._changed)
+        return len(self.wanted) if self.epoch == INITIAL_EPOCH else len(self._changed)
 
     def want(self, key: Key, ask: FetchPosition) -> None:
         """Fetch a partition from this position from the next fetch on. It goes behind those changed before it."""
-        self._wanted.pop(key, None)
-        self._wanted[key] = ask
+        self.wanted.pop(key, None)
+        self.wanted[key] = ask
         self._changed.pop(key, None)
         if self.asked.get(key) != ask:
             self._changed[key] = None
 
     def drop(self, key: Key) -> None:
         """Leave a partition out from the next fetch on; an answer under way does not count for it."""
-        if self._wanted.pop(key, None) is not None:
+        if self.wanted.pop(key, None) is not None:
             self._changed.pop(key, None)
             if key in self.asked:
                 self._changed[key] = None
@@ -99,13 +94,13 @@ class FetchSessionHandler:
         :param max_bytes: of one partition.
         """
         if self.epoch == INITIAL_EPOCH:
-            self.asked = dict(self._wanted)
+            self.asked = dict(self.wanted)
             self._changed = {}
             return _topics(list(self.asked.items()), max_bytes), []
         named: list[tuple[Key, FetchPosition]] = []
         gone: list[Key] = []
         for key in self._changed:
-            ask = self._wanted.get(key)
+            ask = self.wanted.get(key)
             if ask is None:
                 del self.asked[key]
                 gone.append(key)

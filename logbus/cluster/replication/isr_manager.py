@@ -144,14 +144,10 @@ class IsrManager:
         if not asked:
             return
         self._asking = True
-        answer = Deferred.fromCoroutine(self._send([one.change for one in asked]))
+        answer: Deferred[Answers] = self._controller_channel.alter_partitions([one.change for one in asked])
+        answer.addTimeout(RESPONSE_TIMEOUT_SECONDS, self._clock)
         answer.addCallbacks(self._answered, self._failed, callbackArgs=(asked,), errbackArgs=(asked,))
         answer.addErrback(lambda failure: self._log.failure("taking in the controller's answer failed", failure))
-
-    async def _send(self, changes: Sequence[IsrChange]) -> Answers:
-        return await self._controller_channel.alter_partitions(changes).addTimeout(
-            RESPONSE_TIMEOUT_SECONDS, self._clock
-        )
 
     def _answered(self, answers: Answers, asked: Sequence[SentChange]) -> None:
         self._asking = False

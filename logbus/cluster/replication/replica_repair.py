@@ -26,6 +26,7 @@ from logbus.cluster.icluster import ILeadershipListener
 from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.replication.replica_reports import ReplicaReports
+from logbus.coroutines import returns_deferred
 from logbus.errors import ErrorCode, LogbusError, StorageError, error_of
 from logbus.metrics import metric
 from logbus.model import TopicPartition
@@ -57,11 +58,9 @@ class RepairSource:
     replica: Replica
     channel_for: ChannelFor
 
-    def fetch(self, offset: int) -> Deferred[FetchedBatches]:
+    @returns_deferred
+    async def fetch(self, offset: int) -> FetchedBatches:
         """See :meth:`.BatchSource.fetch`."""
-        return Deferred.fromCoroutine(self._fetch(offset))
-
-    async def _fetch(self, offset: int) -> FetchedBatches:
         channel: Channel = await self.channel_for(self.broker_id, PURPOSE)
         name, epoch = self.replica.topic_partition, self.replica.partition.leader_epoch
         asked = FetchPartition(
