@@ -10,8 +10,6 @@ from attrs import frozen
 
 Arguments: TypeAlias = dict[str, Any]
 
-MODES = ("lose", "lose", "tear", "reorder", "keep")
-FLAPS = ("expire", "kill", "isolate", "power-cut")
 DAY = 86_400.0
 
 
@@ -54,88 +52,62 @@ def fault_from_json(value: Any, brokers: int) -> Fault:
     return fault
 
 
-def _seconds(random: Random, least: float, most: float) -> float:
-    seconds: float = least * (most / least) ** random.random()
-    return round(seconds, 3)
+Draw: TypeAlias = Callable[[Random, Sequence[int]], Any]
+"""Draws a value; the second argument is the ids of the brokers."""
 
 
-def _kill(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"broker": random.choice(brokers), "down": _seconds(random, 0.05, 20)}
+def _arguments(**draws: Draw) -> Draw:
+    return lambda random, brokers: {name: draw(random, brokers) for name, draw in draws.items()}
 
 
-def _kill_at_step(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {**_kill(random, brokers), "steps": random.randrange(40)}
+def _seconds(least: float, most: float) -> Draw:
+    return lambda random, brokers: round(least * (most / least) ** random.random(), 3)
 
 
-def _power_cut(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {**_kill(random, brokers), "mode": random.choice(MODES)}
+def _choice(*values: str) -> Draw:
+    return lambda random, brokers: random.choice(values)
 
 
-def _power_cut_at_step(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {**_power_cut(random, brokers), "steps": random.randrange(40)}
+def _below(end: int, least: int = 0) -> Draw:
+    return lambda random, brokers: random.randrange(least, end)
+
+
+def _share(digits: int) -> Draw:
+    return lambda random, brokers: round(random.random(), digits)
+
+
+def _broker(random: Random, brokers: Sequence[int]) -> int:
+    return random.choice(brokers)
+
+
+def _of_one(least: float, most: float, **more: Draw) -> Draw:
+    return _arguments(broker=_broker, seconds=_seconds(least, most), **more)
+
+
+_DOWN = _seconds(0.05, 20)
+_MODE = _choice("lose", "lose", "tear", "reorder", "keep")
+_KILL: dict[str, Draw] = {"broker": _broker, "down": _DOWN}
+# At a step of its disk: between the decision, the markers, and the end.
+_KILL_COORDINATOR: dict[str, Draw] = {"number": _below(2), "down": _DOWN, "steps": _below(12)}
 
 
 def _blackout(random: Random, brokers: Sequence[int]) -> Arguments:
     order = list(brokers)
     random.shuffle(order)
-    return {
-        "mode": random.choice(MODES),
-        "down": [[each, _seconds(random, 0.05, 20)] for each in order],
-    }
+    return {"mode": _MODE(random, brokers), "down": [[each, _DOWN(random, brokers)] for each in order]}
 
 
 def _kill_all(random: Random, brokers: Sequence[int]) -> Arguments:
     return {"down": _blackout(random, brokers)["down"]}
 
 
-def _lying_disk(random: Random, brokers: Sequence[int]) -> Arguments:
-    # Mostly back before anybody misses it.
-    return {"broker": random.choice(brokers), "down": _seconds(random, 0.05, 5), "share": round(random.random(), 3)}
-
-
-def _bit_flip(random: Random, brokers: Sequence[int]) -> Arguments:
-    # Where: as a share of the bytes that may be hit.
-    return {"broker": random.choice(brokers), "at": round(random.random(), 6), "bit": random.randrange(8)}
-
-
-def _of_one(least: float, most: float) -> Callable[[Random, Sequence[int]], Arguments]:
-    def draw(random: Random, brokers: Sequence[int]) -> Arguments:
-        return {"broker": random.choice(brokers), "seconds": _seconds(random, least, most)}
-
-    return draw
-
-
 def _pair(random: Random, brokers: Sequence[int]) -> Arguments:
     one, other = random.sample(list(brokers), 2)
-    return {"from": one, "to": other, "seconds": _seconds(random, 0.2, 40)}
+    return {"from": one, "to": other, "seconds": _seconds(0.2, 40)(random, brokers)}
 
 
 def _slow_link(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {**_pair(random, brokers), "latency": _seconds(random, 0.01, 2)}
-
-
-def _broker(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"broker": random.choice(brokers)}
-
-
-def _slow_sync(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {**_of_one(1, 20)(random, brokers), "latency": _seconds(random, 0.02, 2)}
-
-
-def _disk_error(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"broker": random.choice(brokers), "op": random.choice(["write", "sync"]), "down": _seconds(random, 1, 20)}
-
-
-def _store_cut(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {**_of_one(0.1, 20)(random, brokers), "noticed": random.random() < 0.5}
-
-
-def _of_the_store(least: float, most: float) -> Callable[[Random, Sequence[int]], Arguments]:
-    return lambda random, brokers: {"seconds": _seconds(random, least, most)}
-
-
-def _slow_store(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"seconds": _seconds(random, 1, 20), "latency": _seconds(random, 0.01, 3)}
+    return {**_pair(random, brokers), "latency": _seconds(0.01, 2)(random, brokers)}
 
 
 def _clock_jump(random: Random, brokers: Sequence[int]) -> Arguments:
@@ -143,90 +115,65 @@ def _clock_jump(random: Random, brokers: Sequence[int]) -> Arguments:
     return {"broker": random.choice([*brokers, None]), "by": by}
 
 
-def _elect(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {}
-
-
-def _reassign(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"order": random.sample(list(brokers), len(brokers))}
-
-
-def _configure(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"name": "segment.bytes", "value": str(random.choice([2048, 4096, 16384]))}
-
-
-def _topic(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"name": f"passing-{random.randrange(1 << 32)}", "seconds": _seconds(random, 0.1, 20)}
-
-
-def _flap(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"times": random.randrange(2, 6), "seconds": _seconds(random, 0.3, 5), "how": random.choice(FLAPS)}
-
-
 def _islands(random: Random, brokers: Sequence[int]) -> Arguments:
     how = random.choice(("expire", "kill", "power-cut"))
-    return {"seconds": _seconds(random, 3, 40), "times": random.randrange(1, 4), "how": how}
+    return {"seconds": _seconds(3, 40)(random, brokers), "times": random.randrange(1, 4), "how": how}
 
 
-def _kill_coordinator(random: Random, brokers: Sequence[int]) -> Arguments:
-    # At a step of its disk: between the decision, the markers, and the end.
-    return {"number": random.randrange(2), "down": _seconds(random, 0.05, 20), "steps": random.randrange(12)}
+def _order(random: Random, brokers: Sequence[int]) -> list[int]:
+    return random.sample(list(brokers), len(brokers))
 
-
-def _power_cut_coordinator(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {**_kill_coordinator(random, brokers), "mode": random.choice(MODES)}
-
-
-def _kill_participant(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"number": random.randrange(100), "down": _seconds(random, 5, 30)}
-
-
-def _kill_client(random: Random, brokers: Sequence[int]) -> Arguments:
-    return {"number": random.randrange(100), "down": _seconds(random, 0.05, 20)}
-
-
-Draw: TypeAlias = Callable[[Random, Sequence[int]], Arguments]
 
 KINDS: dict[str, tuple[float, int, Draw]] = {
     # How often, at how many brokers or more, and what with.
-    "kill": (2, 1, _kill),
-    "kill-at-step": (2, 1, _kill_at_step),
+    "kill": (2, 1, _arguments(**_KILL)),
+    "kill-at-step": (2, 1, _arguments(**_KILL, steps=_below(40))),
     "kill-all": (0.5, 2, _kill_all),
-    "power-cut": (2, 1, _power_cut),
-    "power-cut-at-step": (2, 1, _power_cut_at_step),
+    "power-cut": (2, 1, _arguments(**_KILL, mode=_MODE)),
+    "power-cut-at-step": (2, 1, _arguments(**_KILL, mode=_MODE, steps=_below(40))),
     "blackout": (0.5, 2, _blackout),
-    "restart": (1, 1, _broker),
+    "restart": (1, 1, _arguments(broker=_broker)),
     "freeze": (2, 1, _of_one(0.2, 30)),
     "cut": (1.5, 2, _pair),
     "one-way-cut": (1.5, 2, _pair),
     "isolate": (1.5, 2, _of_one(0.2, 30)),
     "cut-off": (1, 1, _of_one(0.2, 30)),
     "slow-link": (1, 2, _slow_link),
-    "reset": (1, 1, _broker),
-    "slow-sync": (1, 1, _slow_sync),
-    "disk-error": (1, 1, _disk_error),
+    "reset": (1, 1, _arguments(broker=_broker)),
+    "slow-sync": (1, 1, _of_one(1, 20, latency=_seconds(0.02, 2))),
+    "disk-error": (1, 1, _arguments(broker=_broker, op=_choice("write", "sync"), down=_seconds(1, 20))),
     "no-space": (1, 1, _of_one(0.2, 10)),
-    "store-cut": (1.5, 1, _store_cut),
-    "store-outage": (0.7, 1, _of_the_store(0.5, 30)),
-    "slow-store": (0.7, 1, _slow_store),
-    "expire": (1, 1, _broker),
+    "store-cut": (1.5, 1, _of_one(0.1, 20, noticed=lambda random, brokers: random.random() < 0.5)),
+    "store-outage": (0.7, 1, _arguments(seconds=_seconds(0.5, 30))),
+    "slow-store": (0.7, 1, _arguments(seconds=_seconds(1, 20), latency=_seconds(0.01, 3))),
+    "expire": (1, 1, _arguments(broker=_broker)),
     "clock-jump": (1, 1, _clock_jump),
-    "flap": (1.5, 2, _flap),
+    "flap": (
+        1.5,
+        2,
+        _arguments(times=_below(6, 2), seconds=_seconds(0.3, 5), how=_choice("expire", "kill", "isolate", "power-cut")),
+    ),
     "islands": (1.5, 2, _islands),
-    "elect": (1, 2, _elect),
-    "reassign": (1, 2, _reassign),
-    "configure": (0.3, 1, _configure),
-    "topic": (0.5, 1, _topic),
-    "lying-disk": (1, 2, _lying_disk),
-    "bit-flip": (1.5, 2, _bit_flip),
+    "elect": (1, 2, _arguments()),
+    "reassign": (1, 2, _arguments(order=_order)),
+    "configure": (0.3, 1, _arguments(name=lambda *_: "segment.bytes", value=_choice("2048", "4096", "16384"))),
+    "topic": (
+        0.5,
+        1,
+        _arguments(name=lambda random, _: f"passing-{random.randrange(1 << 32)}", seconds=_seconds(0.1, 20)),
+    ),
+    # Mostly back before anybody misses it.
+    "lying-disk": (1, 2, _arguments(broker=_broker, down=_seconds(0.05, 5), share=_share(3))),
+    # Where: as a share of the bytes that may be hit.
+    "bit-flip": (1.5, 2, _arguments(broker=_broker, at=_share(6), bit=_below(8))),
 }
 """All kinds of faults of brokers, links and disks, for any workload."""
 
 TRANSACTION_KINDS: dict[str, tuple[float, int, Draw]] = {
-    "kill-coordinator": (3, 1, _kill_coordinator),
-    "power-cut-coordinator": (2, 1, _power_cut_coordinator),
-    "kill-participant": (1.5, 1, _kill_participant),
-    "kill-client": (3, 1, _kill_client),
+    "kill-coordinator": (3, 1, _arguments(**_KILL_COORDINATOR)),
+    "power-cut-coordinator": (2, 1, _arguments(**_KILL_COORDINATOR, mode=_MODE)),
+    "kill-participant": (1.5, 1, _arguments(number=_below(100), down=_seconds(5, 30))),
+    "kill-client": (3, 1, _arguments(number=_below(100), down=_DOWN)),
     "lose-answers": (2, 1, _of_one(0.2, 20)),
 }
 """Kinds of faults of transactions' participants."""

@@ -73,7 +73,6 @@ class Consumer:
     wait_ms: int = 500
     position: int = field(default=0, init=False)
     end: int = field(default=-1, init=False)
-    answered_at: float = field(default=0.0, init=False)
     _stopped: bool = field(default=False, init=False)
     _trouble: int = field(default=0, init=False)
     _is_damaged: bool = field(default=False, init=False)
@@ -112,7 +111,6 @@ class Consumer:
             return
         self._trouble = 0
         self.end = answer.high_watermark
-        self.answered_at = self.view.reactor.seconds()
         self._look(answer)
         if self._is_damaged:
             self._is_damaged = False
