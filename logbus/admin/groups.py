@@ -16,7 +16,7 @@ from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, ViewResponse, route
-from logbus.admin.topics import OFFSET, TOPIC_NAME, page, paged
+from logbus.admin.topics import OFFSET, TOPIC_NAME, page, page_of, paged
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.group import Group
 from logbus.coordination.group_lags import GroupLags, Lag
@@ -69,15 +69,12 @@ DETAIL = object_schema(
     assignor=string("The assignor; empty until one is chosen."),
     offsets=array("Committed offsets by topic and partition.", COMMITTED_OFFSET),
 )
-_PAGE = page("groups", GROUP, GROUP_ID)
-PAGE = {
-    **_PAGE,
-    "properties": {
-        **_PAGE["properties"],
-        "loading": boolean("Whether groups are missing because they are still being loaded."),
-    },
-    "required": [*_PAGE["required"], "loading"],
-}
+PAGE = page(
+    "groups",
+    GROUP,
+    GROUP_ID,
+    loading=boolean("Whether groups are missing because they are still being loaded."),
+)
 
 
 @frozen
@@ -95,10 +92,8 @@ class GroupViews:
         parameters=paged(GROUP_ID),
     )
     def list(self, call: ViewRequest) -> ViewResponse:
-        after, limit = call.query["after"], call.query["limit"]
         found = {group.group_id: group for group in self.lags.coordinator.groups()}
-        names = sorted(found if after is None else (name for name in found if name > after))
-        shown = names[:limit]
+        shown, after = page_of(found, call)
 
         def items() -> Iterator[dict[str, Any] | None]:
             for name in shown:
@@ -109,7 +104,7 @@ class GroupViews:
         return json_stream(
             {
                 "items": items,
-                "next": shown[-1] if len(names) > limit else None,
+                "next": after,
                 "loading": self.lags.coordinator.loading,
             }
         )

@@ -6,7 +6,7 @@ Lists are divided into pages, so that no answer blocks the reactor for long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from http import HTTPStatus
 from itertools import islice
 from types import MappingProxyType
@@ -63,18 +63,27 @@ PARTITION = object_schema(
 )
 
 
-def page(what: str, items: JsonSchema, after: JsonSchema) -> JsonSchema:
-    """Return the schema of a page of a list."""
+def page(what: str, items: JsonSchema, after: JsonSchema, **more: Any) -> JsonSchema:
+    """Return the schema of a page of a list, with the members ``more``."""
     return object_schema(
         f"A page of {what}.",
         items=array("The page.", items, maxItems=MAX_PAGE),
         next=nullable({**after, "description": "The value of 'after' for the next page; null: this is the last page."}),
+        **more,
     )
 
 
 def paged(after: JsonSchema, **more: JsonSchema) -> Mapping[str, JsonSchema]:
     """Return the parameters of a paged list, and ``more``."""
     return MappingProxyType({**more, "after": {**after, "default": None}, "limit": LIMIT})
+
+
+def page_of(names: Iterable[str], call: ViewRequest) -> tuple[list[str], str | None]:
+    """Return the names on the page that is asked for, and the value of ``next``."""
+    after, limit = call.query["after"], call.query["limit"]
+    rest = sorted(names if after is None else (name for name in names if name > after))
+    shown = rest[:limit]
+    return shown, shown[-1] if len(rest) > limit else None
 
 
 def existing_topic(metadata: ClusterMetadata, name: str) -> TopicImage:
@@ -132,13 +141,8 @@ class TopicViews:
         parameters=paged(TOPIC_NAME),
     )
     def list(self, call: ViewRequest) -> dict[str, Any]:
-        after, limit = call.query["after"], call.query["limit"]
-        names = sorted(self.metadata.topics if after is None else (n for n in self.metadata.topics if n > after))
-        shown = names[:limit]
-        return {
-            "items": [_topic(self.metadata.topics[name], self.internal) for name in shown],
-            "next": shown[-1] if len(names) > limit else None,
-        }
+        shown, after = page_of(self.metadata.topics, call)
+        return {"items": [_topic(self.metadata.topics[name], self.internal) for name in shown], "next": after}
 
     @route(
         "GET",

@@ -14,7 +14,7 @@ from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, ViewResponse, route
-from logbus.admin.topics import TOPIC_NAME, page, paged
+from logbus.admin.topics import TOPIC_NAME, page, page_of, paged
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_state import TransactionState
@@ -46,15 +46,12 @@ DETAIL = object_schema(
         ),
     },
 )
-_PAGE = page("transactional ids", TRANSACTION, TRANSACTIONAL_ID)
-PAGE = {
-    **_PAGE,
-    "properties": {
-        **_PAGE["properties"],
-        "loading": boolean("Whether ids are missing because they are still being loaded."),
-    },
-    "required": [*_PAGE["required"], "loading"],
-}
+PAGE = page(
+    "transactional ids",
+    TRANSACTION,
+    TRANSACTIONAL_ID,
+    loading=boolean("Whether ids are missing because they are still being loaded."),
+)
 
 
 @frozen
@@ -71,15 +68,13 @@ class TransactionViews:
         parameters=paged(TRANSACTIONAL_ID),
     )
     def list(self, call: ViewRequest) -> ViewResponse:
-        after, limit = call.query["after"], call.query["limit"]
         found = {each.transactional_id: each for each in self.coordinator.transactions()}
-        names = sorted(found if after is None else (name for name in found if name > after))
-        shown = names[:limit]
+        shown, after = page_of(found, call)
         now_ms = self.coordinator.wall_ms()
         return json_stream(
             {
                 "items": lambda: (_summary(found[name], now_ms) for name in shown),
-                "next": shown[-1] if len(names) > limit else None,
+                "next": after,
                 "loading": self.coordinator.loading,
             }
         )
