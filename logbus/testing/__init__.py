@@ -16,6 +16,7 @@ Used by these:
 * :mod:`~logbus.testing.network_proxy`: a network between brokers that can be cut.
 * :mod:`~logbus.testing.zookeeper_view`: reads ZooKeeper, and waits for changes there.
 * :mod:`~logbus.testing.held_ports`: ports that stay a test's own.
+* :mod:`~logbus.testing.closable`: what a test starts and closes in a ``with`` block.
 * :mod:`~logbus.testing.settings`: settings as texts.
 """
 

@@ -19,11 +19,11 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.broker_thread import BrokerThread
+from logbus.testing.closable import Closable
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.settings import Setting, as_texts
 
@@ -47,7 +47,7 @@ class BrokerRunner(Protocol):
     def abandon(self) -> None: ...
 
 
-class Broker:
+class Broker(Closable):
     """
     A broker on free ports of 127.0.0.1, with a data directory of its own.
 
@@ -116,7 +116,7 @@ class Broker:
         """The last lines of its log, while it runs in a process of its own."""
         return self._process.output
 
-    def start(self) -> Broker:
+    def start(self) -> Self:
         """
         Start, and wait until clients are served.
 
@@ -232,18 +232,6 @@ class Broker:
         if name not in self._ports:
             self._ports[name] = self._held.free("127.0.0.1")
         return self._ports[name]
-
-    def __enter__(self) -> Broker:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         where = self._addresses.get("kafka", "stopped") if self.running else "stopped"

@@ -29,14 +29,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from logbus.metastore.cluster_znodes import ControllerZnode
 from logbus.metastore.znodes import BROKER_IDS, CONTROLLER, TOPICS, BrokerIdZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
+from logbus.testing.closable import Closable
 from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, Way
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
@@ -148,7 +148,7 @@ class ClusterBroker(Broker):
         return f"<logbus.testing.ClusterBroker {self.id} {where}>"
 
 
-class Cluster:
+class Cluster(Closable):
     """
     :param brokers: how many; their ids count from 0.
     :param config: settings of all of them, by Kafka's names: texts, numbers, bools, or lists of them.
@@ -210,7 +210,7 @@ class Cluster:
 
     # Start and stop.
 
-    def start(self) -> Cluster:
+    def start(self) -> Self:
         """
         Start ZooKeeper and all brokers side by side, and wait until each of them knows all.
 
@@ -362,18 +362,6 @@ class Cluster:
 
     def _processes(self) -> dict[str, int]:
         return {broker.node: broker.pid for broker in self.brokers if broker.running}
-
-    def __enter__(self) -> Cluster:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 _METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 1, 0, 0)

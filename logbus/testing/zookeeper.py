@@ -23,11 +23,12 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from attrs import define, field
 
 from logbus.errors import LogbusError
+from logbus.testing.closable import Closable
 from logbus.testing.held_ports import HeldPorts
 
 JAR = Path("/usr/share/java/zookeeper.jar")
@@ -105,7 +106,7 @@ class _Server:
         return "\n".join(lines[-20:])
 
 
-class ZooKeeper:
+class ZooKeeper(Closable):
     """
     :param servers: how many; three are an ensemble that survives the loss of one.
     :param timeout: seconds to wait until they serve.
@@ -131,7 +132,7 @@ class ZooKeeper:
         ]
         self.connect = ",".join(f"{server.host}:{server.port}" for server in self._servers)
 
-    def start(self) -> ZooKeeper:
+    def start(self) -> Self:
         """
         Start the servers that do not run, and wait until all of them serve.
 
@@ -279,18 +280,6 @@ class ZooKeeper:
 
     def _chosen(self, server: int | None) -> list[_Server]:
         return self._servers if server is None else [self._servers[server]]
-
-    def __enter__(self) -> ZooKeeper:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _host(number: int) -> str:

@@ -1,0 +1,28 @@
+"""What a test starts, and closes at the end of a ``with`` block."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+
+class Closable(ABC):
+    """Starts at the beginning of a ``with`` block, and is closed at its end, also where it does not start."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start, and wait until it serves."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it for good."""
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
