@@ -89,8 +89,7 @@ class DumpTests(SynchronousTestCase):
 
     def test_unreadable_records(self) -> None:
         """A deep dump finds a batch with a correct CRC and invalid records."""
-        from logbus.records.batch import CRC_AT, batch_crc
-        from logbus.records.header import CRC
+        from logbus.records.header import CRC, CRC_AT, batch_crc
 
         data = bytearray(batch(10, b"abc"))
         data[61] = 2
