@@ -9,8 +9,6 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-
 _MAX_INT64 = 2**63 - 1
 _MAX_STRING_BYTES = 2**15 - 1
 
@@ -24,17 +22,22 @@ def bootstrap_options(command: F) -> F:
         show_default=True,
         help="Seconds to wait for a response.",
     )(command)
+    return bootstrap_option(_checked)(command)
+
+
+def bootstrap_option(check: Callable[[click.Context, click.Parameter, str], str] | None = None) -> Callable[[F], F]:
+    """Return the option ``--bootstrap``; ``check`` looks at its value."""
     return click.option(
         "--bootstrap",
         "-b",
         metavar="HOST:PORT",
-        default=DEFAULT_BOOTSTRAP,
+        default="127.0.0.1:9092",
         show_default=True,
         envvar="LOGBUS_BOOTSTRAP",
         show_envvar=True,
-        callback=_checked,
+        callback=check,
         help="A broker of the cluster, or several, separated by commas.",
-    )(command)
+    )
 
 
 def json_option(command: F) -> F:

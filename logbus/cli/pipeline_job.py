@@ -16,7 +16,7 @@ import click
 from attrs import field, frozen
 
 from logbus.cli.app import exit_by_signal
-from logbus.cli.options import DEFAULT_BOOTSTRAP, parse_pairs
+from logbus.cli.options import bootstrap_option, parse_pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,16 +101,7 @@ def kafka_options(command: F) -> F:
             metavar="KEY=VALUE",
             help="A setting of the connections, such as security.protocol=SSL; may be repeated.",
         ),
-        click.option(
-            "--bootstrap",
-            "-b",
-            metavar="HOST:PORT",
-            default=DEFAULT_BOOTSTRAP,
-            show_default=True,
-            envvar="LOGBUS_BOOTSTRAP",
-            show_envvar=True,
-            help="A broker of the cluster, or several, separated by commas.",
-        ),
+        bootstrap_option(),
     ):
         bound = option(bound)
     return cast(F, bound)
