@@ -39,7 +39,7 @@ def problems_with_versions(
             continue
         yield None
         try:
-            old = registered_schema(schema, call.find, call.limits)
+            old = registered_schema(schema, call.state.referenced, call.limits)
         except RegistryRefusal as e:
             wrong.append(f"version {number} cannot be compared: {e.message}")
             continue

@@ -13,7 +13,7 @@ from logbus.admin import strict_json
 from logbus.registry.entries import Entry
 from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
 from logbus.registry.limits import RegistryLimits
-from logbus.registry.model import AVRO, Reference, Schema
+from logbus.registry.model import AVRO, Reference
 from logbus.registry.parsed_schema import ParsedSchema, SchemaCheck, read_schema
 from logbus.registry.state import RegistryState
 
@@ -183,11 +183,7 @@ class RegistryContext:
         parsed = tuple(self._reference(each) for each in references)
         if len({each.name for each in parsed}) != len(parsed):
             raise invalid_schema("two references have the same name")
-        return read_schema(text, str(schema_type), parsed, self.find, self.limits)
-
-    def find(self, reference: Reference) -> Schema | None:
-        """Resolve a reference."""
-        return self.state.referenced(reference)
+        return read_schema(text, str(schema_type), parsed, self.state.referenced, self.limits)
 
     def _reference(self, value: Any) -> Reference:
         match value:
