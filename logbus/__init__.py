@@ -11,6 +11,7 @@ Formats:
 A broker:
 
 * ``net``: connections
+* ``security``: TLS, and who clients are
 * ``storage``: logs on disk
 * ``metastore``: the metadata store, ZooKeeper or in memory
 * ``cluster``: membership, metadata, the controller, replication

@@ -34,12 +34,19 @@ class Listener:
     :ivar protocol: name of the protocol plugin.
     :ivar endpoint: Twisted server endpoint string, such as ``tcp:9092:interface=127.0.0.1``.
     :ivar advertised: host and port for clients, or None for the bound address.
+    :ivar security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
     """
 
     name: str
     protocol: str
     endpoint: str
     advertised: tuple[str, int] | None = None
+    security_protocol: str = "PLAINTEXT"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether its connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
 
 
 class Leadership(NamedTuple):

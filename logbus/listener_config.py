@@ -2,6 +2,8 @@
 Resolves the listeners of a broker from ``--listen``, ``--advertise``, ``listeners``, ``advertised.listeners`` and
 ``admin.listeners``.
 
+The security protocol of a listener is that of ``listener.security.protocol.map``, or else its endpoint's.
+
 A key applies unless a ``--listen`` names its protocol: ``listeners`` for Kafka, ``admin.listeners`` for HTTP. The
 defaults of both apply only without any ``--listen``.
 """
@@ -10,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from attrs import evolve
+
 from logbus.config import ConfigView, keys
 from logbus.config.config_key import ConfigKey
-from logbus.config.listener_address import ListenerAddress
+from logbus.config.listener_address import HTTPS, ListenerAddress
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
 from logbus.protocols import parse_advertise, parse_listen
 
 KAFKA, ADMIN = "kafka", "admin"
+PLAINTEXT, SSL = "PLAINTEXT", "SSL"
 
 
 def resolve_listeners(listen: Sequence[str], advertise: Iterable[str], config: ConfigView) -> list[Listener]:
@@ -47,7 +52,28 @@ def resolve_listeners(listen: Sequence[str], advertise: Iterable[str], config: C
     serving = [listener.name for listener in _of_protocol(found, KAFKA)]
     if among is not None and among.upper() not in {name.upper() for name in serving}:
         raise ConfigError(f"inter.broker.listener.name={among} is not one of the listeners: {', '.join(serving)}")
-    return [Listener(at.name, at.protocol, at.endpoint, advertised.get(at.name)) for at in found]
+    return [evolve(secured(at, config), advertised=advertised.get(at.name)) for at in found]
+
+
+def secured(listener: Listener, config: ConfigView) -> Listener:
+    """
+    Return a listener with its security protocol.
+
+    :raise ConfigError: the map and the endpoint contradict each other, or the endpoint cannot have TLS.
+    """
+    protocols = {name.upper(): how for name, how in config.get(keys.LISTENER_SECURITY_PROTOCOL_MAP).items()}
+    name, endpoint, has_key = listener.name, listener.endpoint, listener.endpoint.startswith("ssl:")
+    if listener.security_protocol == PLAINTEXT:
+        listener = evolve(listener, security_protocol=protocols.get(name.upper(), SSL if has_key else PLAINTEXT))
+    protocol = listener.security_protocol
+    if has_key and not listener.has_tls:
+        raise ConfigError(
+            f"listener {name}: its endpoint is ssl:…, but listener.security.protocol.map says {protocol}; map it to "
+            f"{protocol.replace('PLAINTEXT', 'SSL') if protocol != PLAINTEXT else SSL}, or use a tcp: endpoint"
+        )
+    if listener.has_tls and not endpoint.startswith(("ssl:", "tcp:", "tcp4:", "tcp6:")):
+        raise ConfigError(f"listener {name}: {protocol} needs an endpoint that begins with tcp:, tcp6: or ssl:")
+    return listener
 
 
 def require_kafka(listeners: Iterable[Listener]) -> None:
@@ -78,7 +104,13 @@ def _admin_listeners(config: ConfigView, *, use_default: bool) -> list[Listener]
     if config.is_set(keys.ADMIN_LISTENERS):
         addresses = config.get(keys.ADMIN_LISTENERS)
         return [
-            Listener(ADMIN if n == 1 else f"{ADMIN}-{n}", ADMIN, _endpoint(at)) for n, at in enumerate(addresses, 1)
+            Listener(
+                ADMIN if n == 1 else f"{ADMIN}-{n}",
+                ADMIN,
+                _endpoint(at),
+                security_protocol=SSL if at.name == HTTPS else PLAINTEXT,
+            )
+            for n, at in enumerate(addresses, 1)
         ]
     return _default(keys.ADMIN_LISTENERS, ADMIN) if use_default else []
 

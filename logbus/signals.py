@@ -2,7 +2,8 @@
 Signal handling of a broker's process.
 
 Twisted stops its reactor at SIGTERM and SIGINT, and fails at a second one; it does not handle SIGHUP, which would kill
-the process. Here the first signal stops the broker in order, further ones are logged, and SIGHUP has no effect.
+the process. Here the first signal stops the broker in order, further ones are logged, and SIGHUP has certificates read
+again.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ class ProcessSignals:
     :param reactor: stopped once.
     :param handler_of: ``signal.getsignal``.
     :param handle: ``signal.signal``; only a process's main thread may call it.
+    :ivar hung_up: called in the reactor after a SIGHUP.
     """
 
     _reactor: Any
     _handler_of: Callable[[int], Handler] = signal.getsignal
     _handle: Callable[[int, Handler], Any] = signal.signal
+    hung_up: Callable[[], object] = field(default=lambda: None, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _log = Logger(namespace="logbus")
 
@@ -68,10 +71,10 @@ class ProcessSignals:
 
     def _hangup(self, number: int, frame: FrameType | None) -> None:
         self._log_signal(
-            "{signal}: nothing is read again, and the broker goes on; `logbus configs` changes the configuration of a "
-            "running broker, certificates are read when it starts",
+            "{signal}: certificates are read again; `logbus configs` changes the configuration of a running broker",
             number,
         )
+        self._reactor.callFromThread(self.hung_up)
 
     def _log_signal(self, message: str, number: int) -> None:
         # A signal may interrupt anything, even a write to the log.

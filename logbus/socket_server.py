@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -20,9 +20,13 @@ from twisted.logger import Logger
 from logbus.config.listener_address import ListenerAddress
 from logbus.coroutines import returns_deferred
 from logbus.errors import ConfigError
+from logbus.extras import install_hint
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
 from logbus.model import Endpoint
 from logbus.net.listening_reactor import ListeningReactor
+
+if TYPE_CHECKING:
+    from logbus.security.tls.listener_tls import ListenerTls
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})
 
@@ -44,6 +48,7 @@ class SocketServer:
     :param plugins: the protocols, by name.
     :param backlog: length of the kernel's queue of connections per listener.
     :param handshake_seconds: timeout of a TLS handshake.
+    :param tls: returns what makes a listener's TLS connections, or None for a listener without TLS.
     """
 
     _reactor: Any
@@ -51,6 +56,7 @@ class SocketServer:
     _listeners: Sequence[Listener]
     _backlog: int = 50
     _handshake_seconds: float = 10.0
+    _tls: Callable[[Listener], object | None] = lambda listener: None
     _bound: list[_BoundListener] = field(factory=list, init=False)
     _log = Logger()
 
@@ -66,8 +72,9 @@ class SocketServer:
         try:
             for listener in self._listeners:
                 factory = plugin_for(listener, self._plugins).factory(broker, listener)
+                tls = self._tls(listener)
                 try:
-                    reactor = ListeningReactor(self._reactor, self._backlog, self._handshake_seconds)
+                    reactor = ListeningReactor(self._reactor, self._backlog, self._handshake_seconds, tls)
                     endpoint = serverFromString(reactor, listener.endpoint)
                     port = await endpoint.listen(factory)
                 except CannotListenError as e:
@@ -163,3 +170,19 @@ def plugin_for(listener: Listener, plugins: Mapping[str, IProtocolPlugin]) -> IP
         known = ", ".join(sorted(plugins))
         raise ConfigError(f"listener {listener.name}: there is no protocol {listener.protocol!r}; there are: {known}")
     return plugin
+
+
+def listener_tls(listener: Listener) -> ListenerTls:
+    """
+    Return the TLS of a listener; nothing is loaded yet.
+
+    :raise ConfigError: the packages for it are not installed.
+    """
+    try:
+        from logbus.net import tls  # only listeners with TLS need its packages
+    except ImportError as e:
+        raise ConfigError(
+            f"listener {listener.name} ({listener.endpoint}): TLS needs a package that is not installed ({e}): "
+            f"{install_hint('tls')}"
+        ) from e
+    return tls.listener_tls(listener.name, listener.security_protocol, listener.endpoint)

@@ -39,7 +39,7 @@ from logbus.metastore.zookeeper_store import require_kazoo
 from logbus.net.garbage_collection import GarbageCollection
 from logbus.protocols import protocol_plugins
 from logbus.signals import ProcessSignals
-from logbus.socket_server import plugin_for
+from logbus.socket_server import listener_tls, plugin_for
 from logbus.storage.checkpoints import META_PROPERTIES, MetaProperties
 from logbus.storage.delete_policy import delete_policy
 from logbus.storage.filesystem.disk import LOCK_FILE
@@ -122,7 +122,7 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
         ConnectString.parse(zookeeper)
         require_kazoo()
     listeners = resolve_listeners(options["listen"], options["advertise"], config)
-    refuse_unenforced(config, [(at.name, at.endpoint) for at in listeners if at.protocol == "kafka"])
+    refuse_unenforced(config, [(at.name, at.security_protocol) for at in listeners])
     return config, listeners
 
 
@@ -171,6 +171,8 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
         for listener in listeners:
             plugin_for(listener, plugins)
             try_listener(listener, probe)
+            if listener.has_tls:
+                listener_tls(listener).check(config)
     require_kafka(listeners)
     for directory in config.get(keys.LOG_DIRS):
         try_directory(Path(directory), config.get(keys.BROKER_ID))
@@ -298,6 +300,7 @@ class BrokerRunner(Service):
         # Before any timer exists: a step of the wall clock must not affect timers.
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
         self._signals = signals = ProcessSignals(reactor)
+        signals.hung_up = self._hung_up
         signals.install()
         for warning in self._config.warnings:
             _log.warn("{warning}", warning=warning)
@@ -314,6 +317,10 @@ class BrokerRunner(Service):
         # Later, so that the request for it is answered.
         self._broker.when_asked_to_stop(lambda: reactor.callLater(0, signals.stop))
         self._broker.startService().addCallbacks(self._serving, self._lost)
+
+    def _hung_up(self) -> None:
+        if self._broker is not None and self._broker.running:
+            self._broker.security.reload()
 
     def _serving(self, _: None) -> None:
         # Modules, compiled codecs and metadata stay alive. Traversing them in each full collection would block the

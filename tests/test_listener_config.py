@@ -77,3 +77,43 @@ class ListenerTests(TestCase):
         """Two listeners of one name are refused, wherever they come from."""
         with self.assertRaisesRegex(ConfigError, "two listeners are named PLAINTEXT"):
             resolved("PLAINTEXT=lines:tcp:1", listeners="PLAINTEXT://:0")
+
+
+class SecurityProtocolTests(TestCase):
+    """What listeners speak, by the map, by their endpoints, and by ``https``."""
+
+    def protocols(self, *listen: str, **settings: str) -> dict[str, str]:
+        return {at.name: at.security_protocol for at in resolved(*listen, **settings)}
+
+    def test_by_the_map(self) -> None:
+        """The map says what a name means, in any case; by itself each protocol's name means the protocol."""
+        found = self.protocols(
+            listeners="SSL://:9093,INSIDE://:9094,SASL_SSL://:9095",
+            listener_security_protocol_map="INSIDE:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+        )
+        self.assertEqual(found, {"SSL": "SSL", "INSIDE": "PLAINTEXT", "SASL_SSL": "SASL_SSL", "admin": "PLAINTEXT"})
+        named = self.protocols("edge=kafka:tcp:9093", listener_security_protocol_map="EDGE:SSL,PLAINTEXT:PLAINTEXT")
+        self.assertEqual(named, {"edge": "SSL"})
+
+    def test_by_the_endpoint(self) -> None:
+        """Other listeners have TLS if their endpoints do."""
+        found = self.protocols("secure=kafka:ssl:9093:privateKey=k", "kafka:tcp:9092", "SASL_SSL=kafka:ssl:9094")
+        self.assertEqual(found, {"secure": "SSL", "kafka": "PLAINTEXT", "SASL_SSL": "SASL_SSL"})
+
+    def test_admin(self) -> None:
+        """``https`` in ``admin.listeners`` is TLS."""
+        found = self.protocols(admin_listeners="http://:8080,https://:8443")
+        self.assertEqual(found, {"kafka": "PLAINTEXT", "admin": "PLAINTEXT", "admin-2": "SSL"})
+
+    def test_contradictions(self) -> None:
+        """The map and the endpoint must agree, and TLS must be possible there."""
+        for listen, words in (
+            (
+                "PLAINTEXT=kafka:ssl:9093",
+                "listener PLAINTEXT: its endpoint is ssl:…, but .* says PLAINTEXT; map it to SSL,",
+            ),
+            ("SASL_PLAINTEXT=kafka:ssl:9093", "map it to SASL_SSL, or use a tcp: endpoint"),
+            ("SSL=kafka:unix:/tmp/x", "listener SSL: SSL needs an endpoint that begins with tcp:, tcp6: or ssl:"),
+        ):
+            with self.subTest(listen), self.assertRaisesRegex(ConfigError, words):
+                resolved(listen)

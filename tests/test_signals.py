@@ -78,9 +78,12 @@ class SignalTests(SynchronousTestCase):
         self.send(signal.SIGTERM)
 
     def test_hangup(self) -> None:
-        """SIGHUP is a line in the log, before the reactor runs as well."""
+        """SIGHUP has certificates read again, and stops nothing, before the reactor runs as well."""
+        hung_up: list[None] = []
+        self.signals.hung_up = lambda: hung_up.append(None)
         self.signals.install()
         self.send(signal.SIGHUP, signal.SIGHUP)
+        self.assertEqual(len(hung_up), 2)
         self.assertFalse(self.reactor.stopped)
 
     def test_what_is_ignored_stays_ignored(self) -> None:

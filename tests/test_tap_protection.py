@@ -26,11 +26,6 @@ class AbsentProtectionTests(SynchronousTestCase):
         )
         self.assertIn("authorizer.class.name", str(error))
 
-    def test_a_listener_with_tls_by_its_name_is_refused(self) -> None:
-        """``SSL://`` would else take passwords in plain text."""
-        error = self.assertRaises(ConfigError, listeners, "listeners=SSL://127.0.0.1:9093")
-        self.assertIn("--listen", str(error))
-
     def test_a_listener_with_sasl_by_the_map_is_refused(self) -> None:
         """Whatever the listener is called: the map says what it is to speak."""
         error = self.assertRaises(

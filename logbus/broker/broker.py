@@ -42,9 +42,10 @@ from logbus.broker.log_storage import log_manager
 from logbus.broker.plugin_services import PluginServices
 from logbus.broker.readiness import Readiness
 from logbus.broker.replication import Replication
+from logbus.broker.security import BrokerSecurity
 from logbus.cluster.peers import ConnectTo
 from logbus.config import ConfigView, keys
-from logbus.config.listener_address import HTTP, ListenerAddress
+from logbus.config.listener_address import HTTP, HTTPS, ListenerAddress
 from logbus.coroutines import returns_deferred
 from logbus.errors import StorageError
 from logbus.ilogbus import IProtocolPlugin, Listener
@@ -118,6 +119,8 @@ class Broker(OrderedService):
 
         self.env = env = Environment(reactor, config, wall_clock, randomness or random.SystemRandom())
         self.registry = env.registry
+        self._listeners = {listener.name: listener for listener in listeners}
+        self.security = BrokerSecurity(env, listeners)
         self._ticks = ReactorTicks.in_registry(reactor, env.registry)
         self._socket_server = SocketServer(
             reactor,
@@ -125,15 +128,16 @@ class Broker(OrderedService):
             listeners,
             config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE),
             config.get(keys.SSL_HANDSHAKE_TIMEOUT_MS) / 1000,
+            self.security.connections,
         )
         self.logs = log_manager(env, disks)
         self.readiness = Readiness(self.logs)
         self.member = ClusterMember(env, store, connect_to, self._lost)
         self.replication = Replication(env, self.logs, self.member, self._socket_server.hang_up)
-        self.control = ClusterControl(env, self.member, self.replication)
+        self.control = ClusterControl(env, self.member, self.replication, self.security)
         self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)
         self.kafka_server = KafkaServer(
-            env, listeners, release, self.member, self.replication, self.control, self.coordinators
+            env, listeners, release, self.member, self.replication, self.control, self.coordinators, self.security
         )
         self._admin_server = AdminServer(
             env, self.readiness, self.member, self.replication, self.control, self.coordinators
@@ -210,7 +214,7 @@ class Broker(OrderedService):
         def bound(endpoints: Mapping[str, Endpoint]) -> None:
             self.endpoints = endpoints
             clients = {name: at for name, at in endpoints.items() if at.protocol == "kafka"}
-            protocols = dict.fromkeys(clients, "PLAINTEXT")
+            protocols = {name: self._listeners[name].security_protocol for name in clients}
             self.member.membership.registration = evolve(
                 self.member.membership.registration,
                 endpoints=clients,
@@ -221,6 +225,7 @@ class Broker(OrderedService):
             )
             self._show_listeners(clients.values())
 
+        self.security.load()
         return self._socket_server.bind(self.plugin_services).addCallback(bound)
 
     def _show_listeners(self, advertised: Iterable[Endpoint]) -> None:
@@ -228,7 +233,10 @@ class Broker(OrderedService):
         shown = {
             keys.LISTENERS: self._socket_server.addresses("kafka"),
             keys.ADVERTISED_LISTENERS: [ListenerAddress(at.listener, at.host, at.port) for at in advertised],
-            keys.ADMIN_LISTENERS: [at._replace(name=HTTP) for at in self._socket_server.addresses("admin")],
+            keys.ADMIN_LISTENERS: [
+                at._replace(name=HTTPS if self._listeners[at.name].has_tls else HTTP)
+                for at in self._socket_server.addresses("admin")
+            ],
         }
         self.config.in_use.update({key: ",".join(map(str, found)) for key, found in shown.items()})
 

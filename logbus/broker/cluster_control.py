@@ -10,6 +10,7 @@ from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.dynamic_broker_config import DynamicBrokerConfig
 from logbus.broker.environment import Environment
 from logbus.broker.replication import Replication
+from logbus.broker.security import BrokerSecurity
 from logbus.cluster.controlled_shutdown import ControlledShutdown
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.leader_rebalancer import LeaderRebalancer
@@ -33,9 +34,11 @@ class ClusterControl:
     :ivar balancer: gives leaderships back to preferred leaders.
     """
 
-    def __init__(self, env: Environment, member: ClusterMember, replication: Replication) -> None:
+    def __init__(
+        self, env: Environment, member: ClusterMember, replication: Replication, security: BrokerSecurity
+    ) -> None:
         config, reactor, replicas = env.config, env.reactor, replication.replicas
-        broker_configs = DynamicBrokerConfig(env.broker_id, config)
+        broker_configs = DynamicBrokerConfig(env.broker_id, config, security)
         self._config, self._metadata, self._replicas = config, member.metadata, replicas
         self.epochs = ControllerEpochStore(replicas.logs.disks)
         self.receiver = MetadataUpdateReceiver(

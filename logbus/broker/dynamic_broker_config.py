@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from attrs import define
 from twisted.logger import Logger
 
+from logbus.broker.security import BrokerSecurity
 from logbus.config import ConfigView
 from logbus.config.config_view import usable_broker_overrides
 from logbus.config.unenforced_security import refuse_unenforced_settings
@@ -21,6 +22,7 @@ class DynamicBrokerConfig:
 
     _broker_id: int
     _config: ConfigView
+    _security: BrokerSecurity
     _log = Logger()
 
     def apply(self, configs: Mapping[str, Mapping[str, str]]) -> None:
@@ -33,6 +35,9 @@ class DynamicBrokerConfig:
         )
         for warning in [*problems, *warnings]:
             self._log.warn("{warning}", warning=warning)
+        if mine is not None:
+            # Also if no text has changed: a file may have, as in Kafka.
+            self._security.reload()
 
     def check(self, broker_id: int | None, given: Mapping[str, str | None]) -> None:
         """
@@ -42,3 +47,5 @@ class DynamicBrokerConfig:
         """
         refuse_unenforced_settings(given)
         self._config.validate_broker_overrides(given, cluster=broker_id is None)
+        if broker_id == self._broker_id:
+            self._security.check(self._config.with_broker_overrides(given))

@@ -13,6 +13,7 @@ from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.coordinators import Coordinators
 from logbus.broker.environment import Environment
 from logbus.broker.replication import Replication
+from logbus.broker.security import BrokerSecurity
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.discovery import build_router
 from logbus.handlers.produce_appender import ProduceAppender
@@ -42,8 +43,10 @@ class KafkaServer:
         replication: Replication,
         control: ClusterControl,
         coordinators: Coordinators,
+        security: BrokerSecurity,
     ) -> None:
         config, reactor = env.config, env.reactor
+        self._security = security
         self.net_metrics = NetMetrics()
         self.connections = SharedResources(
             reactor,
@@ -95,5 +98,10 @@ class KafkaServer:
     def factory(self, listener: Listener) -> IProtocolFactory:
         """Return the factory of a listener's connections."""
         return KafkaServerFactory(
-            self.router.served, self.router, self.connections, listener.name, self.router.serve_coalesced
+            self.router.served,
+            self.router,
+            self.connections,
+            listener.name,
+            self.router.serve_coalesced,
+            self._security.principal_builder(listener),
         )

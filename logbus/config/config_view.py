@@ -130,6 +130,11 @@ class ConfigView:
                     return key.parse(layer[name], name)
         return self.get(key)
 
+    def listener_setting_name(self, listener: str, key: ConfigKey[Any]) -> str:
+        """Return the name under which a key is effective on a listener: its own, or that for the listener alone."""
+        name = listener_key_name(listener, key)
+        return name if any(name in layer for layer in self._layers.values()) else key.name
+
     def is_set(self, key: ConfigKey[Any]) -> bool:
         """Return whether a key is set, under its own name, a fallback's, or for a listener."""
         suffix = "." + key.name
@@ -216,6 +221,17 @@ class ConfigView:
                 layers[source], more = _read_dynamic(overrides, source is Source.CLUSTER)
                 warnings += more
         return warnings + self._adopt(layers)
+
+    def with_broker_overrides(self, overrides: Mapping[str, str | None]) -> ConfigView:
+        """
+        Return a view with another dynamic layer of this broker, to check what would be.
+
+        :raises ConfigError: names the key, the value and what is accepted.
+        """
+        texts, _ = _read_dynamic(overrides, cluster=False)
+        view = ConfigView({**self._layers, Source.BROKER: texts})
+        view._adopt(view._layers)
+        return view
 
     def subscribe(self, keys: Iterable[ConfigKey[Any]], fn: Callable[[ConfigView], object]) -> Callable[[], None]:
         """

@@ -19,7 +19,7 @@ class ListenerAddress(NamedTuple):
     """
     The address of a listener.
 
-    :ivar name: upper case, as Kafka normalises it; ``http`` in ``admin.listeners``.
+    :ivar name: upper case, as Kafka normalises it; ``http`` or ``https`` in ``admin.listeners``.
     :ivar host: without brackets; empty means every interface.
     :ivar port: 0 means any free port.
     """
@@ -45,7 +45,7 @@ def _parse(text: str) -> tuple[ListenerAddress, ...]:
     return tuple(found)
 
 
-HTTP = "http"
+HTTP, HTTPS = "http", "https"
 
 
 def _parse_http(text: str) -> tuple[ListenerAddress, ...]:
@@ -54,9 +54,10 @@ def _parse_http(text: str) -> tuple[ListenerAddress, ...]:
     found = [_LISTENER.fullmatch(part.strip()) for part in text.split(",")]
     addresses: list[ListenerAddress] = []
     for match in found:
-        if match is None or match["name"].lower() != HTTP or int(match["port"]) > 65535:
+        scheme = "" if match is None else match["name"].lower()
+        if match is None or scheme not in (HTTP, HTTPS) or int(match["port"]) > 65535:
             raise ValueError(text)
-        addresses.append(ListenerAddress(HTTP, match["v6"] or match["host"] or "", int(match["port"])))
+        addresses.append(ListenerAddress(scheme, match["v6"] or match["host"] or "", int(match["port"])))
     return tuple(addresses)
 
 
@@ -66,7 +67,7 @@ def http_listener_list() -> Kind[tuple[ListenerAddress, ...]]:
         ConfigType.LIST,
         _parse_http,
         lambda value: ",".join(map(str, value)),
-        "http://host:port with commas between, port from 0 to 65535, or empty",
+        "http://host:port or https://host:port with commas between, port from 0 to 65535, or empty",
     )
 
 

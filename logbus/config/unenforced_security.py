@@ -13,13 +13,13 @@ from logbus.config.config_view import ConfigView, Source
 from logbus.config.key_table import broker_key
 from logbus.errors import ConfigError
 
-_PREFIXES = ("sasl.", "ssl.", "connections.max.reauth.")
-_ENFORCED: frozenset[ConfigKey[Any]] = frozenset({keys.SSL_HANDSHAKE_TIMEOUT_MS})
+_PREFIXES = ("sasl.", "connections.max.reauth.")
 _KEYS: frozenset[ConfigKey[Any]] = frozenset(
     {
         keys.AUTHORIZER_CLASS_NAME,
         keys.SUPER_USERS,
         keys.SECURITY_INTER_BROKER_PROTOCOL,
+        keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM,
         keys.ZOOKEEPER_SET_ACL,
         keys.ZOOKEEPER_SSL_CLIENT_ENABLE,
     }
@@ -34,7 +34,7 @@ def refuse_unenforced_settings(settings: Mapping[str, str | None]) -> None:
     """
     for name, text in settings.items():
         key = broker_key(name)
-        if key is None or text is None or key in _ENFORCED:
+        if key is None or text is None:
             continue
         if not (key in _KEYS or key.name.startswith(_PREFIXES)):
             continue
@@ -44,9 +44,9 @@ def refuse_unenforced_settings(settings: Mapping[str, str | None]) -> None:
 
 def refuse_unenforced(config: ConfigView, listeners: Iterable[tuple[str, str]]) -> None:
     """
-    Refuse settings that ask for authentication, authorization or encryption that this version does not provide.
+    Refuse settings that ask for authentication or authorization that this version does not provide.
 
-    :param listeners: name and server endpoint of each Kafka listener in use.
+    :param listeners: name and security protocol of each listener in use.
     :raises ConfigError: names the key or the listener.
     """
     for name, text in config.layer(Source.STATIC).items():
@@ -54,13 +54,6 @@ def refuse_unenforced(config: ConfigView, listeners: Iterable[tuple[str, str]]) 
             refuse_unenforced_settings({name: text})
         except ConfigError as error:
             raise config.located(name, error) from None
-    protocols = {name.upper(): how for name, how in config.get(keys.LISTENER_SECURITY_PROTOCOL_MAP).items()}
-    for listener, endpoint in listeners:
-        protocol = protocols.get(listener.upper(), "PLAINTEXT")
+    for listener, protocol in listeners:
         if protocol.startswith("SASL_"):
             raise ConfigError(f"listener {listener}: this version has no authentication: {protocol} is not possible")
-        if protocol == "SSL" and not endpoint.startswith("ssl:"):
-            raise ConfigError(
-                f"listener {listener}: SSL needs an endpoint that says with which key, such as --listen "
-                f"{listener}=kafka:ssl:9093:privateKey=key.pem:certKey=cert.pem"
-            )

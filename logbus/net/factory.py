@@ -17,7 +17,7 @@ from zope.interface import implementer
 
 from logbus.net.itransport import IFrameFactory
 from logbus.net.metrics import NetMetrics
-from logbus.net.protocol import KafkaServerProtocol
+from logbus.net.protocol import KafkaServerProtocol, PrincipalBuilder
 from logbus.net.request_context import RequestContext
 from logbus.net.request_dispatcher import CoalescedProduceRouter, Router
 from logbus.net.shared_resources import SharedResources
@@ -40,6 +40,8 @@ class KafkaServerFactory(Factory):
         beyond its return must not be in the request's records: their memory is used again.
     :ivar shared: what the connections of all listeners share.
     :ivar listener: its name, as in ``listeners``.
+    :ivar principal_builder: returns the principal of a TLS connection, given its transport; None for a client without
+        a certificate (Kafka: KafkaPrincipalBuilder).
     :ivar coalesced_router: answers Produce requests together that differ only in their batches; without it the router
         answers each.
     """
@@ -49,6 +51,7 @@ class KafkaServerFactory(Factory):
     shared: SharedResources
     listener: str = "PLAINTEXT"
     coalesced_router: CoalescedProduceRouter | None = None
+    principal_builder: PrincipalBuilder | None = None
     metrics: NetMetrics = field(init=False)
     wire: ServerConnection = field(init=False)
     templates: TemplateCache = field(factory=TemplateCache, init=False)

@@ -8,10 +8,11 @@ Its parts: :class:`.RequestDispatcher` serves requests; :class:`.FlowControl` sa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 from typing import Protocol as Shape
 
-from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -26,11 +27,21 @@ from logbus.net.request_context import RequestContext
 from logbus.net.request_dispatcher import RequestDispatcher, RequestRouting
 from logbus.net.response_sender import ResponseSender
 from logbus.net.sendfile import StreamTransport
+from logbus.security.tls.ssl_principal_mapper import NoMatchingRule
 from logbus.wire.frame_buffer import FrameBuffer
+
+PrincipalBuilder = Callable[[Any], str | None]
+"""Returns the principal of a TLS connection, given its transport; raises NoMatchingRule if it has none."""
 
 
 class ConnectionListener(RequestRouting, Shape):
-    """The listener that accepted a connection: :class:`logbus.net.factory.KafkaServerFactory`."""
+    """
+    The listener that accepted a connection: :class:`logbus.net.factory.KafkaServerFactory`.
+
+    :ivar principal_builder: of TLS connections.
+    """
+
+    principal_builder: PrincipalBuilder | None
 
     def opened(self, connection: KafkaServerProtocol) -> None:
         """Add an open connection."""
@@ -39,7 +50,7 @@ class ConnectionListener(RequestRouting, Shape):
         """Remove a closed connection."""
 
 
-@implementer(IHalfCloseableProtocol)
+@implementer(IHalfCloseableProtocol, IHandshakeListener)
 class KafkaServerProtocol(Protocol):
     """
     One client's connection. Made by :class:`logbus.net.factory.KafkaServerFactory`.
@@ -84,6 +95,20 @@ class KafkaServerProtocol(Protocol):
             transport.set_send_buffer(limits.send_buffer)
         self._frame_transport = self._flow.transport = self._sender.transport = transport
         self._listener.opened(self)
+
+    def handshakeCompleted(self) -> None:
+        """The TLS handshake is over: learn who the peer is, by its certificate."""
+        build = self._listener.principal_builder
+        if build is None:
+            return
+        try:
+            principal = build(self.transport)
+        except NoMatchingRule as e:
+            self._warn(str(e))
+            self._close()
+            return
+        if principal is not None:
+            self.context.principal = principal
 
     def dataReceived(self, data: bytes) -> None:
         """Append bytes from a transport with memory of its own."""

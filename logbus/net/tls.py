@@ -1,20 +1,31 @@
 """
 TLS for listeners, with a deadline for the handshake.
 
-Twisted waits for a handshake forever, and the protocol above is not called before it is over.
+Twisted waits for a handshake forever, and the protocol above gets no data before it is over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.internet.protocol import connectionDone
+from cryptography.x509 import Certificate
+from OpenSSL import SSL
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IDelayedCall, IOpenSSLServerConnectionCreator, IReactorTime
+from twisted.internet.protocol import Factory, connectionDone
 from twisted.logger import Logger
-from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory
+from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
+from logbus.errors import ConfigError
+from logbus.net.connection_limits import WarningLimiter
 from logbus.net.itransport import IFrameFactory
+from logbus.security.tls.listener_tls import ListenerTls
+from logbus.security.tls.tls_context import reason as openssl_reason
+
+SSL_ENDPOINT = "ssl:"
 
 
 class TLSServerTransport(BufferingTLSTransport):
@@ -31,11 +42,28 @@ class TLSServerTransport(BufferingTLSTransport):
         super().makeConnection(transport)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Cancel the deadline."""
+        """Cancel the deadline; log why a handshake failed."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        failed: Failure | None = self._reason
+        if not self._handshakeDone and failed is not None and isinstance(failed.value, SSL.Error):
+            self._handshake_failed(failed.value)
         super().connectionLost(reason)
+
+    def _handshake_failed(self, error: Exception) -> None:
+        transport: Any = self.transport
+        peer = transport.getPeer()
+        host = getattr(peer, "host", "")
+        suppressed = self.factory.warning_limiter.admit(host)
+        if suppressed is not None:
+            self._log.warn(
+                "the TLS handshake of {host}:{port} failed: {reason} ({suppressed} more warnings suppressed)",
+                host=host,
+                port=getattr(peer, "port", 0),
+                reason=openssl_reason(error),
+                suppressed=suppressed,
+            )
 
     def _handshake_expired(self) -> None:
         self._deadline = None
@@ -68,3 +96,60 @@ class TLSServerFactory(TLSMemoryBIOFactory):
         super().__init__(context_factory, False, factory, clock)
         self.clock = clock
         self.handshake_seconds = handshake_seconds
+        self.warning_limiter = WarningLimiter(clock.seconds)
+
+
+@implementer(IOpenSSLServerConnectionCreator)
+class CurrentContext:
+    """Makes each new connection of a listener with its current context."""
+
+    def __init__(self, tls: ListenerTls) -> None:
+        self._tls = tls
+
+    def serverConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
+        """Return OpenSSL's part of a connection."""
+        return SSL.Connection(self._tls.context, None)
+
+
+def listener_tls(name: str, security_protocol: str, endpoint: str) -> ListenerTls:
+    """
+    Return the TLS of a listener; nothing is loaded yet.
+
+    :param endpoint: an endpoint ``ssl:…`` has a key of its own.
+    """
+    own = endpoint_context(endpoint) if endpoint.startswith(SSL_ENDPOINT) else None
+    return ListenerTls(name, security_protocol.startswith("SASL_"), own)
+
+
+def endpoint_context(endpoint: str) -> Callable[[], SSL.Context]:
+    """Return a function that makes a context with the key of an endpoint ``ssl:…``."""
+
+    def context() -> SSL.Context:
+        capture = _ContextCapture()
+        try:
+            serverFromString(capture, endpoint).listen(Factory())
+            made: SSL.Context = capture.factory.getContext()
+        except (OSError, ValueError, TypeError, KeyError) as e:
+            raise ConfigError(f"{endpoint}: {e}") from None
+        except SSL.Error as e:
+            raise ConfigError(f"{endpoint}: {openssl_reason(e)}") from None
+        return made
+
+    return context
+
+
+class _ContextCapture:
+    """A reactor that keeps the context factory of an endpoint instead of listening."""
+
+    factory: Any = None
+
+    def listenSSL(
+        self, port: int, factory: object, contextFactory: object, backlog: int = 50, interface: str = ""
+    ) -> None:
+        self.factory = contextFactory
+
+
+def peer_certificate(transport: Any) -> Certificate | None:
+    """Return the certificate that the client of a connection has shown; None without one."""
+    found: Certificate | None = transport.getHandle().get_peer_certificate(as_cryptography=True)
+    return found

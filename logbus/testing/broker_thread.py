@@ -73,11 +73,14 @@ class BrokerThread:
         from logbus.config import ConfigView
         from logbus.config.unenforced_security import refuse_unenforced
         from logbus.ilogbus import Listener
+        from logbus.listener_config import secured
 
         try:
             view = ConfigView.load(set={"log.dirs": str(data_dir), **config})
-            refuse_unenforced(view, ())
-            listeners = [Listener(name, name, f"tcp:{port}:interface=127.0.0.1") for name, port in ports.items()]
+            listeners = [
+                secured(Listener(name, name, f"tcp:{port}:interface=127.0.0.1"), view) for name, port in ports.items()
+            ]
+            refuse_unenforced(view, [(listener.name, listener.security_protocol) for listener in listeners])
             self._service = BrokerService(self._reactor, view, listeners)
             await self._service.startService()
         except BaseException as e:

@@ -105,9 +105,9 @@ class ConfigTests(HandlerCase):
 
     def test_unenforced_security(self) -> None:
         """A running broker takes no setting that promises what it does not do."""
-        for name in ("ssl.client.auth", "listener.name.kafka.ssl.client.auth"):
+        for name in ("sasl.enabled.mechanisms", "listener.name.kafka.sasl.enabled.mechanisms"):
             self.assertEqual(
-                self.incremental((name, 0, "required"), kind=BROKER, name="0"), ErrorCode.INVALID_REQUEST, name
+                self.incremental((name, 0, "PLAIN"), kind=BROKER, name="0"), ErrorCode.INVALID_REQUEST, name
             )
         self.assertEqual(self.incremental(("log.retention.ms", 0, "7000"), kind=BROKER, name=""), 0)
 

@@ -123,12 +123,17 @@ SSL_KEYSTORE_TYPE = choice(
     "ssl.keystore.type", "PEM", ("PEM", "PKCS12"), "Format of the key store.", dynamic=PER_BROKER, per_listener=True
 )
 SSL_KEYSTORE_LOCATION = optional_text(
-    "ssl.keystore.location", "File with the broker's key and certificates.", dynamic=PER_BROKER, per_listener=True
+    "ssl.keystore.location",
+    "File with the broker's key and certificates; read again after ``SIGHUP``, and when a key is altered.",
+    dynamic=PER_BROKER,
+    per_listener=True,
 )
 SSL_KEYSTORE_PASSWORD = secret(
     "ssl.keystore.password", "Password of the key store.", dynamic=PER_BROKER, per_listener=True
 )
-SSL_KEY_PASSWORD = secret("ssl.key.password", "Password of the broker's key.", dynamic=PER_BROKER, per_listener=True)
+SSL_KEY_PASSWORD = secret(
+    "ssl.key.password", "Password of the broker's key in PEM.", dynamic=PER_BROKER, per_listener=True
+)
 SSL_KEYSTORE_KEY = secret(
     "ssl.keystore.key",
     "The broker's key itself, as PEM text, instead of a file.",
@@ -163,7 +168,7 @@ SSL_CLIENT_AUTH = choice(
     "ssl.client.auth",
     "none",
     ("none", "requested", "required"),
-    "Whether clients must present a certificate.",
+    "Whether clients must present a certificate. On listeners with SASL, only a listener's own key counts.",
     dynamic=PER_BROKER,
     per_listener=True,
 )
@@ -179,7 +184,7 @@ SSL_ENABLED_PROTOCOLS = texts(
 SSL_CIPHER_SUITES = texts(
     "ssl.cipher.suites",
     (),
-    "Ciphers allowed, by OpenSSL's names; none: the library's choice.",
+    "Cipher suites allowed, by OpenSSL's names or Java's, with forward secrecy only; none: the modern ones.",
     dynamic=PER_BROKER,
     per_listener=True,
 )
@@ -200,6 +205,7 @@ SSL_HANDSHAKE_TIMEOUT_MS = int32(
 SSL_PRINCIPAL_MAPPING_RULES = text(
     "ssl.principal.mapping.rules",
     "DEFAULT",
-    "How a certificate's distinguished name becomes a user's name (KIP-371).",
+    "How a certificate's distinguished name becomes a user's name (KIP-371): ``RULE:pattern/replacement/[LU]`` or "
+    "``DEFAULT``, separated by commas. Patterns are RE2's.",
     per_listener=True,
 )

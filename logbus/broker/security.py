@@ -1,0 +1,114 @@
+"""
+What protects a broker and its clients, built from the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from twisted.logger import Logger
+
+from logbus.broker.environment import Environment
+from logbus.config import ConfigView, keys
+from logbus.errors import ConfigError
+from logbus.ilogbus import Listener
+from logbus.net.protocol import PrincipalBuilder
+from logbus.socket_server import listener_tls
+
+if TYPE_CHECKING:
+    from logbus.security.tls.listener_tls import ListenerTls
+
+_STORES = (keys.SSL_KEYSTORE_LOCATION, keys.SSL_KEYSTORE_KEY, keys.SSL_TRUSTSTORE_LOCATION, keys.SSL_CLIENT_AUTH)
+
+
+class BrokerSecurity:
+    """
+    The security of a broker's listeners.
+
+    :param listeners: those of the broker.
+    """
+
+    _log = Logger(namespace="logbus.security")
+
+    def __init__(self, env: Environment, listeners: Iterable[Listener]) -> None:
+        self._env = env
+        self._tls: dict[str, ListenerTls] = {}
+        self._listeners = {listener.name: listener for listener in listeners}
+
+    def load(self) -> None:
+        """
+        Load the keys and the certificates of all listeners.
+
+        :raise ConfigError: names the listener and the key.
+        """
+        config = self._env.config
+        for listener in self._listeners.values():
+            if listener.has_tls:
+                tls = listener_tls(listener)
+                tls.load(config)
+                self._tls[listener.name] = tls
+                self._warn(tls)
+        if not self._tls:
+            for key in _STORES:
+                if config.is_set(key):
+                    self._log.warn("{key} has no effect: no listener has TLS", key=key.name)
+
+    def connections(self, listener: Listener) -> object | None:
+        """Return what makes the TLS connections of a listener; None: it has no TLS."""
+        tls = self._tls.get(listener.name)
+        if tls is None:
+            return None
+        from logbus.net.tls import CurrentContext  # only listeners with TLS need its packages
+
+        return CurrentContext(tls)
+
+    def principal_builder(self, listener: Listener) -> PrincipalBuilder | None:
+        """Return what names the clients of a listener by their certificates; None: nothing does."""
+        tls = self._tls.get(listener.name)
+        if tls is None or tls.sasl:
+            return None
+        from logbus.net.tls import peer_certificate
+
+        def principal(transport: Any) -> str | None:
+            return tls.principal(peer_certificate(transport))
+
+        return principal
+
+    def reload(self) -> None:
+        """Read keys and certificates again, for new connections; a listener whose new ones are wrong keeps the old."""
+        for tls in self._tls.values():
+            try:
+                changed = tls.load(self._env.config)
+            except ConfigError as e:
+                self._log.error("{error}; the listener keeps its old certificates", error=str(e))
+                continue
+            if changed:
+                self._log.info(
+                    "listener {listener}: new connections use {what}", listener=tls.listener, what=_shown(tls)
+                )
+                self._warn(tls)
+
+    def check(self, config: ConfigView) -> None:
+        """
+        Check what :meth:`reload` would load with another configuration.
+
+        :raise ConfigError: names the listener and the key.
+        """
+        for tls in self._tls.values():
+            tls.check(config)
+
+    def _warn(self, tls: ListenerTls) -> None:
+        pair = tls.material.pair
+        now = datetime.fromtimestamp(self._env.wall_clock(), UTC)
+        for warning in [] if pair is None else pair.warnings(now):
+            self._log.warn("listener {listener}: {warning}", listener=tls.listener, warning=warning)
+
+
+def _shown(tls: ListenerTls) -> str:
+    pair = tls.material.pair
+    if pair is None:
+        return "the key and the certificate of its endpoint"
+    until = pair.certificate.not_valid_after_utc
+    return f"the certificate of {pair.certificate.subject.rfc4514_string()}, valid until {until:%Y-%m-%d %H:%M} UTC"

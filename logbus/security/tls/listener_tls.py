@@ -1,0 +1,106 @@
+"""
+The TLS of one listener: its current context, which is replaced when keys or certificates change (Kafka: SslFactory).
+Pure, but for reading files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, field
+from cryptography import x509
+from OpenSSL import SSL
+
+from logbus.config import ConfigView
+from logbus.errors import ConfigError
+from logbus.security.tls.distinguished_name import distinguished_name
+from logbus.security.tls.ssl_principal_mapper import SslPrincipalMapper
+from logbus.security.tls.tls_context import TlsMaterial, make_context, read_material, restrict_context
+from logbus.security.tls.tls_settings import TlsSettings, principal_mapper
+
+
+@define(eq=False)
+class ListenerTls:
+    """
+    The context for new connections of a listener.
+
+    :ivar listener: the listener's name.
+    :ivar sasl: whether its clients authenticate by SASL.
+    :param endpoint_context: makes a context with the key that the listener's endpoint names; None: the configuration
+        names the key.
+    """
+
+    listener: str
+    sasl: bool = False
+    _endpoint_context: Callable[[], SSL.Context] | None = None
+    _context: SSL.Context | None = field(default=None, init=False)
+    _loaded: tuple[TlsSettings, TlsMaterial] | None = field(default=None, init=False)
+    _mapper: SslPrincipalMapper | None = field(default=None, init=False)
+
+    @property
+    def context(self) -> SSL.Context:
+        """The context for the next connection."""
+        assert self._context is not None, "nothing is loaded"
+        return self._context
+
+    @property
+    def material(self) -> TlsMaterial:
+        """What was loaded."""
+        assert self._loaded is not None, "nothing is loaded"
+        return self._loaded[1]
+
+    def check(self, config: ConfigView) -> None:
+        """
+        Check whether :meth:`load` can succeed.
+
+        :raises ConfigError: names the listener and the key.
+        """
+        principal_mapper(config, self.listener)
+        self._context_of(*self._read(config))
+
+    def load(self, config: ConfigView) -> bool:
+        """
+        Load keys and certificates; on an error the old ones stay.
+
+        :returns: whether there is a new context.
+        :raises ConfigError: names the listener and the key.
+        """
+        mapper = principal_mapper(config, self.listener)
+        settings, material = self._read(config)
+        # Nobody could tell whether an endpoint's own files have changed.
+        if self._loaded == (settings, material) and self._endpoint_context is None:
+            return False
+        self._context = self._context_of(settings, material)
+        self._loaded, self._mapper = (settings, material), mapper
+        return True
+
+    def principal(self, certificate: x509.Certificate | None) -> str | None:
+        """
+        Return the principal that a client's certificate stands for; None without a certificate.
+
+        :raises NoMatchingRule: the rules give it no name.
+        """
+        if certificate is None or self.sasl:
+            return None
+        assert self._mapper is not None, "nothing is loaded"
+        return f"User:{self._mapper.user(distinguished_name(certificate.subject.public_bytes()))}"
+
+    def _read(self, config: ConfigView) -> tuple[TlsSettings, TlsMaterial]:
+        try:
+            settings = TlsSettings.of(config, self.listener, sasl=self.sasl)
+            return settings, read_material(settings, own_key=self._endpoint_context is not None)
+        except ConfigError as e:
+            raise self._located(e) from None
+
+    def _context_of(self, settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
+        try:
+            if self._endpoint_context is None:
+                return make_context(settings, material)
+            context = self._endpoint_context()
+            restrict_context(context, settings, material)
+            return context
+        except ConfigError as e:
+            raise self._located(e) from None
+
+    def _located(self, error: ConfigError) -> ConfigError:
+        return ConfigError(f"listener {self.listener}: {error}")

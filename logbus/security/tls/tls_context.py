@@ -1,0 +1,115 @@
+"""
+Makes the OpenSSL contexts of listeners. Pure, but for reading files.
+
+A client gets what today's practice asks for: TLS 1.2 or later, forward secrecy, no compression, no renegotiation.
+Sessions are resumed by tickets alone, so that the broker keeps nothing about them.
+"""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+from cryptography import x509
+from OpenSSL import SSL, crypto
+
+from logbus.errors import ConfigError
+from logbus.security.tls.key_store import KeyPair, load_key_pair, load_trusted, read_store
+from logbus.security.tls.tls_settings import TlsSettings
+
+_VERSIONS = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
+_VERIFY = {
+    "none": SSL.VERIFY_NONE,
+    "requested": SSL.VERIFY_PEER,
+    "required": SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT,
+}
+
+
+@frozen
+class TlsMaterial:
+    """
+    The key and the certificates of a listener, as read.
+
+    :ivar pair: None: the listener's endpoint has its own.
+    :ivar digest: differs when any of it does.
+    """
+
+    pair: KeyPair | None = field(eq=False)
+    trusted: tuple[x509.Certificate, ...] = field(eq=False)
+    digest: bytes = field(repr=False)
+
+
+def read_material(settings: TlsSettings, *, own_key: bool = False) -> TlsMaterial:
+    """
+    Read the stores of a listener.
+
+    :param own_key: whether the listener's endpoint has a key of its own.
+    :raises ConfigError: names the key of the configuration, and what is wrong.
+    """
+    key_store, trust_store = settings.key_store, settings.trust_store
+    pair, digest, trusted = None, b"", []
+    if not own_key:
+        if not key_store.is_set:
+            raise ConfigError(
+                f"TLS needs a key and its certificate: set {key_store.names['location']} to a PEM file with both"
+            )
+        read = read_store(key_store)
+        pair, digest = load_key_pair(key_store, read.content), read.digest
+    if settings.client_auth != "none":
+        if not trust_store.is_set:
+            raise ConfigError(
+                f"{settings.client_auth_name}={settings.client_auth} needs {trust_store.names['location']}: the "
+                "certificates of those who issue clients' certificates"
+            )
+        read = read_store(trust_store)
+        trusted, digest = load_trusted(trust_store, read.content), digest + read.digest
+    return TlsMaterial(pair, tuple(trusted), digest)
+
+
+def make_context(settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
+    """
+    Return the context of a listener.
+
+    :raises ConfigError: OpenSSL refuses the key or a certificate.
+    """
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    pair = material.pair
+    if pair is not None:
+        try:
+            context.use_certificate(pair.certificate)
+            for issuer in pair.chain:
+                context.add_extra_chain_cert(issuer)
+            context.use_privatekey(pair.key)
+            context.check_privatekey()
+        except (SSL.Error, TypeError) as e:
+            name = settings.key_store.names["location" if settings.key_store.location else "key"]
+            raise ConfigError(f"{name}: OpenSSL refuses the key or its certificate: {reason(e)}") from None
+    restrict_context(context, settings, material)
+    return context
+
+
+def restrict_context(context: SSL.Context, settings: TlsSettings, material: TlsMaterial) -> None:
+    """Apply the settings other than the key to a context that is not used yet."""
+    versions = [_VERSIONS[version] for version in settings.versions]
+    context.set_min_proto_version(min(versions))
+    context.set_max_proto_version(max(versions))
+    context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE)
+    if settings.suites.tls12:
+        context.set_cipher_list(":".join(settings.suites.tls12).encode())
+    if settings.suites.tls13:
+        context.set_tls13_ciphersuites(":".join(settings.suites.tls13).encode())
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)  # of connections that are idle: 34 KB each
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_session_id(b"logbus")
+    store = context.get_cert_store()
+    assert store is not None, "each context has one"
+    for certificate in material.trusted:
+        store.add_cert(crypto.X509.from_cryptography(certificate))
+        context.add_client_ca(certificate)
+    context.set_verify(_VERIFY[settings.client_auth])
+
+
+def reason(error: Exception) -> str:
+    """Return OpenSSL's words for an error."""
+    details = error.args[0] if error.args else ""
+    if isinstance(details, list) and details:
+        return ", ".join(str(detail[-1]) for detail in details)
+    return str(details) or type(error).__name__
