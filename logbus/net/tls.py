@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cryptography.x509 import Certificate
-from OpenSSL import SSL
+from OpenSSL import SSL, crypto
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IDelayedCall, IOpenSSLServerConnectionCreator, IReactorTime
 from twisted.internet.protocol import Factory, connectionDone
@@ -131,7 +131,7 @@ def endpoint_context(endpoint: str) -> Callable[[], SSL.Context]:
             made: SSL.Context = capture.factory.getContext()
         except (OSError, ValueError, TypeError, KeyError) as e:
             raise ConfigError(f"{endpoint}: {e}") from None
-        except SSL.Error as e:
+        except (SSL.Error, crypto.Error) as e:
             raise ConfigError(f"{endpoint}: {openssl_reason(e)}") from None
         return made
 

@@ -15,6 +15,13 @@ import pytest
 @contextmanager
 def running(directory: Path, *options: str) -> Iterator[str]:
     """A broker with these options; its address for clients."""
+    with running_process(directory, *options) as (_, address):
+        yield address
+
+
+@contextmanager
+def running_process(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The same with its process, whose output may be read further."""
     command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
     admin = ["--listen", "admin:tcp:0:interface=127.0.0.1"]
     process = subprocess.Popen(
@@ -28,7 +35,7 @@ def running(directory: Path, *options: str) -> Iterator[str]:
         for line in process.stdout:
             found = re.search(r"logbus broker 0 ready: kafka=(\S+)", line)
             if found:
-                yield found[1]
+                yield process, found[1]
                 break
         else:
             pytest.fail("the broker did not start")
