@@ -1,5 +1,6 @@
 """
-The security of listeners, apart from the network.
+Security: who somebody is, and what they may do.
 
-* ``tls/``: keys, certificates, and the users that certificates name
+* ``tls``: keys, certificates, and the users that certificates name
+* ``sasl``: authentication by SASL: the mechanisms, and the state of a connection that logs in
 """

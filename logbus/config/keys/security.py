@@ -87,9 +87,16 @@ SASL_SERVER_MAX_RECEIVE_SIZE = int32(
     at_least=1,
     per_listener=True,
 )
+SASL_PLAIN_ALLOW_UNENCRYPTED = boolean(
+    "sasl.plain.allow.unencrypted",
+    False,
+    "Whether listeners with SASL_PLAINTEXT may have PLAIN though others can reach them: everybody on the way can read "
+    "the passwords.",
+    per_listener=True,
+)
 SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = optional_text(
     "sasl.oauthbearer.jwks.endpoint.url",
-    "URL of the keys that sign tokens; required for OAUTHBEARER.",
+    "URL of the keys that sign tokens, ``https:`` or ``file:``; required for OAUTHBEARER.",
     per_listener=True,
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = int64(
