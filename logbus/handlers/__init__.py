@@ -38,6 +38,7 @@ Cluster and topics:
 * ``config_resources``: ListConfigResources
 * ``elections``: ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments
 * ``log_dirs``: DescribeLogDirs, AlterReplicaLogDirs
+* ``sasl``: SaslHandshake, SaslAuthenticate, where there is nothing to log in for
 
 Groups:
 

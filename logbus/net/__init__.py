@@ -7,6 +7,8 @@ Servers:
 * ``factory``: KafkaServerFactory: the connections of one listener: admission, sweep, drain
 * ``protocol``: KafkaServerProtocol: one connection, from its parts
 * ``request_dispatcher``: frames to requests, requests to the router
+* ``sasl_login``: the login of a connection by SASL
+* ``jwt_keys``: the keys of a token issuer
 * ``response_order``: responses that wait for earlier ones
 * ``response_sender``: sends small responses together, and counts what is unsent
 * ``flow_control``: when a connection serves requests, and when it receives

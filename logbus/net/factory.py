@@ -20,6 +20,7 @@ from logbus.net.metrics import NetMetrics
 from logbus.net.protocol import KafkaServerProtocol, PrincipalBuilder
 from logbus.net.request_context import RequestContext
 from logbus.net.request_dispatcher import CoalescedProduceRouter, Router
+from logbus.net.sasl_login import SaslLogin
 from logbus.net.shared_resources import SharedResources
 from logbus.wire.connection import ServerConnection
 from logbus.wire.request_template import TemplateCache
@@ -44,6 +45,7 @@ class KafkaServerFactory(Factory):
         a certificate (Kafka: KafkaPrincipalBuilder).
     :ivar coalesced_router: answers Produce requests together that differ only in their batches; without it the router
         answers each.
+    :ivar login: how clients log in by SASL; None: they do not.
     """
 
     served: Mapping[int, tuple[int, int]]
@@ -52,6 +54,7 @@ class KafkaServerFactory(Factory):
     listener: str = "PLAINTEXT"
     coalesced_router: CoalescedProduceRouter | None = None
     principal_builder: PrincipalBuilder | None = None
+    login: SaslLogin | None = None
     metrics: NetMetrics = field(init=False)
     wire: ServerConnection = field(init=False)
     templates: TemplateCache = field(factory=TemplateCache, init=False)

@@ -25,6 +25,11 @@ class NetMetrics:
     :ivar throttled_reads: how often reading from a connection was stopped because replies were unsent, too many
         requests were pending or memory for requests was short.
     :ivar cold_reads: how often sending waited for data that was not in the page cache.
+    :ivar authentications: clients that logged in.
+    :ivar authentication_failures: connections closed because the client could not log in.
+    :ivar reauthentications: how often clients logged in again on a connection (KIP-368).
+    :ivar reauthentication_failures: connections closed because the client could not.
+    :ivar sessions_expired: connections closed because the client did not log in again in time.
     :ivar request_memory: gauge: bytes reserved for frames larger than a connection's first buffer.
     """
 
@@ -47,5 +52,18 @@ class NetMetrics:
     )
     cold_reads: int = metric(
         "logbus_cold_reads_total", "Responses that waited for data that was not in the page cache."
+    )
+    authentications: int = metric("logbus_successful_authentications_total", "Logins of clients by SASL.")
+    authentication_failures: int = metric(
+        "logbus_failed_authentications_total", "Connections closed because the client could not log in."
+    )
+    reauthentications: int = metric(
+        "logbus_successful_reauthentications_total", "Logins of clients on connections that had logged in before."
+    )
+    reauthentication_failures: int = metric(
+        "logbus_failed_reauthentications_total", "Connections closed because the client could not log in again."
+    )
+    sessions_expired: int = metric(
+        "logbus_expired_sessions_total", "Connections closed because the client did not log in again in time."
     )
     request_memory: int = metric("logbus_request_memory_bytes", "Memory reserved for large requests.")

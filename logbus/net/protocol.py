@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from typing import Protocol as Shape
 
-from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener
+from twisted.internet.interfaces import IDelayedCall, IHalfCloseableProtocol, IHandshakeListener
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -26,7 +26,10 @@ from logbus.net.itransport import IFrameTransport
 from logbus.net.request_context import RequestContext
 from logbus.net.request_dispatcher import RequestDispatcher, RequestRouting
 from logbus.net.response_sender import ResponseSender
+from logbus.net.sasl_login import SaslLogin
 from logbus.net.sendfile import StreamTransport
+from logbus.records.file_slice import Parts
+from logbus.security.sasl.sasl_session import LOGIN_MAX_BYTES, SessionExpired
 from logbus.security.tls.ssl_principal_mapper import NoMatchingRule
 from logbus.wire.frame_buffer import FrameBuffer
 
@@ -39,9 +42,11 @@ class ConnectionListener(RequestRouting, Shape):
     The listener that accepted a connection: :class:`logbus.net.factory.KafkaServerFactory`.
 
     :ivar principal_builder: of TLS connections.
+    :ivar login: how clients log in; None: they do not.
     """
 
     principal_builder: PrincipalBuilder | None
+    login: SaslLogin | None
 
     def opened(self, connection: KafkaServerProtocol) -> None:
         """Add an open connection."""
@@ -67,10 +72,20 @@ class KafkaServerProtocol(Protocol):
         self._listener = listener
         self._shared = shared
         self.metrics = shared.metrics
-        self.frames = FrameBuffer(shared.limits.request_max_bytes)
+        self._request_max_bytes = longest = shared.limits.request_max_bytes
+        self._login = policy = listener.login
+        login = None
+        # When the client must have logged in; inf: it has, or need not.
+        self._login_by = math.inf
+        if policy is not None:
+            login = policy.begin(shared.clock, listener.wire)
+            longest = min(longest, LOGIN_MAX_BYTES)
+            self._login_by = shared.clock.seconds() + policy.seconds
+        self._farewell: IDelayedCall | None = None
+        self.frames = FrameBuffer(longest)
         self._flow = FlowControl(self.frames, shared, self._serve)
         self._sender = ResponseSender(shared, self._stop_for_unsent)
-        self.dispatcher = RequestDispatcher(listener, context, self.frames, self._flow, self._sender, self)
+        self.dispatcher = RequestDispatcher(listener, context, self.frames, self._flow, self._sender, self, login)
         self.memory = FrameMemory(self.frames, shared.budget, self._flow, self.dispatcher, self)
         self._deadlines = ConnectionDeadlines(shared.limits, shared.clock.seconds())
         # The peer sends no more; the connection is closed for the peer; it is closed.
@@ -141,6 +156,9 @@ class KafkaServerProtocol(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Give up what only this peer waits for."""
         self._lost = True
+        if self._farewell is not None:
+            self._farewell.cancel()
+            self._farewell = None
         self._sender.connection_lost()
         self._flow.connection_lost()
         self.dispatcher.connection_lost()
@@ -184,6 +202,8 @@ class KafkaServerProtocol(Protocol):
         )
         if self._deadlines.is_still:
             self.memory.give_back_memory()
+        if now >= self._login_by and self._farewell is None:
+            overdue = "it did not log in in time"
         if overdue is not None:
             self.evict(overdue)
 
@@ -225,10 +245,43 @@ class KafkaServerProtocol(Protocol):
             self.memory.release_spare()
         self._finish_if_ended()
 
+    def logged_in(self) -> None:
+        """The client has logged in, or logged in again: it may send requests of any length."""
+        if self._login_by == math.inf:
+            self.metrics.reauthentications += 1
+            return
+        self._login_by = math.inf
+        self.frames.limit = self._request_max_bytes
+        self.metrics.authentications += 1
+
+    def login_failed(self, parts: Parts, why: str) -> None:
+        """
+        Close the connection of a client that could not log in, after a delay: whoever tries passwords, or tries the
+        same one again and again, gets slow.
+        """
+        assert self._login is not None
+        if self._login_by == math.inf:
+            self.metrics.reauthentication_failures += 1
+        else:
+            self.metrics.authentication_failures += 1
+        self._warn(f"authentication failed: {why}")
+        self._flow.stops |= CLOSING
+        self._frame_transport.pause_reading()
+        self._farewell = self._shared.clock.callLater(self._login.delay(), self._say_farewell, parts)
+
+    def _say_farewell(self, parts: Parts) -> None:
+        self._farewell = None
+        if not self.dispatcher.order:
+            self._sender.parts += parts
+        self._close()
+
     def request_failed(self, failure: Failure) -> None:
         """Close the connection; the client will reconnect. What is not the client's fault is a bug, and logged."""
         if isinstance(failure.value, ProtocolError):
-            self.metrics.broken_frames += 1
+            if isinstance(failure.value, SessionExpired):
+                self.metrics.sessions_expired += 1
+            else:
+                self.metrics.broken_frames += 1
             self._warn(str(failure.value))
         else:
             self.metrics.failures += 1

@@ -21,6 +21,7 @@ from logbus.net.flow_control import BLOCKED, PENDING, FlowControl
 from logbus.net.request_context import RequestContext
 from logbus.net.response_order import ResponseOrder, ResponseSlot
 from logbus.net.response_sender import ResponseSender
+from logbus.net.sasl_login import ConnectionLogin
 from logbus.net.shared_resources import SharedResources
 from logbus.records.file_slice import Parts
 from logbus.wire.codegen import ELEMENTS_PER_STEP
@@ -58,6 +59,12 @@ class Requester(Shape):
     def response_ready(self) -> None:
         """A response that was waited for is sent, or waits for those before it."""
 
+    def logged_in(self) -> None:
+        """The client has logged in, or logged in again."""
+
+    def login_failed(self, parts: Parts, why: str) -> None:
+        """The client could not log in: send it ``parts``, and close the connection."""
+
     def request_failed(self, failure: Failure) -> None:
         """A request that was waited for has no response; the connection must be closed."""
 
@@ -78,6 +85,8 @@ class RequestDispatcher:
     _flow: FlowControl
     _sender: ResponseSender
     _requester: Requester
+    # None: clients do not log in.
+    _login: ConnectionLogin | None = None
     requests: int = field(default=0, init=False)
     order: ResponseOrder = field(init=False)
     # None until a Produce request was recognized as one that will be repeated.
@@ -110,10 +119,11 @@ class RequestDispatcher:
         flow, frames, shared = self._flow, self._frames, self._routing.shared
         before = self.requests
         last, left = before + shared.limits.turn_requests, shared.limits.turn_bytes
+        coalescing = self._login is None or self._login.session.is_open
         flow.serving = True
         try:
             while not flow.stops:
-                run = None if self._coalesced_router is None else self._next_run(last - self.requests, left)
+                run = self._next_run(last - self.requests, left) if coalescing else None
                 if run is not None and self._serve_run(run):
                     left -= run.size
                 elif (frame := frames.next_frame()) is not None:
@@ -141,7 +151,12 @@ class RequestDispatcher:
 
     def _serve_frame(self, frame: memoryview, may_repeat: bool) -> None:
         """Decode a request, and have it answered."""
-        request = self._routing.wire.receive(frame)
+        if self._login is None:
+            request = self._routing.wire.receive(frame)
+        elif (unlocked := self._receive(self._login, frame)) is not None:
+            request = unlocked
+        else:
+            return
         self.requests += 1
         context = self._context_for(request.client_id)
         if request.decoding is not None:
@@ -176,6 +191,8 @@ class RequestDispatcher:
 
     def _next_run(self, most: int, most_bytes: int) -> CoalescedProduce | None:
         """The next Produce requests in the buffer, if they differ only in their batches."""
+        if self._coalesced_router is None:
+            return None
         if self.order:
             most = min(most, self.order.room)
         run = self._routing.templates.take(self._frames, self._template, most, most_bytes)
@@ -206,6 +223,25 @@ class RequestDispatcher:
         if client_id != context.client_id:
             context = self.context = evolve(context, client_id=client_id)
         return context
+
+    def _receive(self, login: ConnectionLogin, frame: memoryview) -> Request | None:
+        """Decode a request of a client that logs in, or has; None: it was part of the login, and is answered."""
+        request, reply = login.receive(frame)
+        if reply is None:
+            return request
+        self.requests += 1
+        parts = login.encode(request, reply)
+        if reply.failure is not None:
+            self._requester.login_failed(parts, reply.failure)
+            return None
+        if reply.login is not None:
+            self.context = evolve(self.context, principal=f"User:{reply.login.user}")
+            self._requester.logged_in()
+        if self.order and request is not None:
+            self._append(ResponseSlot(request, None, parts))
+        else:
+            self._sender.add(parts)
+        return None
 
     # Responses in the order of the requests.
 

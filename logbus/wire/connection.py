@@ -117,13 +117,13 @@ class ServerConnection:
 
     It has no state of a peer, so that one object can serve all connections of a listener.
 
-    :param served: the lowest and the highest supported version by API key.
-    :param max_elements: upper bound of array elements in a request (100,000 once a client is authenticated).
+    :ivar served: the lowest and the highest supported version by API key.
+    :ivar max_elements: upper bound of array elements in a request (100,000 once a client is authenticated).
     :param max_elements_at_once: elements that :meth:`receive` decodes in one go; for a request with more it sets
         ``Request.decoding``. None: all.
     """
 
-    __slots__ = ("_at_once", "_codecs", "_served", "max_elements")
+    __slots__ = ("_at_once", "_codecs", "max_elements", "served")
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class ServerConnection:
         max_elements: int = REQUEST_ELEMENTS,
         max_elements_at_once: int | None = None,
     ) -> None:
-        self._served = dict(served)
+        self.served = dict(served)
         self._codecs: dict[int, _Codec] = {}
         self.max_elements = max_elements
         self._at_once = max_elements if max_elements_at_once is None else min(max_elements_at_once, max_elements)
@@ -214,7 +214,7 @@ class ServerConnection:
 
     def _codec(self, key: int, version: int) -> _Codec | None:
         """The codec of an API's version; None for ApiVersions in an unsupported version."""
-        served = self._served.get(key)
+        served = self.served.get(key)
         if served is None:
             raise ProtocolError(f"a request of the API {api_name(key)}, which is not served here")
         lowest, highest = served

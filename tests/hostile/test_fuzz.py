@@ -60,6 +60,7 @@ from logbus.wire.messages.records import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from logbus.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from logbus.wire.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -113,6 +114,8 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
         MetadataRequest(topics=None),
         MetadataRequest(topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name="new")]),
         ApiVersionsRequest(client_software_name="fuzz", client_software_version="1.0"),
+        SaslHandshakeRequest(mechanism="PLAIN"),
+        SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"),
         CreateTopicsRequest(
             topics=[
                 CreatableTopic(

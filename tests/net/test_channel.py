@@ -221,7 +221,7 @@ class RealChannelTests(RealCase):
         A channel over TCP negotiates with a server of ours, asks, and closes in order.
         """
         self.handler.records = TemporaryFile(bytes(3 << 20)).slice()
-        self.factory.wire._served[18] = (0, 4)
+        self.factory.wire.served[18] = (0, 4)
         reactor = self.loop.reactor
         results: list[Any] = []
         endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", self.port.getHost().port)
@@ -244,7 +244,7 @@ class RealChannelTests(RealCase):
         Answers that are only lent come whole, whatever their size, each in the memory of the one before.
         """
         content = bytes(range(256)) * 4096 * 3
-        self.factory.wire._served[18] = (0, 4)
+        self.factory.wire.served[18] = (0, 4)
         reactor = self.loop.reactor
         results: list[Any] = []
         endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", self.port.getHost().port)
@@ -288,7 +288,7 @@ class RealChannelTests(RealCase):
         """
         A request is sent where it is made, unless one before it may still be on its way out: then it stays behind.
         """
-        self.factory.wire._served[18] = (0, 4)
+        self.factory.wire.served[18] = (0, 4)
         results: list[Any] = []
         endpoint = TCP4ClientEndpoint(self.loop.reactor, "127.0.0.1", self.port.getHost().port)
         connect(endpoint, Timers(self.loop.reactor)).addBoth(results.append)
@@ -317,7 +317,7 @@ class RealChannelTests(RealCase):
         """
         A request larger than the socket takes at once arrives whole, and one on a broken connection fails.
         """
-        self.factory.wire._served[18] = (0, 4)
+        self.factory.wire.served[18] = (0, 4)
         results: list[Any] = []
         endpoint = TCP4ClientEndpoint(self.loop.reactor, "127.0.0.1", self.port.getHost().port)
         connect(endpoint, Timers(self.loop.reactor)).addBoth(results.append)
