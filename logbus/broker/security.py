@@ -30,7 +30,7 @@ class BrokerSecurity:
     :param listeners: those of the broker.
     """
 
-    _log = Logger(namespace="logbus.security")
+    _log = Logger()
 
     def __init__(self, env: Environment, listeners: Iterable[Listener]) -> None:
         self._env = env
@@ -83,6 +83,9 @@ class BrokerSecurity:
                 changed = tls.load(self._env.config)
             except ConfigError as e:
                 self._log.error("{error}; the listener keeps its old certificates", error=str(e))
+                continue
+            except Exception:  # of a library, at something unheard of: no reason to fail for whoever had us reload
+                self._log.failure("listener {listener} keeps its old certificates", listener=tls.listener)
                 continue
             if changed:
                 self._log.info(
