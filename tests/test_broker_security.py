@@ -68,6 +68,17 @@ class BrokerSecurityTests(SynchronousTestCase):
         self.assertIsInstance(server.broker.security.connections(edge), CurrentContext)
         self.assertIsNotNone(server.broker.security.principal_builder(edge))
 
+    def test_listener_for_brokers(self) -> None:
+        """Other brokers, which connect without TLS, are given a plain listener, whichever comes first."""
+        ROOT.issue().write(self.store)
+        server = self.broker()
+        config = {"ssl.keystore.location": str(self.store)}
+        reversed_listeners = MemoryBroker(config, listeners=[*reversed(server.listeners)]).start()
+        self.addCleanup(reversed_listeners.close)
+        server.start()
+        for one in (server, reversed_listeners):
+            self.assertEqual(one.broker.member.inter_broker_listener(), "kafka")
+
     def test_reload(self) -> None:
         """New certificates are told in the log; wrong ones are, too, and the old ones stay."""
         ROOT.issue().write(self.store)

@@ -213,8 +213,12 @@ class Broker(OrderedService):
     def _bind(self) -> Deferred[None]:
         def bound(endpoints: Mapping[str, Endpoint]) -> None:
             self.endpoints = endpoints
-            clients = {name: at for name, at in endpoints.items() if at.protocol == "kafka"}
-            protocols = {name: self._listeners[name].security_protocol for name in clients}
+            protocols = {name: listener.security_protocol for name, listener in self._listeners.items()}
+            # Other brokers take the first one, unless a listener is named for them.
+            among = self.config.get(keys.SECURITY_INTER_BROKER_PROTOCOL)
+            names = sorted(endpoints, key=lambda name: protocols[name] != among)
+            clients = {name: endpoints[name] for name in names if endpoints[name].protocol == "kafka"}
+            protocols = {name: protocols[name] for name in clients}
             self.member.membership.registration = evolve(
                 self.member.membership.registration,
                 endpoints=clients,
