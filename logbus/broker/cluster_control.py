@@ -16,6 +16,7 @@ from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.leader_rebalancer import LeaderRebalancer
 from logbus.cluster.controller.metadata_update_sender import update_receivers
 from logbus.cluster.controller.partition_admin import PartitionAdmin
+from logbus.cluster.controller.security_admin import SecurityAdmin
 from logbus.cluster.controller.topic_admin import TopicAdmin
 from logbus.cluster.controller_epoch_store import ControllerEpochStore
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
@@ -31,6 +32,7 @@ class ClusterControl:
     The controller, while this broker is it; the updates from the controller; and the administration of topics.
 
     :ivar topic_admin: of this broker as the controller; ``topics_anywhere``: of whichever broker is it.
+    :ivar security_admin: changes users, quotas and ACLs, if this broker is the controller.
     :ivar balancer: gives leaderships back to preferred leaders.
     """
 
@@ -73,6 +75,7 @@ class ClusterControl:
             partial(check_group_overrides, config.get),
             env.slice_scheduler,
         )
+        self.security_admin = SecurityAdmin(self.controller, reactor, env.slice_scheduler)
         self.topics_anywhere = TopicAdminForwarder(self.topic_admin, member.forwarder)
         self.partition_admin = PartitionAdmin(self.controller, reactor)
         self.balancer = LeaderRebalancer(self.partition_admin, config, reactor)

@@ -12,14 +12,17 @@ from twisted.python.failure import Failure
 from logbus.broker.environment import Environment
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.forwarding_manager import ForwardingManager
-from logbus.cluster.membership import Membership, ensure_cluster
+from logbus.cluster.membership import Membership, connected_again, ensure_cluster
 from logbus.cluster.peers import ConnectTo, Identity, Peers, inter_broker, tcp
 from logbus.cluster.plugin_calls import PluginCalls
 from logbus.cluster.producer_id_manager import ProducerIdManager
+from logbus.cluster.security_node_loader import load_security_nodes
 from logbus.config import keys
 from logbus.coroutines import returns_deferred
 from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import ConnectionLost, SessionLost
 from logbus.metastore.znodes import Registration
+from logbus.net.time_slices import TimeSlice
 from logbus.settings import metadata_store
 from logbus.storage.log_manager import LogManager
 
@@ -79,11 +82,23 @@ class ClusterMember:
         try:
             await self.store.open()
             self.metadata.cluster_id = await ensure_cluster(self.store, self._env.new_uuid)
+            await self._load_security_nodes()
             await logs.claim(self._env.broker_id, self.metadata.cluster_id)
         except Exception:
             # A failed start must not leave its threads and its session behind.
             await self.store.close()
             raise
+
+    async def _load_security_nodes(self) -> None:
+        """Load users and ACLs: nobody could log in before the controller's first update otherwise."""
+        while True:
+            try:
+                found = await load_security_nodes(self.store, TimeSlice(self._env.slice_scheduler))
+            except (ConnectionLost, SessionLost):
+                await connected_again(self.store)
+            else:
+                self.metadata.security_nodes.replace({path: data for path, (data, _) in found.items()})
+                return
 
     @returns_deferred
     async def join(self) -> None:

@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from logbus.cluster.images import BrokerImage, PartitionImage, TopicImage
+from logbus.cluster.security_nodes import SecurityNodes
 from logbus.model import TopicPartition
 
 __all__ = ["NO_CONTROLLER", "BrokerImage", "ClusterMetadata", "PartitionImage", "TopicImage"]
@@ -35,6 +36,7 @@ class ClusterMetadata:
     :ivar brokers: live brokers by id. Read only.
     :ivar topics: topics by name. Read only.
     :ivar group_configs: overrides of consumer groups that have any, by group id. Read only.
+    :ivar security_nodes: users, quotas, ACLs and delegation tokens; they change on their own.
     :ivar version: grows by one with every change; a cached answer is valid for one version.
     """
 
@@ -43,6 +45,7 @@ class ClusterMetadata:
     brokers: dict[int, BrokerImage] = field(factory=dict, init=False)
     topics: dict[str, TopicImage] = field(factory=dict, init=False)
     group_configs: dict[str, Mapping[str, str]] = field(factory=dict, init=False)
+    security_nodes: SecurityNodes = field(factory=SecurityNodes, init=False)
     version: int = field(default=0, init=False)
     _by_id: dict[UUID, TopicImage] = field(factory=dict, init=False)
     _subscribers: list[Callable[[], None]] = field(factory=list, init=False)
@@ -50,6 +53,9 @@ class ClusterMetadata:
     _gone: list[str] = field(factory=list, init=False)
     _changing: bool = field(default=False, init=False)
     _log = Logger()
+
+    def __attrs_post_init__(self) -> None:
+        self.security_nodes.failed = lambda: self._log.failure("a subscriber to the security nodes failed")
 
     # Reading.
 

@@ -60,10 +60,10 @@ async def ensure_cluster(store: IMetadataStore, new_uuid: Callable[[], UUID]) ->
             await ensure_paths(store)
             return await ensure_cluster_id(store, new_uuid)
         except (ConnectionLost, SessionLost):
-            await _connected_again(store)
+            await connected_again(store)
 
 
-async def _connected_again(store: IMetadataStore) -> None:
+async def connected_again(store: IMetadataStore) -> None:
     """
     Returns once the store is connected.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from uuid import UUID
 
-from attrs import frozen
+from attrs import field, frozen
 
 from logbus.cluster.images import BrokerImage
 from logbus.model import LeaderAndIsr, TopicPartition
@@ -59,6 +59,8 @@ class MetadataUpdate:
     :ivar broker_configs: new overrides of brokers, by broker id or ``<default>`` (all brokers); applied before
         ``partitions``, whose logs lay their own overrides over them.
     :ivar group_configs: new overrides of consumer groups, by group id; empty ones: it has none any more.
+    :ivar security_nodes: new contents of security nodes by path, None: it is gone. None for all: they did not
+        change, or the controller is of a release that does not know them.
     :ivar full: the update has the full state: anything known and not in it does not exist any more.
     :ivar unreadable: topics that the controller cannot read: the state known of them, and their logs, stay.
     """
@@ -72,5 +74,6 @@ class MetadataUpdate:
     configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     broker_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     group_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    security_nodes: Mapping[str, bytes | None] | None = field(default=None, repr=False)
     full: bool = False
     unreadable: frozenset[str] = frozenset()

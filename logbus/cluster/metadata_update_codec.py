@@ -27,6 +27,7 @@ from logbus.wire.messages.inter_broker import (
     MetadataUpdatePartitionState,
     MetadataUpdateRequest,
     MetadataUpdateTopicState,
+    SecurityNode,
     Setting,
 )
 from logbus.wire.schema import ZERO_UUID, decode, element_budget, encode
@@ -64,6 +65,7 @@ def decode_update(request: MetadataUpdateRequest) -> MetadataUpdate:
         configs=_overrides_by_entity(body.configs),
         broker_configs=_overrides_by_entity(body.broker_configs),
         group_configs=_overrides_by_entity(body.group_configs),
+        security_nodes=None if body.security_nodes is None else {one.path: one.data for one in body.security_nodes},
         full=body.full,
         unreadable=frozenset(body.unreadable),
     )
@@ -87,6 +89,9 @@ def _body(update: MetadataUpdate) -> MetadataUpdateBody:
         configs=_by_entity(update.configs),
         broker_configs=_by_entity(update.broker_configs),
         group_configs=_by_entity(update.group_configs),
+        security_nodes=None
+        if update.security_nodes is None
+        else [SecurityNode(path=path, data=data) for path, data in update.security_nodes.items()],
         unreadable=sorted(update.unreadable),
     )
 

@@ -51,6 +51,7 @@ class MetadataUpdateReceiver:
 
     async def _apply(self, update: MetadataUpdate) -> PartitionErrors:
         await self._check(update)
+        self._secure(update)
         errors: dict[TopicPartition, ApiError] = {}
         await self._remove(update, errors)
         if update.broker_configs:
@@ -79,6 +80,14 @@ class MetadataUpdateReceiver:
             )
         if update.controller_epoch > self.epochs.highest:
             await self.epochs.remember(update.controller_epoch)
+
+    def _secure(self, update: MetadataUpdate) -> None:
+        """Apply users and ACLs before all else: what was revoked ends now, not after slow work on replicas."""
+        if update.security_nodes is not None:
+            if update.full:
+                self.metadata.security_nodes.replace(update.security_nodes)
+            else:
+                self.metadata.security_nodes.change(update.security_nodes)
 
     async def _remove(self, update: MetadataUpdate, errors: dict[TopicPartition, ApiError]) -> None:
         gone = list(update.deleted)

@@ -13,6 +13,7 @@ from attrs import field, frozen
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.partition_admin import PartitionAdmin
+from logbus.cluster.controller.security_admin import SecurityAdmin
 from logbus.cluster.controller.topic_admin import TopicAdmin
 from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.cluster.icluster import IMetadataUpdateReceiver
@@ -45,6 +46,7 @@ class BrokerParts:
     :ivar release: advertise this Kafka release's versions; None: the default table.
     :ivar reactor: the time; ``wall_clock``: seconds since 1970.
     :ivar topic_admin: changes topics if this broker is the controller; ``topics_anywhere``: wherever the controller is.
+    :ivar security_admin: changes users, quotas and ACLs if this broker is the controller.
     :ivar router: contains all handlers before the first request comes.
     """
 
@@ -70,6 +72,7 @@ class BrokerParts:
     topic_admin: TopicAdmin
     topics_anywhere: TopicAdminForwarder
     partition_admin: PartitionAdmin
+    security_admin: SecurityAdmin
     internal_topics: InternalTopics
 
     replicas: ReplicaManager

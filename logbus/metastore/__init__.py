@@ -21,6 +21,8 @@ Their content:
 
 * ``znodes``: paths of all nodes; brokers, topics and configs. Pure.
 * ``cluster_znodes``: nodes of the cluster as a whole. Pure.
+* ``security_znodes``: nodes of users, quotas, ACLs and delegation tokens. Pure.
+* ``sanitizer``: names as elements of paths. Pure.
 * ``znode_json``: the JSON of nodes. Pure.
 * ``connect_string``: ``zookeeper.connect``. Pure.
 * ``metadata_file``: the file format of ``logbus metadata export``. Pure.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attrs import define, field
@@ -57,6 +57,7 @@ class Database:
         """
         try:
             with self._explained():
+                self._keep_private()
                 # One thread uses it at a time, but a pool may replace its thread.
                 self._connection = sqlite3.connect(
                     self.path, timeout=0.0, isolation_level=None, check_same_thread=False
@@ -102,6 +103,14 @@ class Database:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def _keep_private(self) -> None:
+        """Keep others of the machine from reading it: it has users' credentials."""
+        with suppress(OSError):  # SQLite says what is wrong, or another user owns the file.
+            try:
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            except FileExistsError:
+                self.path.chmod(0o600)
 
     def _is_new(self) -> bool:
         # An empty file, or one that a power cut left between the first page and the schema.

@@ -22,14 +22,17 @@ from logbus.metastore.cluster_znodes import (
     ProducerIdBlockZnode,
 )
 from logbus.metastore.operations import BadPath
+from logbus.metastore.security_znodes import AclZnode, EntityZnode
 from logbus.metastore.tree import check_path
 from logbus.metastore.znode_json import BadZnode
 from logbus.metastore.znodes import (
+    ACLS,
     BROKER_IDS,
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
     FEATURES,
+    PREFIXED_ACLS,
     PRODUCER_ID_BLOCK,
     TOPICS,
     ConfigZnode,
@@ -46,9 +49,14 @@ ROOTS = frozenset(
         "cluster",
         "config",
         "consumers",
+        "delegation_token",
         CONTROLLER_EPOCH.strip("/"),
         FEATURES.strip("/"),
         "isr_change_notification",
+        "kafka-acl",
+        "kafka-acl-changes",
+        "kafka-acl-extended",
+        "kafka-acl-extended-changes",
         PRODUCER_ID_BLOCK.strip("/"),
         "log_dir_event_notification",
     }
@@ -171,9 +179,14 @@ _KINDS: tuple[tuple[re.Pattern[str], Callable[..., Any]], ...] = (
     (re.compile(f"{TOPICS}/([^/]+)"), lambda path, data, topic: TopicZnode.decode(topic, data)),
     (_STATE, lambda path, data, topic, number: StateZnode.decode(topic, int(number), data, 0)),
     (
-        re.compile("/config/(?:topics|brokers|groups|clients)/([^/]+)"),
+        re.compile("/config/(?:topics|brokers|groups)/([^/]+)"),
         lambda path, data, name: ConfigZnode.decode(path, data),
     ),
+    (
+        re.compile("/config/(?:users/[^/]+(?:/clients/[^/]+)?|clients/[^/]+|ips/[^/]+)"),
+        lambda path, data: (EntityZnode.entity(path), EntityZnode.decode(path, data)),
+    ),
+    (re.compile(f"(?:{ACLS}|{PREFIXED_ACLS})/[^/]+/[^/]+"), AclZnode.decode),
 )
 
 

@@ -12,15 +12,15 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import quote, unquote
 from uuid import UUID
 
 from attrs import frozen
 
-from logbus.metastore.znode_json import BadZnode, ZnodeReader, dump, uuid_from_text, uuid_text
+from logbus.metastore.sanitizer import desanitize, sanitize
+from logbus.metastore.znode_json import ZnodeReader, dump, uuid_from_text, uuid_text
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 
-FEATURE_LEVEL = 2
+FEATURE_LEVEL = 3
 """The inter-broker protocol level of this release; grows with every change of that protocol."""
 
 BROKER_IDS = "/brokers/ids"
@@ -28,6 +28,13 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
+USER_CONFIGS = "/config/users"
+CLIENT_CONFIGS = "/config/clients"
+IP_CONFIGS = "/config/ips"
+CONFIG_CHANGES = "/config/changes"
+ACLS = "/kafka-acl"
+PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
+DELEGATION_TOKENS = "/delegation_token/tokens"
 DELETED_TOPICS = "/admin/delete_topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -38,7 +45,7 @@ BROKER_INCARNATIONS = "/brokers/lives"
 FEATURES = "/feature_level"
 
 DEFAULT_ENTITY = "<default>"
-"""Entity name of the configuration of all brokers."""
+"""Entity name of the configuration of all brokers, and of users, client ids and addresses without their own."""
 
 PERSISTENT_PATHS = (
     "/brokers",
@@ -48,13 +55,19 @@ PERSISTENT_PATHS = (
     "/cluster",
     "/config",
     TOPIC_CONFIGS,
-    "/config/clients",
-    "/config/users",
+    CLIENT_CONFIGS,
+    USER_CONFIGS,
+    IP_CONFIGS,
     BROKER_CONFIGS,
     GROUP_CONFIGS,
-    "/config/changes",
+    CONFIG_CHANGES,
     "/admin",
     DELETED_TOPICS,
+    ACLS,
+    "/kafka-acl-extended",
+    PREFIXED_ACLS,
+    "/delegation_token",
+    DELEGATION_TOKENS,
 )
 """The base nodes of a cluster, parents first."""
 
@@ -262,10 +275,9 @@ class ConfigZnode:
     @staticmethod
     def group_path(group_id: str) -> str:
         """
-        :param group_id: any text; it is percent-encoded as by Kafka's ``Sanitizer``.
+        :param group_id: any text.
         """
-        name = quote(group_id, safe="")
-        return f"{GROUP_CONFIGS}/{name.replace('.', '%2E') if name in ('.', '..') else name}"
+        return f"{GROUP_CONFIGS}/{sanitize(group_id)}"
 
     @staticmethod
     def group_of(name: str) -> str:
@@ -274,10 +286,7 @@ class ConfigZnode:
 
         :raise BadZnode: it is not an encoded group id.
         """
-        group_id = unquote(name, errors="replace")
-        if ConfigZnode.group_path(group_id) != f"{GROUP_CONFIGS}/{name}":
-            raise BadZnode(f"{GROUP_CONFIGS}/{name} is not the encoded name of a group")
-        return group_id
+        return desanitize(GROUP_CONFIGS, name)
 
     @classmethod
     def encode(cls, overrides: Mapping[str, str]) -> bytes:

@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
 from logbus.cluster.controller.controller import Controller
+from logbus.cluster.controller.security_admin import SecurityAdmin
 from logbus.cluster.controller.topic_admin import TopicAdmin
 from logbus.cluster.controller.topic_plan import TopicDefaults
 from logbus.cluster.controller.topic_rules import TopicRules
@@ -105,6 +106,7 @@ class Node:
     receiver: MetadataUpdateReceiver = field(init=False)
     controller: Controller = field(init=False)
     admin: TopicAdmin = field(init=False)
+    security: SecurityAdmin = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         clock = self.cluster.clock
@@ -141,6 +143,7 @@ class Node:
             lambda broker_id, overrides: _check(overrides),
             _check,
         )
+        self.security = SecurityAdmin(self.controller, clock)
 
     async def start(self) -> None:
         """As a broker starts."""

@@ -57,6 +57,7 @@ ANNOUNCEMENTS = st.builds(
     deleted=st.lists(st.builds(DeletedTopic, NAMES, UUIDS, NUMBERS), max_size=2).map(tuple),
     configs=st.dictionaries(NAMES, SETTINGS, max_size=2),
     broker_configs=st.dictionaries(NAMES, SETTINGS, max_size=2),
+    security_nodes=st.none() | st.dictionaries(NAMES, st.none() | st.binary(max_size=5), max_size=2),
     full=st.booleans(),
     unreadable=st.frozensets(NAMES, max_size=2),
 )

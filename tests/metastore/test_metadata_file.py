@@ -53,7 +53,7 @@ class FileTests(SynchronousTestCase):
     def refused(self, text: str) -> str:
         return str(self.assertRaises(BadMetadataFile, load, text))
 
-    @given(st.dictionaries(st.sampled_from(["/admin/x", "/config/users/u", "/consumers"]), st.binary(max_size=20)))
+    @given(st.dictionaries(st.sampled_from(["/admin/x", "/config/changes/u", "/consumers"]), st.binary(max_size=20)))
     def test_round_trip(self, more: dict[str, bytes]) -> None:
         """Whatever nodes hold comes back, text or not."""
         metadata = Metadata(nodes_of(2) | more)
@@ -89,6 +89,8 @@ class FileTests(SynchronousTestCase):
             ({"/brokers/ids/0": b""}, "/brokers/ids/0 is not a node that outlives"),
             ({"/controller": b""}, "/controller is not"),
             ({"/etc": b""}, "/etc is not"),
+            ({"/config/users/ann": b"{}"}, "/config/users/ann holds no"),
+            ({"/kafka-acl/Topic": b"", "/kafka-acl/Topic/t": b"[]"}, "/kafka-acl/Topic/t holds"),
             ({"relative": b""}, "relative"),
             ({StateZnode.path("t0", 1): StateZnode.encode(LeaderAndIsr(4, 1, (4,)))}, "no replica: [4]"),
             (

@@ -198,7 +198,8 @@ def write_durably(path: Path, text: str) -> None:
     """Write a new file atomically, and sync it."""
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
+        # Only for the user: it has users' credentials.
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -8,6 +8,7 @@ The events and the decisions:
 * ``active_controller``: the work of the elected controller.
 * ``controller_context``: its state: brokers, topics, partitions.
 * ``broker_incarnations``: the registrations of brokers that were noted.
+* ``security_node_table``: the nodes of users, quotas, ACLs and delegation tokens.
 * ``broker_reports``: what brokers have reported since they registered.
 * ``state_loader``: loads that from the metadata store.
 * ``fence``: writes that fail once another controller was elected.
@@ -31,6 +32,8 @@ Changes on request:
 * ``partition_admin``: elections and reassignments, for request handlers.
 * ``partition_changes``: the same, as steps of the active controller.
 * ``broker_changes``: requests and reports of brokers, as steps of the active controller.
+* ``security_admin``: changes users, quotas, ACLs and delegation tokens, for request handlers.
+* ``security_changes``: the same, as steps of the active controller.
 * ``leader_rebalancer``: hands leadership back to preferred leaders now and then.
 
 Metadata updates to brokers:

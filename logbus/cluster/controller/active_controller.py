@@ -90,7 +90,7 @@ class ActiveController:
         """Load the state, hold the elections that are due, and send the full state to all brokers."""
         store = self.fence.store
         await store.sync()
-        self.state = self.channels.state = await load_state(store)
+        self.state = self.channels.state = await load_state(store, self.time_slice())
         self.state.brokers = await self._load_brokers()
         for name, reason in sorted(self.state.unreadable.items()):
             self._log.error("topic {topic} is left alone: {reason}", topic=name, reason=reason)

@@ -27,6 +27,7 @@ from logbus.cluster.controller.controller_election import ControllerElection, Co
 from logbus.cluster.controller.controller_metrics import ControllerMetrics
 from logbus.cluster.controller.fence import ControllerMoved, Fence
 from logbus.cluster.controller.partition_changes import reapply_topic_rules, start_znode_reassignments
+from logbus.cluster.controller.security_changes import take_announced_changes
 from logbus.cluster.controller.topic_changes import finish_deletion, send_deletion
 from logbus.cluster.controller.topic_rules import RulesFor
 from logbus.cluster.icluster import ReceiverFor
@@ -208,6 +209,12 @@ class Controller:
     async def _take_orders(self) -> None:
         await self._as_controller(lambda active: start_znode_reassignments(active, self._reassignments_znode_changed))
 
+    def _change_announced(self, _: WatchedEvent) -> None:
+        self._put(self._take_announced_changes)
+
+    async def _take_announced_changes(self) -> None:
+        await self._as_controller(lambda active: take_announced_changes(active, self._change_announced))
+
     async def _elect_later(self) -> None:
         if self._running and self.store.state is SessionState.CONNECTED:
             await self._contend()
@@ -254,6 +261,7 @@ class Controller:
         self.metrics.became_active(self.clock.seconds() - began)
         self._show_controller(self.broker_id)
         self._put(self._take_orders)
+        self._put(self._take_announced_changes)
         unfinished = [name for name, topic in active.state.topics.items() if topic.deleting]
         if unfinished:
             self.end_deletion(unfinished, send_deletion(active, unfinished)).addErrback(

@@ -13,6 +13,7 @@ from attrs import define, field
 
 from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
 from logbus.cluster.controller.broker_reports import BrokerReports
+from logbus.cluster.controller.security_node_table import SecurityNodeTable
 from logbus.cluster.controller.topic_rules import ReplicaAvailability
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import NO_OVERRIDES
@@ -119,6 +120,7 @@ class ControllerContext:
     :ivar unreadable: topics whose nodes cannot be read, with the reason; the controller does not touch them.
     :ivar broker_configs: overrides by broker id or ``<default>``.
     :ivar group_configs: overrides of consumer groups, by group id.
+    :ivar security_nodes: users, quotas, ACLs and delegation tokens.
     """
 
     brokers: dict[int, BrokerImage] = field(factory=dict)
@@ -130,6 +132,7 @@ class ControllerContext:
     unreadable: dict[str, str] = field(factory=dict)
     broker_configs: EntityConfigs = field(factory=EntityConfigs)
     group_configs: EntityConfigs = field(factory=EntityConfigs)
+    security_nodes: SecurityNodeTable = field(factory=SecurityNodeTable)
 
     def partition(self, name: TopicPartition) -> PartitionRecord:
         """The record (it must exist)."""

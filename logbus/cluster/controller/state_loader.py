@@ -10,7 +10,9 @@ from twisted.logger import Logger
 
 from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
 from logbus.cluster.controller.controller_context import ABSENT, ControllerContext, PartitionRecord, TopicRecord
+from logbus.cluster.controller.security_node_table import SecurityNodeTable
 from logbus.cluster.images import BrokerImage
+from logbus.cluster.security_node_loader import load_security_nodes
 from logbus.metastore.cluster_znodes import BrokerIncarnationsZnode, FeatureLevelZnode
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import Stat, Watcher
@@ -30,14 +32,16 @@ from logbus.metastore.znodes import (
     TopicZnode,
 )
 from logbus.model import topic_name_problem
+from logbus.net.time_slices import TimeSlice
 
 _log = Logger(namespace="logbus.cluster.controller")
 
 
-async def load_state(store: IMetadataStore) -> ControllerContext:
+async def load_state(store: IMetadataStore, time_slice: TimeSlice) -> ControllerContext:
     """
-    All topics, partitions and configurations (brokers come from :func:`load_brokers`).
+    All topics, partitions, configurations and security nodes (brokers come from :func:`load_brokers`).
 
+    :param time_slice: for work on many security nodes.
     :raise BadZnode: a node cannot be read that concerns the cluster as a whole.
     """
     state = ControllerContext()
@@ -57,6 +61,7 @@ async def load_state(store: IMetadataStore) -> ControllerContext:
     await _load_partitions(store, state)
     await _load_broker_configs(store, state)
     await _load_group_configs(store, state)
+    state.security_nodes = SecurityNodeTable.of(await load_security_nodes(store, time_slice))
     await _load_incarnations_and_feature_level(store, state)
     return state
 

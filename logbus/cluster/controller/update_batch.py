@@ -28,6 +28,7 @@ class UpdateBatch:
     :ivar brokers: whether the set of live brokers changed.
     :ivar partitions: those whose state changed; ``created``: those among them that did not exist before.
     :ivar configs: topics whose overrides changed; also ``broker_configs`` (entities), ``group_configs`` (groups).
+    :ivar security_nodes: paths of security nodes that changed.
     """
 
     brokers: bool = False
@@ -37,6 +38,7 @@ class UpdateBatch:
     configs: frozenset[str] = frozenset()
     broker_configs: frozenset[str] = frozenset()
     group_configs: frozenset[str] = frozenset()
+    security_nodes: frozenset[str] = frozenset()
 
 
 def incremental_updates(
@@ -46,6 +48,7 @@ def incremental_updates(
     partitions = partition_states(state, batch.partitions, batch.created)
     configs = {topic: state.topics[topic].overrides for topic in sorted(batch.configs) if topic in state.topics}
     brokers = dict(state.brokers) if batch.brokers else None
+    security = {path: state.security_nodes.get(path) for path in sorted(batch.security_nodes)} or None
     return {
         broker.broker_id: MetadataUpdate(
             controller_id,
@@ -57,6 +60,7 @@ def incremental_updates(
             configs=configs,
             broker_configs=_overrides_of(batch.broker_configs, state.broker_configs),
             group_configs=_overrides_of(batch.group_configs, state.group_configs),
+            security_nodes=security,
         )
         for broker in state.brokers.values()
     }
@@ -67,6 +71,7 @@ def full_updates(
 ) -> Mapping[int, MetadataUpdate]:
     """The full state, as an update to brokers that have none yet."""
     partitions = partition_states(state, state.partitions())
+    security = state.security_nodes.contents()
     return {
         broker.broker_id: MetadataUpdate(
             controller_id,
@@ -76,6 +81,7 @@ def full_updates(
             partitions=partitions,
             broker_configs=dict(state.broker_configs.overrides),
             group_configs=dict(state.group_configs.overrides),
+            security_nodes=security,
             full=True,
             unreadable=frozenset(state.unreadable),
         )

@@ -146,6 +146,14 @@ class DeletedTopicState:
     partitions: Int32
 
 
+@struct
+class SecurityNode:
+    """A node of users, quotas, ACLs or delegation tokens; without data: it is gone."""
+
+    path: String
+    data: Bytes | None = None
+
+
 @message(None, versions="0", flexible="0+")
 class MetadataUpdateBody:
     """The content of a metadata update, the same for all receivers."""
@@ -158,6 +166,7 @@ class MetadataUpdateBody:
     broker_configs: list[EntityConfig]
     unreadable: list[String]
     group_configs: list[EntityConfig] = field("0+", factory=list, tag=0)
+    security_nodes: list[SecurityNode] | None = field("0+", default=None, tag=1)
 
 
 @struct
