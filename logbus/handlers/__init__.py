@@ -36,6 +36,8 @@ Cluster and topics:
 * ``topics``: CreateTopics, DeleteTopics, CreatePartitions
 * ``configs``: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
 * ``config_resources``: ListConfigResources
+* ``user_scram_credentials``: DescribeUserScramCredentials, AlterUserScramCredentials
+* ``client_quotas``: DescribeClientQuotas, AlterClientQuotas
 * ``elections``: ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments
 * ``log_dirs``: DescribeLogDirs, AlterReplicaLogDirs
 * ``sasl``: SaslHandshake, SaslAuthenticate, where there is nothing to log in for

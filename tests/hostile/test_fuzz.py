@@ -19,6 +19,14 @@ from logbus.records.file_slice import joined
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages import api
 from logbus.wire.messages.api_versions import ApiVersionsRequest, FeatureUpdateKey, UpdateFeaturesRequest
+from logbus.wire.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlteredEntity,
+    AlteredEntry,
+    ComponentData,
+    DescribeClientQuotasRequest,
+    OpData,
+)
 from logbus.wire.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -74,6 +82,13 @@ from logbus.wire.messages.topics import (
     DeleteTopicState,
 )
 from logbus.wire.messages.transactions import InitProducerIdRequest
+from logbus.wire.messages.user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    UserName,
+)
 from logbus.wire.schema import message_spec
 from tests.handlers.kit import Client, MemoryBroker, a_batch, content, fetch_request, produce_request
 from tests.hostile.group_requests import GROUPS, INSTANCES, MEMBERS, SUBSCRIPTION, group_requests, with_groups
@@ -178,6 +193,27 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
         ),
         ListConfigResourcesRequest(),
         ListConfigResourcesRequest(resource_types=[2, 4]),
+        DescribeUserScramCredentialsRequest(users=[UserName(name="ann"), UserName(name="bob")]),
+        AlterUserScramCredentialsRequest(
+            deletions=[ScramCredentialDeletion(name="bob", mechanism=2)],
+            upsertions=[
+                ScramCredentialUpsertion(
+                    name="ann", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"p" * 32
+                )
+            ],
+        ),
+        DescribeClientQuotasRequest(
+            components=[ComponentData(entity_type="user", match_type=0, match="ann")], strict=False
+        ),
+        AlterClientQuotasRequest(
+            entries=[
+                AlteredEntry(
+                    entity=[AlteredEntity(entity_type="user", entity_name="ann")],
+                    ops=[OpData(key="producer_byte_rate", value=1024.0, remove=False)],
+                )
+            ],
+            validate_only=False,
+        ),
         UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=1)]),
     ]
 

@@ -7,6 +7,8 @@ The messages, one family per module, and the register of APIs by number.
 * ``records``: Produce, Fetch, and offsets by time and by epoch
 * ``topics``: creation and deletion of topics, partitions and records
 * ``configs``: settings
+* ``user_scram_credentials``: SCRAM credentials of users
+* ``client_quotas``: quotas of users, client ids and addresses
 * ``elections``: leader elections and reassignments
 * ``log_dirs``: log directories
 * ``transactions``: producer ids and transactions
