@@ -34,6 +34,8 @@ Records:
 
 Groups, transactions, files:
 
+* ``password``: passwords from a file or the terminal
+* ``offline_users``: users of a cluster that does not run
 * ``groups``: groups, their offsets and lag
 * ``dump``: files of a data directory
 * ``hanging_transactions``: finds and aborts transactions that no coordinator will end

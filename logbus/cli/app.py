@@ -75,6 +75,8 @@ app = LazyGroup(
             "Show transactions; find and abort hanging ones.",
         ),
         "configs": ("logbus.cli.commands.configs:configs", "Show and change settings of topics and brokers."),
+        "users": ("logbus.cli.commands.users:users", "Show and change users that log in by SCRAM."),
+        "quotas": ("logbus.cli.commands.quotas:quotas", "Show and change quotas of users, client ids and addresses."),
         "cluster": (
             "logbus.cli.commands.cluster:cluster",
             "Show the cluster; move leaders and replicas; run a cluster.",

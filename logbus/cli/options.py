@@ -89,6 +89,15 @@ def group_id(text: str) -> str:
     return _short_text(text, "group id")
 
 
+def user_name(text: str) -> str:
+    """
+    Check the name of a user: text of 1 to 32767 bytes, as requests can carry it.
+
+    :raises click.BadParameter: it is empty, too long, or not text.
+    """
+    return _short_text(text, "name of the user")
+
+
 def transactional_id(text: str) -> str:
     """
     Check a transactional id: text of 1 to 32767 bytes, as requests can carry it.

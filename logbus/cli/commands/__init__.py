@@ -6,6 +6,8 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``groups_offsets``: reset, delete, export and import offsets of groups
 * ``transactions``: the group ``transactions``; list, describe, find hanging ones
 * ``transactions_abort``: abort and force-terminate transactions
+* ``users``: users that log in by SCRAM
+* ``quotas``: quotas of users, client ids and addresses
 * ``cluster``: the group ``cluster``; describe
 * ``cluster_start``: run a cluster on this machine
 * ``cluster_reassign``: move replicas

@@ -6,6 +6,8 @@ The admin client (Kafka: AdminClient).
 * ``group_admin``: consumer groups and their offsets
 * ``transaction_admin``: transactions, producers, aborts
 * ``replica_admin``: leader elections and reassignments
+* ``user_admin``: users that log in by SCRAM
+* ``quota_admin``: quotas of users, client ids and addresses
 * ``log_dir_admin``: log directories
 
 Requests, imported at first use:

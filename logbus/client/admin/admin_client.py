@@ -1,7 +1,8 @@
 """
 The admin client (Kafka: AdminClient): topics, partitions, records to delete, and the cluster. Its other parts are
 :mod:`~logbus.client.admin.config_admin`, :mod:`~logbus.client.admin.replica_admin`,
-:mod:`~logbus.client.admin.group_admin`, :mod:`~logbus.client.admin.log_dir_admin` and
+:mod:`~logbus.client.admin.group_admin`, :mod:`~logbus.client.admin.log_dir_admin`,
+:mod:`~logbus.client.admin.user_admin`, :mod:`~logbus.client.admin.quota_admin` and
 :mod:`~logbus.client.admin.transaction_admin`.
 
 .. code-block:: python
@@ -25,8 +26,10 @@ from twisted.internet.defer import Deferred
 from logbus.client.admin.config_admin import ConfigAdmin, response_error
 from logbus.client.admin.group_admin import GroupAdmin
 from logbus.client.admin.log_dir_admin import LogDirAdmin
+from logbus.client.admin.quota_admin import QuotaAdmin
 from logbus.client.admin.replica_admin import ReplicaAdmin
 from logbus.client.admin.transaction_admin import TransactionAdmin
+from logbus.client.admin.user_admin import UserAdmin
 from logbus.client.cluster.cluster import Cluster, Node, TopicMetadata
 from logbus.client.list_offsets import list_offsets
 from logbus.client.retry import api_error
@@ -95,7 +98,7 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, ReplicaAdmin, TransactionAdmin):
+class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, QuotaAdmin, ReplicaAdmin, TransactionAdmin, UserAdmin):
     """
     Sends administrative requests to the brokers concerned.
 

@@ -1,0 +1,27 @@
+"""Passwords, from a file or the terminal; never from the command line, which other users of the machine can see."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+def read_password(file: Path | None, what: str) -> str:
+    """
+    Read a password.
+
+    :param file: its first line is the password; ``-``: standard input; None: ask on the terminal, twice.
+    :raise click.ClickException: there is none.
+    """
+    if file is None:
+        return str(click.prompt(f"Password of {what}", hide_input=True, confirmation_prompt=True))
+    try:
+        text = sys.stdin.readline() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise click.ClickException(f"{file}: the password cannot be read: {e}") from None
+    password = text.partition("\n")[0].rstrip("\r")
+    if not password:
+        raise click.ClickException(f"{file}: the first line is empty; it has the password")
+    return password

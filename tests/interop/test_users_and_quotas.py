@@ -1,0 +1,142 @@
+"""Users and quotas, set and shown by Kafka's own tool, by clients of others, and by ours."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+
+from benchmarks.compare.jars import KAFKA_VERSION, tools_jars
+from logbus.testing import Broker
+from tests.interop.clients import SECONDS
+from tests.interop.java_client import CACHE
+from tests.interop.twistd_broker import running
+
+Tool = Callable[..., str]
+
+
+@pytest.fixture
+def users_broker() -> Iterator[Broker]:
+    """A broker without users."""
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_configs(users_broker: Broker) -> Tool:
+    """Apache Kafka's ``kafka-configs``; what it prints."""
+    jars = tools_jars(KAFKA_VERSION, CACHE)
+    command = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "kafka.admin.ConfigCommand"]
+
+    def run(*arguments: str) -> str:
+        given = [*command, "--bootstrap-server", users_broker.bootstrap, *arguments]
+        done = subprocess.run(given, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_kafka_configs(kafka_configs: Tool) -> None:
+    """Kafka's tool sets, describes and deletes credentials and quotas of users, client ids and addresses."""
+    alice = ("--entity-type", "users", "--entity-name", "alice")
+    added = "SCRAM-SHA-256=[iterations=8192,password=alice-secret],SCRAM-SHA-512=[password=x]"
+    assert "Completed updating config for user alice" in kafka_configs("--alter", "--add-config", added, *alice)
+    kafka_configs("--alter", "--add-config", "producer_byte_rate=1024", *alice)
+    app = ("--entity-type", "clients", "--entity-default")
+    kafka_configs("--alter", "--add-config", "request_percentage=200", *alice, *app)
+    kafka_configs("--alter", "--add-config", "connection_creation_rate=10", "--entity-type", "ips", "--entity-default")
+    shown = kafka_configs("--describe", *alice)
+    for part in ("producer_byte_rate=1024.0", "SCRAM-SHA-256=iterations=8192", "SCRAM-SHA-512=iterations=4096"):
+        assert part in shown, shown
+    both = kafka_configs("--describe", "--entity-type", "users", "--entity-type", "clients")
+    assert "request_percentage=200.0" in both
+    assert "connection_creation_rate=10.0" in kafka_configs("--describe", "--entity-type", "ips")
+    kafka_configs("--alter", "--delete-config", "SCRAM-SHA-512", *alice)
+    kafka_configs("--alter", "--delete-config", "producer_byte_rate", *alice)
+    shown = kafka_configs("--describe", *alice)
+    assert "SCRAM-SHA-256" in shown
+    assert "SCRAM-SHA-512" not in shown
+    assert "producer_byte_rate" not in shown
+
+
+def test_librdkafka(users_broker: Broker) -> None:
+    """confluent-kafka sets, describes and deletes credentials, and understands each refusal."""
+    admin = AdminClient({"bootstrap.servers": users_broker.bootstrap})
+    sha_512 = ScramMechanism.SCRAM_SHA_512
+
+    def alter(*changes: object) -> str:
+        """The name of the error."""
+        [done] = admin.alter_user_scram_credentials(list(changes)).values()
+        try:
+            done.result(SECONDS)
+        except KafkaException as e:
+            return str(e.args[0].name())
+        return ""
+
+    def put(iterations: int) -> UserScramCredentialUpsertion:
+        return UserScramCredentialUpsertion("ann", ScramCredentialInfo(sha_512, iterations), b"secret")
+
+    assert alter(put(4096)) == ""
+    found = admin.describe_user_scram_credentials().result(SECONDS)["ann"].scram_credential_infos
+    assert [(one.mechanism, one.iterations) for one in found] == [(sha_512, 4096)]
+    assert alter(put(100)) == "UNACCEPTABLE_CREDENTIAL"
+    gone = UserScramCredentialDeletion("ann", sha_512)
+    assert alter(gone) == ""
+    assert alter(gone) == "RESOURCE_NOT_FOUND"
+    with pytest.raises(KafkaException, match="RESOURCE_NOT_FOUND"):
+        admin.describe_user_scram_credentials(["ann"])["ann"].result(SECONDS)
+
+
+def test_logbus(users_broker: Broker, tmp_path: Path) -> None:
+    """Our command line adds, changes and deletes users, and sets quotas; it prints no password."""
+    (tmp_path / "password").write_text("secret\n")
+
+    def logbus(*arguments: str, status: int = 0) -> str:
+        command = ["logbus", *arguments, "--bootstrap", users_broker.bootstrap]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert "secret" not in done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    password = ("--password-file", str(tmp_path / "password"))
+    logbus("users", "add", "ann", *password)
+    assert "already" in logbus("users", "add", "ann", *password, status=1)
+    logbus("users", "alter", "ann", *password, "--iterations", "5000")
+    assert logbus("users", "list", "--json") == (
+        '[{"user": "ann", "iterations": {"SCRAM-SHA-256": 5000, "SCRAM-SHA-512": 5000}}]\n'
+    )
+    logbus("users", "delete", "ann", "--mechanism", "SCRAM-SHA-256")
+    logbus("users", "delete", "ann")
+    assert "no user 'ann'" in logbus("users", "describe", "ann", status=1)
+    logbus("quotas", "set", "--user", "ann", "producer_byte_rate=1048576", "request_percentage=12.5")
+    logbus("quotas", "set", "--ip-default", "connection_creation_rate=3")
+    assert logbus("quotas", "describe", "--user", "ann", "--json") == (
+        '[{"entity": {"user": "ann"}, "quotas": {"producer_byte_rate": 1048576.0, "request_percentage": 12.5}}]\n'
+    )
+    assert "more than 0" in logbus("quotas", "set", "--user", "ann", "producer_byte_rate=0", status=1)
+    logbus("quotas", "delete", "--user", "ann")
+    assert logbus("quotas", "list", "--json").count("entity") == 1
+
+
+def test_first_user(tmp_path: Path) -> None:
+    """A user that is added before the first start is there after it."""
+    (tmp_path / "password").write_text("secret\n")
+    command = ["logbus", "users", "add", "admin", "--data-dir", str(tmp_path / "data")]
+    command += ["--password-file", str(tmp_path / "password")]
+    subprocess.run(command, check=True, timeout=300)
+    assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 1
+    with running(tmp_path, "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        assert list(admin.describe_user_scram_credentials().result(SECONDS)) == ["admin"]
+        assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 1
