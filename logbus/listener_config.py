@@ -10,6 +10,7 @@ defaults of both apply only without any ``--listen``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from attrs import evolve
@@ -20,8 +21,10 @@ from logbus.config.listener_address import HTTPS, ListenerAddress
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
 from logbus.protocols import parse_advertise, parse_listen
+from logbus.security.sasl.sasl_config import SaslConfig, read_sasl_config
 
 KAFKA, ADMIN = "kafka", "admin"
+_INTERFACE = re.compile(r":interface=((?:\\.|[^:\\])*)")
 PLAINTEXT, SSL = "PLAINTEXT", "SSL"
 
 
@@ -122,3 +125,21 @@ def _default(key: ConfigKey[tuple[ListenerAddress, ...]], protocol: str) -> list
 def _endpoint(at: ListenerAddress) -> str:
     """Return the string of a Twisted server endpoint."""
     return f"tcp:{at.port}:interface={at.host.replace(':', chr(92) + ':')}"
+
+
+def listener_sasl_config(config: ConfigView, listener: Listener) -> SaslConfig | None:
+    """
+    Return the SASL settings of a listener; None: its clients do not log in.
+
+    :raise ConfigError: names the listener, the key and what is accepted.
+    """
+    if not listener.security_protocol.startswith("SASL_"):
+        return None
+    return read_sasl_config(config, listener.name, private=listener.has_tls or is_local(listener.endpoint))
+
+
+def is_local(endpoint: str) -> bool:
+    """Return whether only clients on this machine reach an endpoint."""
+    found = _INTERFACE.search(endpoint)
+    host = "" if found is None else found[1].replace("\\", "")
+    return endpoint.startswith("unix:") or host in ("localhost", "::1") or host.startswith("127.")

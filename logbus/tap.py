@@ -33,7 +33,7 @@ from logbus.config.unenforced_security import refuse_unenforced
 from logbus.errors import ConfigError, LogbusError
 from logbus.extras import install_hint
 from logbus.ilogbus import Listener
-from logbus.listener_config import require_kafka, resolve_listeners
+from logbus.listener_config import listener_sasl_config, require_kafka, resolve_listeners
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.zookeeper_store import require_kazoo
 from logbus.net.garbage_collection import GarbageCollection
@@ -171,6 +171,7 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
         for listener in listeners:
             plugin_for(listener, plugins)
             try_listener(listener, probe)
+            listener_sasl_config(config, listener)
             if listener.has_tls:
                 listener_tls(listener).check(config)
     require_kafka(listeners)

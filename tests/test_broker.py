@@ -45,6 +45,7 @@ class StartAndStop(SynchronousTestCase):
             "isolation",
             "fetcher",
             "repairs",
+            "logins",
             "listeners",
             "membership",
         ]

@@ -132,12 +132,14 @@ def stop(process: subprocess.Popen[str]) -> str:
         (["--set", "zookeeper.ssl.client.enable=true"], "zookeeper.ssl.client.enable: this version does not enforce"),
         (["--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"], "authorizer.class.name: "),
         (["--set", "super.users=User:me"], "super.users: "),
-        (["--set", "listener.name.kafka.plain.sasl.jaas.config=x"], "plain.sasl.jaas.config: "),
         (
             ["--set", "listeners=SSL://127.0.0.1:0"],
             "listener SSL: TLS needs a key and its certificate: set ssl.keystore",
         ),
-        (["--listen", "SASL_SSL=kafka:tcp:0"], "SASL_SSL is not possible"),
+        (
+            ["--listen", "SASL_PLAINTEXT=kafka:tcp:0", "--set", "sasl.enabled.mechanisms=PLAIN"],
+            "listener SASL_PLAINTEXT: PLAIN would send passwords readable over the network",
+        ),
         (["--set", "foo.bar=1"], "--set: foo.bar is not a broker configuration key"),
         (["--broker-id", "-7"], "--broker-id: broker.id: '-7' is not valid"),
         (["--listen", "admin:tcp:0"], "no listener speaks the Kafka protocol: add --listen kafka:tcp:9092"),

@@ -8,7 +8,9 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``replication``: this broker's replicas, with what fetches, repairs and fences them
 * ``cluster_control``: the controller, and the administration of topics
 * ``coordinators``: the coordinators of groups and transactions
-* ``security``: the TLS of listeners
+* ``security``: the TLS and the logins of listeners
+* ``sasl_listeners``: the logins of listeners with SASL
+* ``scram_accounts``: the SCRAM credentials of users
 * ``kafka_server``: the handlers of the APIs, and the connections of Kafka clients
 * ``admin_server``: the factories of HTTP listeners
 * ``dynamic_broker_config``: applies the brokers' configuration in the metadata store (Kafka: DynamicBrokerConfig)

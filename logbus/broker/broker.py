@@ -120,7 +120,7 @@ class Broker(OrderedService):
         self.env = env = Environment(reactor, config, wall_clock, randomness or random.SystemRandom())
         self.registry = env.registry
         self._listeners = {listener.name: listener for listener in listeners}
-        self.security = BrokerSecurity(env, listeners)
+        self.security = BrokerSecurity(env, listeners, lambda: self.member.metadata.security_nodes)
         self._ticks = ReactorTicks.in_registry(reactor, env.registry)
         self._socket_server = SocketServer(
             reactor,
@@ -168,6 +168,7 @@ class Broker(OrderedService):
             _Part("isolation", replication.fencing.start, replication.fencing.stop),
             _Part("fetcher", replication.fetcher.startService, replication.fetcher.stopService),
             _Part("repairs", replication.repairs.start, replication.repairs.stop),
+            _Part("logins", lambda: None, self.security.sasl.stop),
             _Part("listeners", self._bind, self._socket_server.close),
             _Part("membership", self.member.join, self.member.membership.unregister),
             _Part("groups", coordinators.group_cleanup.start, coordinators.group_cleanup.stop),

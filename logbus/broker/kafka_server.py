@@ -105,4 +105,5 @@ class KafkaServer:
             listener.name,
             self.router.serve_coalesced,
             self._security.principal_builder(listener),
+            self._security.sasl.login(listener),
         )

@@ -4,13 +4,15 @@ What protects a broker and its clients, built from the configuration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from twisted.logger import Logger
 
 from logbus.broker.environment import Environment
+from logbus.broker.sasl_listeners import SaslListeners
+from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
@@ -28,14 +30,16 @@ class BrokerSecurity:
     The security of a broker's listeners.
 
     :param listeners: those of the broker.
+    :param nodes: returns the users, as this broker knows them.
     """
 
     _log = Logger()
 
-    def __init__(self, env: Environment, listeners: Iterable[Listener]) -> None:
+    def __init__(self, env: Environment, listeners: Iterable[Listener], nodes: Callable[[], SecurityNodes]) -> None:
         self._env = env
         self._tls: dict[str, ListenerTls] = {}
         self._listeners = {listener.name: listener for listener in listeners}
+        self.sasl = SaslListeners(env, self._listeners.values(), nodes)
 
     def load(self) -> None:
         """
@@ -43,6 +47,7 @@ class BrokerSecurity:
 
         :raise ConfigError: names the listener and the key.
         """
+        self.sasl.load()
         config = self._env.config
         for listener in self._listeners.values():
             if listener.has_tls:
@@ -99,6 +104,7 @@ class BrokerSecurity:
 
         :raise ConfigError: names the listener and the key.
         """
+        self.sasl.check(config)
         for tls in self._tls.values():
             tls.check(config)
 

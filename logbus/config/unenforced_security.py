@@ -13,11 +13,11 @@ from logbus.config.config_view import ConfigView, Source
 from logbus.config.key_table import broker_key
 from logbus.errors import ConfigError
 
-_PREFIXES = ("sasl.", "connections.max.reauth.")
 _KEYS: frozenset[ConfigKey[Any]] = frozenset(
     {
         keys.AUTHORIZER_CLASS_NAME,
         keys.SUPER_USERS,
+        keys.SASL_MECHANISM_INTER_BROKER_PROTOCOL,
         keys.SECURITY_INTER_BROKER_PROTOCOL,
         keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM,
         keys.ZOOKEEPER_SET_ACL,
@@ -36,15 +36,13 @@ def refuse_unenforced_settings(settings: Mapping[str, str | None]) -> None:
         key = broker_key(name)
         if key is None or text is None:
             continue
-        if not (key in _KEYS or key.name.startswith(_PREFIXES)):
-            continue
-        if key.parse(text, name) != key.default:
+        if key in _KEYS and key.parse(text, name) != key.default:
             raise ConfigError(f"{name}: this version does not enforce it, and would be open to all; remove the key")
 
 
 def refuse_unenforced(config: ConfigView, listeners: Iterable[tuple[str, str]]) -> None:
     """
-    Refuse settings that ask for authentication or authorization that this version does not provide.
+    Refuse settings that ask for authentication between brokers, or authorization, which this version does not provide.
 
     :param listeners: name and security protocol of each listener in use.
     :raises ConfigError: names the key or the listener.
@@ -54,6 +52,14 @@ def refuse_unenforced(config: ConfigView, listeners: Iterable[tuple[str, str]]) 
             refuse_unenforced_settings({name: text})
         except ConfigError as error:
             raise config.located(name, error) from None
+    if not config.get(keys.ZOOKEEPER_CONNECT):
+        return
+    named = config.get(keys.INTER_BROKER_LISTENER_NAME)
     for listener, protocol in listeners:
-        if protocol.startswith("SASL_"):
-            raise ConfigError(f"listener {listener}: this version has no authentication: {protocol} is not possible")
+        if named is None or listener.upper() == named.upper():
+            if protocol.startswith("SASL_"):
+                raise ConfigError(
+                    f"listener {listener}: brokers do not log in to each other in this version; name a listener "
+                    f"without SASL for them in {keys.INTER_BROKER_LISTENER_NAME.name}"
+                )
+            return

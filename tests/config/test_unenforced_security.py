@@ -30,11 +30,8 @@ class UnenforcedTests(SynchronousTestCase):
             ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
             ("super.users", "User:admin"),
             ("security.inter.broker.protocol", "SASL_SSL"),
-            ("sasl.enabled.mechanisms", "PLAIN"),
-            ("sasl.jaas.config", "secret words"),
-            ("listener.name.secure.plain.sasl.jaas.config", "secret words"),
+            ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
             ("ssl.endpoint.identification.algorithm", ""),
-            ("connections.max.reauth.ms", "1000"),
         ):
             with self.subTest(name):
                 said = refusal({name: value})
@@ -56,9 +53,13 @@ class UnenforcedTests(SynchronousTestCase):
 
     def test_listeners(self) -> None:
         """
-        A listener in use may not promise SASL.
+        Brokers of a cluster need a listener without SASL among themselves.
         """
-        self.assertIn(
-            "listener OUT: this version has no authentication: SASL_", refusal({}, PLAIN, ("OUT", "SASL_SSL"))
-        )
+        cluster = {"zookeeper.connect": "localhost"}
+        out = ("OUT", "SASL_SSL")
+        self.assertEqual(refusal({}, out), "")
+        self.assertEqual(refusal(cluster, PLAIN, out), "")
+        self.assertIn("listener OUT: brokers do not log in", refusal(cluster, out, PLAIN))
+        self.assertEqual(refusal({**cluster, "inter.broker.listener.name": "kafka"}, out, PLAIN), "")
+        self.assertIn("listener OUT: ", refusal({**cluster, "inter.broker.listener.name": "OUT"}, PLAIN, out))
         self.assertEqual(refusal({}, PLAIN, ("SECURE", "SSL")), "")

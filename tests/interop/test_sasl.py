@@ -1,0 +1,266 @@
+"""Real clients log in by SASL: PLAIN, SCRAM and OAUTHBEARER, with right and wrong credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
+from attrs import frozen
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as PythonPartition
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from logbus.testing import Broker
+from tests.security.sasl.tokens import AUDIENCE, ISSUER, Issuer
+
+SECONDS = 120
+PLAIN_USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+TOKENS = Issuer()
+
+
+@frozen
+class Credentials:
+    """How a client logs in: with a name and a password, or with a token."""
+
+    mechanism: str
+    user: str = "alice"
+    password: str = "secret"
+
+    @property
+    def token(self) -> str:
+        return TOKENS.token(sub=self.user) if self.password == "secret" else Issuer().token(sub=self.user)
+
+
+def secured(keys: Path, **more: str) -> dict[str, str]:
+    """The configuration of a broker whose clients must log in."""
+    keys.write_bytes(TOKENS.jwks)
+    return {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KAFKA:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "listener.name.kafka.plain.sasl.jaas.config": PLAIN_USERS,
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "connection.failed.authentication.delay.ms": "10",
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with a user who has a password, SCRAM credentials and tokens."""
+    with Broker(secured(tmp_path_factory.mktemp("keys") / "keys.json")) as broker:
+        admin = AdminClient(confluent_settings(broker, Credentials("PLAIN")))
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            change = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), b"secret")
+            for done in admin.alter_user_scram_credentials([change]).values():
+                done.result(SECONDS)
+        yield broker
+
+
+def confluent_settings(broker: Broker, who: Credentials) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": who.mechanism,
+    }
+    if who.mechanism == "OAUTHBEARER":
+        return {**settings, "oauth_cb": lambda _: (who.token, 4_000_000_000.0)}
+    return {**settings, "sasl.username": who.user, "sasl.password": who.password}
+
+
+def confluent(broker: Broker, topic: str, who: Credentials) -> bytes:
+    failures: list[KafkaError] = []
+    settings = {**confluent_settings(broker, who), "error_cb": failures.append}
+    producer = Producer({**settings, "message.timeout.ms": SECONDS * 1000})
+    producer.produce(topic, b"confluent", partition=0)
+    while producer.flush(0.1):
+        if any(one.code() == KafkaError._AUTHENTICATION for one in failures):
+            producer.purge()
+            raise PermissionError
+    consumer = Consumer({**settings, "group.id": "none", "enable.auto.commit": False})
+    try:
+        consumer.assign([ConfluentPartition(topic, 0, 0)])
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        value: bytes = message.value()
+        return value
+    finally:
+        consumer.close()
+
+
+class PythonToken(AbstractTokenProvider):
+    def __init__(self, who: Credentials) -> None:
+        super().__init__()
+        self.who = who
+
+    def token(self) -> str:
+        return self.who.token
+
+
+def kafka_python(broker: Broker, topic: str, who: Credentials) -> bytes:
+    settings: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": who.mechanism,
+        "sasl_plain_username": who.user,
+        "sasl_plain_password": who.password,
+    }
+    if who.mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = PythonToken(who)
+    patience = {"bootstrap_timeout_ms": 3000} if who.password != "secret" else {}
+    try:
+        producer = KafkaProducer(**settings, **patience)
+    except Exception as e:
+        raise PermissionError from e
+    try:
+        producer.send(topic, b"kafka-python", partition=0).get(3 if patience else SECONDS)
+    except Exception as e:
+        raise PermissionError from e
+    finally:
+        producer.close(1)
+    consumer = KafkaConsumer(
+        **settings, group_id=None, auto_offset_reset="earliest", consumer_timeout_ms=SECONDS * 1000
+    )
+    try:
+        consumer.assign([PythonPartition(topic, 0)])
+        value: bytes = next(consumer).value
+        return value
+    finally:
+        consumer.close()
+
+
+class AioToken(AioTokenProvider):
+    def __init__(self, who: Credentials) -> None:
+        self.who = who
+
+    async def token(self) -> str:
+        return self.who.token
+
+
+def aiokafka(broker: Broker, topic: str, who: Credentials) -> bytes:
+    async def run() -> bytes:
+        settings: dict[str, Any] = {
+            "bootstrap_servers": broker.bootstrap,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": who.mechanism,
+            "sasl_plain_username": who.user,
+            "sasl_plain_password": who.password,
+        }
+        if who.mechanism == "OAUTHBEARER":
+            settings["sasl_oauth_token_provider"] = AioToken(who)
+        producer = AIOKafkaProducer(**settings)
+        try:
+            await producer.start()
+        except Exception as e:
+            raise PermissionError from e
+        else:
+            await producer.send_and_wait(topic, b"aiokafka", partition=0)
+        finally:
+            await producer.stop()
+        consumer = AIOKafkaConsumer(**settings, auto_offset_reset="earliest")
+        consumer.assign([TopicPartition(topic, 0)])
+        await consumer.start()
+        try:
+            value: bytes = (await consumer.getone()).value
+            return value
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(asyncio.wait_for(run(), SECONDS))
+
+
+def kcat(broker: Broker, topic: str, who: Credentials) -> bytes:
+    command = ["kcat", "-b", broker.bootstrap, "-t", topic, "-p", "0", "-X", "security.protocol=SASL_PLAINTEXT"]
+    login = {"sasl.mechanism": who.mechanism, "sasl.username": who.user, "sasl.password": who.password}
+    for name, value in login.items():
+        command += ["-X", f"{name}={value}"]
+    if who.password != "secret":
+        command += ["-X", "message.timeout.ms=2000"]
+    wrote = subprocess.run([*command, "-P"], check=False, input=b"kcat", capture_output=True, timeout=SECONDS)
+    if wrote.returncode:
+        assert b"SASL authentication error: Authentication failed" in wrote.stderr
+        raise PermissionError
+    read = [*command, "-C", "-q", "-o", "beginning", "-c", "1"]
+    return subprocess.run(read, capture_output=True, check=True, timeout=SECONDS).stdout.strip()
+
+
+Exchange = Callable[[Broker, str, Credentials], bytes]
+CASES = [
+    pytest.param(client, mechanism, id=f"{client.__name__}-{mechanism}")
+    for client in (confluent, kafka_python, aiokafka, kcat)
+    for mechanism in MECHANISMS
+    if not (client is kcat and mechanism == "OAUTHBEARER")
+]
+
+
+@pytest.mark.parametrize(("client", "mechanism"), CASES)
+def test_right_credentials(broker: Broker, topic: str, client: Exchange, mechanism: str) -> None:
+    """A client that logs in writes and reads."""
+    assert client(broker, topic, Credentials(mechanism)).decode() == client.__name__.replace("_", "-")
+
+
+@pytest.mark.parametrize(("client", "mechanism"), CASES)
+def test_wrong_credentials(broker: Broker, topic: str, client: Exchange, mechanism: str) -> None:
+    """A client that does not, gets nothing."""
+    with pytest.raises(PermissionError):
+        client(broker, topic, Credentials(mechanism, password="wrong"))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_an_unknown_user(broker: Broker, topic: str, mechanism: str) -> None:
+    """Somebody who does not exist is like somebody with a wrong password."""
+    with pytest.raises(PermissionError):
+        kcat(broker, topic, Credentials(mechanism, user="nobody", password="wrong"))
+
+
+def test_without_login(broker: Broker) -> None:
+    """A client that does not log in is not served."""
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=2)
+
+
+def test_a_mechanism_that_is_not_enabled(tmp_path: Path) -> None:
+    """A client learns which mechanisms there are."""
+    failures: list[KafkaError] = []
+    with Broker(secured(tmp_path / "keys.json", **{"sasl.enabled.mechanisms": "SCRAM-SHA-512"})) as broker:
+        settings = {**confluent_settings(broker, Credentials("PLAIN")), "error_cb": failures.append}
+        client = AdminClient(settings)
+        with pytest.raises(KafkaException):
+            client.list_topics(timeout=2)
+        client.poll(1)
+    assert any("SCRAM-SHA-512" in one.str() for one in failures)
+
+
+def metric(broker: Broker, name: str) -> float:
+    with urllib.request.urlopen(f"{broker.admin_url}/metrics", timeout=SECONDS) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+def test_logging_in_again(tmp_path: Path, mechanism: str) -> None:
+    """librdkafka logs in again before its session ends, and goes on (KIP-368)."""
+    with Broker(secured(tmp_path / "keys.json", **{"connections.max.reauth.ms": "2500"})) as broker:
+        client = AdminClient(confluent_settings(broker, Credentials(mechanism)))
+        while not metric(broker, "logbus_successful_reauthentications_total"):
+            client.list_topics(timeout=SECONDS)
+            client.poll(0.1)
+        client.list_topics(timeout=SECONDS)
+        assert metric(broker, "logbus_failed_reauthentications_total") == 0
