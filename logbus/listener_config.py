@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 
 from attrs import evolve
 
@@ -135,6 +136,11 @@ def listener_sasl_config(config: ConfigView, listener: Listener) -> SaslConfig |
     """
     if not listener.security_protocol.startswith("SASL_"):
         return None
+    if listener.protocol != KAFKA:
+        raise ConfigError(
+            f"listener {listener.name}: {listener.security_protocol} is for the protocol {KAFKA}; the clients of "
+            f"{listener.protocol} would not have to log in"
+        )
     return read_sasl_config(config, listener.name, private=listener.has_tls or is_local(listener.endpoint))
 
 
@@ -142,4 +148,9 @@ def is_local(endpoint: str) -> bool:
     """Return whether only clients on this machine reach an endpoint."""
     found = _INTERFACE.search(endpoint)
     host = "" if found is None else found[1].replace("\\", "")
-    return endpoint.startswith("unix:") or host in ("localhost", "::1") or host.startswith("127.")
+    if endpoint.startswith("unix:") or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -7,7 +7,7 @@ from unittest import TestCase
 from logbus.config import ConfigView
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
-from logbus.listener_config import require_kafka, resolve_listeners
+from logbus.listener_config import is_local, listener_sasl_config, require_kafka, resolve_listeners
 
 KAFKA = Listener("kafka", "kafka", "tcp:9092:interface=127.0.0.1")
 ADMIN = Listener("admin", "admin", "tcp:8080:interface=127.0.0.1")
@@ -117,3 +117,26 @@ class SecurityProtocolTests(TestCase):
         ):
             with self.subTest(listen), self.assertRaisesRegex(ConfigError, words):
                 resolved(listen)
+
+
+class SaslTests(TestCase):
+    """Listeners whose clients log in."""
+
+    def test_local_endpoints(self) -> None:
+        """Only what others cannot reach is local."""
+        for endpoint in (
+            r"tcp:0:interface=127.0.0.1",
+            r"tcp6:0:interface=\:\:1",
+            "tcp:0:interface=localhost",
+            "unix:/s",
+        ):
+            self.assertTrue(is_local(endpoint), endpoint)
+        for endpoint in ("tcp:0", "tcp:0:interface=", r"tcp:0:interface=\:\:", "tcp:0:interface=10.0.0.1:backlog=127"):
+            self.assertFalse(is_local(endpoint), endpoint)
+
+    def test_only_kafka(self) -> None:
+        """No other protocol has SASL: its clients would get in without."""
+        config = ConfigView.load()
+        self.assertIsNone(listener_sasl_config(config, KAFKA))
+        with self.assertRaisesRegex(ConfigError, "listener x: SASL_SSL is for the protocol kafka"):
+            listener_sasl_config(config, Listener("x", "admin", "tcp:0", None, "SASL_SSL"))
