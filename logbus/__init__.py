@@ -17,6 +17,7 @@ A broker:
 * ``cluster``: membership, metadata, the controller, replication
 * ``coordination``: coordinators of groups and transactions
 * ``handlers``: the handlers of the APIs
+* ``security``: who clients are, and what they may do
 * ``registry``: the schema registry
 * ``admin``: the admin listener: metrics, health, REST
 * ``broker``: the composition root, which builds these parts (a package)

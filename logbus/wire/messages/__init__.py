@@ -4,6 +4,7 @@ The messages, one family per module, and the register of APIs by number.
 * ``api_versions``: API versions and features
 * ``metadata``: brokers, topics and leaders
 * ``sasl``: SASL authentication
+* ``acls``: ACLs
 * ``records``: Produce, Fetch, and offsets by time and by epoch
 * ``topics``: creation and deletion of topics, partitions and records
 * ``configs``: settings
