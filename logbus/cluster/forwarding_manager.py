@@ -15,7 +15,7 @@ from attrs import define, field
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.peers import FORWARD, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
-from logbus.net.request_context import ANONYMOUS
+from logbus.net.request_context import BROKER_ITSELF
 from logbus.net.time_slices import TimeSlice
 from logbus.records.file_slice import joined
 from logbus.wire.codegen import ELEMENTS_PER_STEP
@@ -49,7 +49,7 @@ class ForwardingManager:
         message: Any,
         version: int,
         *,
-        principal: str = ANONYMOUS,
+        principal: str = BROKER_ITSELF,
         client_id: str | None = None,
         host: str = "",
         timeout_ms: int = 0,

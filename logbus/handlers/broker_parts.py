@@ -30,6 +30,7 @@ from logbus.coordination.internal_topics import InternalTopics
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from logbus.coordination.transactions.marker_writer import MarkerWriter
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.produce_appender import ProduceAppender
 from logbus.handlers.request_router import RequestRouter
 from logbus.handlers.startup_gate import StartupGate
@@ -47,6 +48,7 @@ class BrokerParts:
     :ivar reactor: the time; ``wall_clock``: seconds since 1970.
     :ivar topic_admin: changes topics if this broker is the controller; ``topics_anywhere``: wherever the controller is.
     :ivar security_admin: changes users, quotas and ACLs if this broker is the controller.
+    :ivar authorization: asks the authorizer; None: everybody may do everything.
     :ivar router: contains all handlers before the first request comes.
     """
 
@@ -58,6 +60,7 @@ class BrokerParts:
     random: random.Random
     slice_scheduler: SliceScheduler
     warning_limiter: WarningLimiter
+    authorization: Authorization | None = None
     router: RequestRouter = field(factory=RequestRouter)
 
     metadata: ClusterMetadata

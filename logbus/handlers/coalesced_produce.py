@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.cluster.replication.replica import Replica
 from logbus.errors import ApiError
+from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.produce import ALL
@@ -24,6 +25,7 @@ from logbus.handlers.produce_errors import ProduceErrors
 from logbus.handlers.request_router import serves_coalesced
 from logbus.net.request_context import RequestContext
 from logbus.records.checksum import Buffer
+from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.storage.appends.append_many import AppendManyResult
 from logbus.wire.request_template import CoalescedProduce, RequestTemplate
 
@@ -34,15 +36,18 @@ class CoalescedProduceHandlers:
 
     _appender: ProduceAppender
     _errors: ProduceErrors
+    _authorization: Authorization | None = None
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(broker.produce_appender, ProduceErrors(CurrentLeaders(broker.metadata)))
+        return cls(broker.produce_appender, ProduceErrors(CurrentLeaders(broker.metadata)), broker.authorization)
 
     @serves_coalesced(0)
     def run(self, context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
         appender, template, batches = self._appender, run.template, run.batches
-        now_ms, transactional = appender.now_ms(), template.transactional
+        now_ms, transactional = appender.now_ms(), template.transactional_id is not None
+        if self._authorization is not None and not self._is_allowed(context, template):
+            return None  # The general path gives the error.
         if len(batches) == 1 and not transactional:
             return self._one(context, template, run.correlation_ids[0], batches[0], now_ms)
         if topic := self._topic(template):
@@ -66,6 +71,15 @@ class CoalescedProduceHandlers:
         if template.acks == ALL:
             return _join_responses(answers)
         return b"".join(answers)  # type: ignore[arg-type]
+
+    def _is_allowed(self, context: RequestContext, template: RequestTemplate) -> bool:
+        assert self._authorization is not None
+        topic = self._topic(template)
+        ask, principal, host = self._authorization.authorizer.authorize, context.principal, context.host
+        return ask(principal, host, AclOperation.WRITE, ResourceType.TOPIC, topic) and (
+            template.transactional_id is None
+            or ask(principal, host, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, template.transactional_id)
+        )
 
     def _topic(self, template: RequestTemplate) -> str:
         """The topic's name; empty if it is unknown."""

@@ -12,6 +12,7 @@ from pkgutil import iter_modules
 from typing import Protocol, Self
 
 import logbus.handlers
+from logbus.handlers.authorization.guard import GuardedHandlers, all_guards
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.forward_to_controller import ForwardToController
 from logbus.handlers.request_router import RequestRouter, marks
@@ -45,6 +46,9 @@ def build_router(broker: BrokerParts) -> RequestRouter:
         router.add(cls.build(broker))
     if unknown := router.apis.keys() - api_keys():
         raise ValueError(f"no module of logbus.wire.messages has the messages of the APIs {sorted(unknown)}")
+    if broker.authorization is not None:
+        # Before the others: a forwarded request is authorized where it is served, by the controller.
+        router.wrap_each(GuardedHandlers(broker.authorization, all_guards()).wrap)
     router.wrap(lambda api: api.forwarded, ForwardToController(broker.forwarder).wrap)
     router.wrap(lambda api: api.waits_for_metadata, broker.startup_gate.wrap)
     return router

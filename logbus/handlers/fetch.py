@@ -26,6 +26,7 @@ from logbus.cluster.replication.replica_reader import (
 )
 from logbus.config import keys
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.authorization.access import Access, Authorization
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.fetch_response import FetchResponseBuilder
@@ -43,6 +44,7 @@ from logbus.handlers.request_router import Answer, serves
 from logbus.metrics import Registry, metric
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
+from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
     FetchPartition,
@@ -54,6 +56,9 @@ from logbus.wire.messages.records import (
 #: Number of partitions above which a fetch is served in time slices.
 MANY_PARTITIONS = 2000
 
+FETCH = 1
+FORBIDDEN = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+"""The error of partitions that a consumer may not read; one object, so that a session can tell it from others."""
 READ_COMMITTED = 1
 #: The first version whose consumers may fetch from a follower (KIP-392).
 FOLLOWS_VERSION = 11
@@ -92,6 +97,7 @@ class FetchHandlers:
     _leaders: CurrentLeaders
     sessions: FetchSessionCache
     max_bytes: int
+    _authorization: Authorization | None = None
     bytes_sent: int = metric("logbus_fetched_bytes_total", "Bytes of batches sent to consumers.")
     bytes_replicated: int = field(default=0, init=False)
 
@@ -106,7 +112,7 @@ class FetchHandlers:
             config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS),
         )
         leaders, max_bytes = CurrentLeaders(broker.metadata), config.get(keys.FETCH_MAX_BYTES)
-        return cls(broker.reader, broker.replicas, broker.metadata, leaders, sessions, max_bytes)
+        return cls(broker.reader, broker.replicas, broker.metadata, leaders, sessions, max_bytes, broker.authorization)
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of fetching."""
@@ -121,8 +127,9 @@ class FetchHandlers:
         requested: list[CachedPartition] = []
         try:
             fetch_params = self._fetch_params(context, message, request.api_version)
+            access = self._access(context, fetch_params)
             for topic in message.topics:
-                requested += self._requested(topic, topic.partitions, request.api_version)
+                requested += self._requested(topic, topic.partitions, request.api_version, access)
             fetch = self._begin(context, request, fetch_params, requested)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
@@ -146,9 +153,10 @@ class FetchHandlers:
         requested: list[CachedPartition] = []
         try:
             fetch_params = self._fetch_params(context, message, request.api_version)
+            access = self._access(context, fetch_params)
             for topic in message.topics:
                 async for some in time_slice.over_parts(topic.partitions, PARTITIONS_AT_A_TIME):
-                    requested += self._requested(topic, some, request.api_version)
+                    requested += self._requested(topic, some, request.api_version, access)
             fetch = self._begin(context, request, fetch_params, requested)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
@@ -194,6 +202,9 @@ class FetchHandlers:
         """
         message: FetchRequest = request.message
         session = self._session(message, fetch_params, request.api_version, requested)
+        access = self._access(context, fetch_params)
+        if session is not None and access is not None:
+            self._authorize_again(session, access)
         full = message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         return _Fetch(
             message,
@@ -249,11 +260,32 @@ class FetchHandlers:
         self._resolve_again(session)
         return session
 
+    def _access(self, context: RequestContext, fetch_params: FetchParams) -> Access | None:
+        """What a consumer may read; None: everything, as brokers may that have proved to be such."""
+        if self._authorization is None or fetch_params.is_replica:
+            return None
+        return self._authorization.access(context, FETCH)
+
+    def _authorize_again(self, session: FetchSession, access: Access) -> None:
+        """Look again which partitions of a session may be read, if rights have changed, or the principal."""
+        rights = access.rights
+        if session.rights == rights:
+            return
+        session.rights = rights
+        for partition in session.partitions.values():
+            if partition.topic and partition.refused in (None, FORBIDDEN):
+                refused = _refusal(access, partition.topic)
+                if refused is not partition.refused:
+                    partition.refused = refused
+                    session.mark_dirty(partition)
+
     def _requested(
-        self, topic: FetchTopic, partitions: Sequence[FetchPartition], version: int
+        self, topic: FetchTopic, partitions: Sequence[FetchPartition], version: int, access: Access | None
     ) -> list[CachedPartition]:
         """The requested partitions of a topic."""
         name, key, topic_id, refused = self._resolve(topic.topic, topic.topic_id, version >= TOPIC_ID_VERSION)
+        if access is not None and refused is None:
+            refused = _refusal(access, name)
         if version < ZSTD_VERSION and refused is None and partitions:
             refused = self._unreadable(name, partitions[0].partition)
         return [
@@ -307,3 +339,8 @@ class FetchHandlers:
             for topic in message.forgotten_topics_data
             for partition in topic.partitions
         ]
+
+
+def _refusal(access: Access, topic: str) -> ApiError | None:
+    """The error if a consumer may not read a topic."""
+    return None if access.allows(AclOperation.READ, ResourceType.TOPIC, topic) else FORBIDDEN

@@ -50,6 +50,7 @@ class FetchSession:
 
     :ivar epoch: the epoch that the next request must carry.
     :ivar follower: the id of the follower; −1 in a consumer's session.
+    :ivar rights: by which it was looked which partitions may be read.
     :ivar by_id: whether the client names topics by id; a session never mixes ids and names.
     """
 
@@ -59,6 +60,7 @@ class FetchSession:
     _replicas: ReplicaManager
     follower: int = -1
     epoch: int = 1
+    rights: tuple[str, int] | None = field(default=None, init=False)
     partitions: dict[Key, CachedPartition] = field(factory=dict, init=False)
     _dirty: dict[Key, None] = field(factory=dict, init=False)
     _watched: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
@@ -122,6 +124,10 @@ class FetchSession:
                 replica = self._watched.pop(name, None)
                 if replica is not None:
                     self._watchers(replica).pop(self, None)
+
+    def mark_dirty(self, partition: CachedPartition) -> None:
+        """Read a partition at the next fetch, as something about it has changed."""
+        self._dirty[(partition.topic_key, partition.partition)] = None
 
     def nameless(self) -> list[CachedPartition]:
         """The partitions of topics whose ids were unknown."""

@@ -12,6 +12,7 @@ Whether a batch is transactional depends on its own header, not on the request (
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any, Self
 
 from attrs import define, field
@@ -23,6 +24,7 @@ from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.config import keys
 from logbus.coordination.transactions.add_partitions_to_txn_manager import RetryBackoff
 from logbus.errors import ApiError, ErrorCode, ProtocolError, StorageError
+from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.produce_appender import TOPIC_ID_VERSION, ProduceAppender
@@ -37,8 +39,10 @@ from logbus.handlers.transaction_verification import (
 )
 from logbus.model import INTERNAL_TOPICS
 from logbus.net.request_context import RequestContext
+from logbus.net.request_dispatcher import PRODUCE
 from logbus.net.time_slices import TimeSlice
 from logbus.records.checksum import Buffer
+from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
     PartitionProduceResponse,
@@ -75,7 +79,7 @@ class _Work:
 
     message: ProduceRequest
     version: int
-    listener: str
+    context: RequestContext
     response: ProduceResponse = field(factory=lambda: ProduceResponse(responses=[]))
     written: list[Written] = field(factory=list)
     failed: str = ""
@@ -86,6 +90,7 @@ class ProduceHandlers:
     """
     Serves Produce.
 
+    :param authorization: asks the authorizer; None: everybody may write everything.
     :ivar verification: lets transactional batches wait for verification.
     """
 
@@ -94,6 +99,7 @@ class ProduceHandlers:
     _clock: IReactorTime
     _errors: ProduceErrors
     verification: TransactionVerification
+    _authorization: Authorization | None = None
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
@@ -106,7 +112,7 @@ class ProduceHandlers:
             broker.slice_scheduler,
         )
         errors = ProduceErrors(CurrentLeaders(broker.metadata))
-        return cls(broker.produce_appender, broker.replicas, broker.reactor, errors, verification)
+        return cls(broker.produce_appender, broker.replicas, broker.reactor, errors, verification, broker.authorization)
 
     @serves(0, 3, 13)
     def produce(self, context: RequestContext, request: Request) -> Answer:
@@ -118,20 +124,20 @@ class ProduceHandlers:
             and len(message.topic_data[0].partition_data) == 1
             and version >= FIRST_VERSION
         )
-        if single and (message.transactional_id is None or self._continues_transaction(message.topic_data[0], version)):
+        if single and (message.transactional_id is None or self._continues_transaction(context, message, version)):
             return self._produce_one(context, message, version)
-        problem, held = self._problem(message), NO_HELD_BATCHES
+        problem, held = self._problem(context, message), NO_HELD_BATCHES
         if request.sliced:
-            work = _Work(message, version, context.listener)
+            work = _Work(message, version, context)
             return Deferred.fromCoroutine(self._produce_many(work, problem, context.time_slice(request)))
         if problem is None and message.transactional_id is not None:
             try:
-                held = self.verification.enter(message, version, self._leader)
+                held = self.verification.enter(message, version, partial(self._leader, context))
             except ApiError as e:
                 problem = e
             if single and problem is None and not held.waits:
                 return self._produce_one(context, message, version)
-        work = _Work(message, version, context.listener)
+        work = _Work(message, version, context)
         for _ in self._write_all(work, problem, held.waits):
             pass
         held.ask()
@@ -146,7 +152,9 @@ class ProduceHandlers:
         held = HeldBatches()
         try:
             if problem is None and work.message.transactional_id is not None:
-                entering = self.verification.enter_in_steps(held, work.message, work.version, self._leader)
+                entering = self.verification.enter_in_steps(
+                    held, work.message, work.version, partial(self._leader, work.context)
+                )
                 try:
                     await time_slice.finish(entering, UNITS_TO_ENTER)
                 except ApiError as e:
@@ -201,7 +209,7 @@ class ProduceHandlers:
         """Append one batch, and set its response."""
         message, name = work.message, topic.name
         try:
-            name = self._appender.topic_name(name, topic.topic_id, answer.index, work.version)
+            name = self._topic_name(work.context, topic, answer.index, work.version)
             replica, appended = self._appender.append(
                 name,
                 answer.index,
@@ -246,7 +254,7 @@ class ProduceHandlers:
         if acks == ALL and work.written:
             return self._when_durable(work, time_slice)
         if work.failed:
-            self._errors.add_leader_endpoints(work.response, work.listener)
+            self._errors.add_leader_endpoints(work.response, work.context.listener)
         return work.response
 
     async def _finish_later(
@@ -267,8 +275,8 @@ class ProduceHandlers:
         data = topic.partition_data[0]
         name, topic_id = topic.name, topic.topic_id
         try:
-            if version >= TOPIC_ID_VERSION:
-                name = self._appender.topic_name(name, topic_id, data.index, version)
+            if version >= TOPIC_ID_VERSION or self._authorization is not None:
+                name = self._topic_name(context, topic, data.index, version)
             replica, appended = self._appender.append(
                 name,
                 data.index,
@@ -293,26 +301,51 @@ class ProduceHandlers:
 
         return self._appender.when_durable(replica, message.timeout_ms, answer, not_durable)
 
-    def _problem(self, message: ProduceRequest) -> ApiError | None:
+    def _topic_name(self, context: RequestContext, topic: TopicProduceData, index: int, version: int) -> str:
+        """
+        The name of a topic that may be written to.
+
+        :raise ApiError: TOPIC_AUTHORIZATION_FAILED, or as of :meth:`.ProduceAppender.topic_name`.
+        """
+        name = self._appender.topic_name(topic.name, topic.topic_id, index, version)
+        if self._authorization is not None:
+            self._authorization.access(context, PRODUCE).require(AclOperation.WRITE, ResourceType.TOPIC, name)
+        return name
+
+    def _may_be_transactional(self, context: RequestContext, message: ProduceRequest) -> bool:
+        """Whether the principal may use the transactional id."""
+        return self._authorization is None or self._authorization.access(context, PRODUCE).allows(
+            AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id or ""
+        )
+
+    def _problem(self, context: RequestContext, message: ProduceRequest) -> ApiError | None:
         """The error of the whole request, if any."""
         if message.acks not in (0, 1, ALL):
             return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {message.acks}")
-        if message.transactional_id is None and any(
+        if (message.transactional_id is None or self._authorization is not None) and any(
             is_transactional(data.records) for topic in message.topic_data for data in topic.partition_data
         ):
-            return no_transactional_id()
+            if message.transactional_id is None:
+                return no_transactional_id()
+            if not self._may_be_transactional(context, message):
+                return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return None
 
-    def _continues_transaction(self, topic: TopicProduceData, version: int) -> bool:
-        """Whether the only batch for a topic continues a transaction that is open there, and so need not wait."""
+    def _continues_transaction(self, context: RequestContext, message: ProduceRequest, version: int) -> bool:
+        """Whether the only batch of a request continues a transaction that is open, and so need not wait."""
+        topic = message.topic_data[0]
         data = topic.partition_data[0]
-        replica = self._leader(topic, data.index, version)
-        return replica is not None and continues_transaction(data.records, replica)
+        replica = self._leader(context, topic, data.index, version)
+        return (
+            replica is not None
+            and continues_transaction(data.records, replica)
+            and self._may_be_transactional(context, message)
+        )
 
-    def _leader(self, topic: TopicProduceData, index: int, version: int) -> Replica | None:
+    def _leader(self, context: RequestContext, topic: TopicProduceData, index: int, version: int) -> Replica | None:
         """The replica for a batch, if this broker leads the partition and its log is readable."""
         try:
-            name = self._appender.topic_name(topic.name, topic.topic_id, index, version)
+            name = self._topic_name(context, topic, index, version)
             replica = self._replicas.find(name, index)
             if replica is None or not replica.partition.is_leader or name in INTERNAL_TOPICS:
                 return None
@@ -332,7 +365,7 @@ class ProduceHandlers:
             if durable is not None:
                 waiting.append((replica.topic_partition.topic, answers, durable))
         if not waiting:
-            self._errors.add_leader_endpoints(work.response, work.listener)
+            self._errors.add_leader_endpoints(work.response, work.context.listener)
             return work.response
         return Deferred.fromCoroutine(self._wait(work, waiting, time_slice))
 
@@ -360,7 +393,7 @@ class ProduceHandlers:
                 durable.addErrback(lambda _: None)
                 durable.cancel()
             raise
-        self._errors.add_leader_endpoints(work.response, work.listener)
+        self._errors.add_leader_endpoints(work.response, work.context.listener)
         return work.response
 
 

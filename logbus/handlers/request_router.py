@@ -184,6 +184,11 @@ class RequestRouter:
             if applies(api):
                 self._handlers[key] = wrap(self._handlers[key])
 
+    def wrap_each(self, wrap: Callable[[int, Handler], Handler]) -> None:
+        """Wrap all handlers, given with the keys of their APIs."""
+        for key, handler in self._handlers.items():
+            self._handlers[key] = wrap(key, handler)
+
     def __call__(self, context: RequestContext, request: Request) -> Answer:
         key = request.api_key
         self.counts[key] += 1

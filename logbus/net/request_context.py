@@ -10,6 +10,9 @@ from logbus.wire.connection import Request
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of a connection that did not authenticate."""
 
+BROKER_ITSELF = ""
+"""The principal of a request that a broker sends to the controller of its own accord: it may do everything."""
+
 
 @define
 class RequestContext:

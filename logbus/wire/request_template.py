@@ -71,7 +71,7 @@ class RequestTemplate:
     :ivar index: the partition's.
     :ivar acks: 1, or −1 for all in sync.
     :ivar timeout_ms: of acks −1.
-    :ivar transactional: whether the template has a transactional id.
+    :ivar transactional_id: of the producer; None: it has none.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class RequestTemplate:
         "timeout_ms",
         "topic",
         "topic_id",
-        "transactional",
+        "transactional_id",
     )
 
     def __init__(self, prefix: bytes, request: Request, client_id: str) -> None:
@@ -109,7 +109,7 @@ class RequestTemplate:
         self.index = topic.partition_data[0].index
         self.acks = message.acks
         self.timeout_ms = message.timeout_ms
-        self.transactional = message.transactional_id is not None
+        self.transactional_id = message.transactional_id
         self.tail = _NO_TAGS if api_version >= _FLEXIBLE else b""
         self.size = self.before = 0
         self.head: bytes | None = None

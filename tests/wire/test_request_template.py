@@ -98,7 +98,7 @@ class RequestTemplateTests(SynchronousTestCase):
         self.assertEqual(run.size, sum(request.size for request in requests))
         template = run.template
         self.assertEqual((template.client_id, template.index), (client_id, 7))
-        self.assertEqual(template.transactional, transactional_id is not None)
+        self.assertEqual(template.transactional_id, transactional_id)
         known = {"name": template.topic} if version < 13 else {"topic_id": template.topic_id}
         self.assertEqual(known, named(topic, version))
         self.assertEqual((template.api_version, self.frames.held), (version, 0))

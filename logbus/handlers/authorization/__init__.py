@@ -1,0 +1,15 @@
+"""
+What each API needs: guards stand before the handlers, and ask the authorizer (Kafka: AuthHelper, and KafkaApis).
+
+* ``access``: what the principal of one request may do; the audit log.
+* ``guard``: guards, how they are found, and how they wrap handlers.
+* ``named_topics``: guards of requests whose elements are topics.
+* ``topic_guards``: of topics, their metadata and their records.
+* ``group_guards``: of groups and their offsets.
+* ``transaction_guards``: of producers and transactions.
+* ``config_guards``: of settings.
+* ``cluster_guards``: of what concerns the whole cluster, and of requests between brokers.
+
+A guard takes elements that are refused out of a request, has the rest served, and adds the refused to the response.
+Produce and Fetch ask for themselves, as the hot path and sessions demand.
+"""

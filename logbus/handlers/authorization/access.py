@@ -1,0 +1,144 @@
+"""
+What the principal of a request may do, and the log of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from attrs import define, frozen
+from twisted.logger import Logger
+
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.errors import ApiError, ErrorCode
+from logbus.net.connection_limits import WarningLimiter
+from logbus.net.request_context import BROKER_ITSELF, RequestContext
+from logbus.security.acl.acls import CLUSTER_NAME, OPERATIONS_OF, AclOperation, ResourceType
+from logbus.security.acl.iauthorizer import IAuthorizer
+from logbus.wire.messages import api_name
+from logbus.wire.wire_types import ZERO_UUID
+
+REFUSED: dict[ResourceType, ErrorCode] = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+"""The error for a resource that one may not use."""
+
+PRIVILEGED = frozenset({AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS})
+"""Operations that the audit log notes when they are allowed, too."""
+
+_MAX_LINES = 10
+"""Lines in the audit log for one request; it may name a hundred thousand topics."""
+
+
+@frozen
+class Authorization:
+    """
+    Asks the authorizer for requests.
+
+    :ivar authorizer: decides.
+    :ivar metadata: has the names of topics that are given by id.
+    :ivar auto_create: whether missing topics are created.
+    """
+
+    authorizer: IAuthorizer
+    metadata: ClusterMetadata
+    auto_create: Callable[[], bool]
+    warnings: WarningLimiter
+
+    def access(self, context: RequestContext, api_key: int) -> Access:
+        """What the principal of a request may do."""
+        return Access(self, context, api_key)
+
+
+@define(eq=False)
+class Access:
+    """What the principal of one request may do."""
+
+    authorization: Authorization
+    context: RequestContext
+    _api_key: int
+    _lines: int = 0
+
+    _log = Logger(namespace="logbus.audit")
+
+    def allows(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        """Whether it may do something with a resource. A refusal is logged, and so is a privileged operation."""
+        if self.may(operation, kind, name):
+            if operation in PRIVILEGED:
+                self._note("allowed", operation, kind, name)
+            return True
+        suppressed = self.authorization.warnings.admit(self.context.host) if self._lines < _MAX_LINES else None
+        if suppressed is not None:
+            self._note("denied", operation, kind, name)
+        return False
+
+    def may(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        """Whether it may do something, for an answer that leaves out the rest: nothing is logged."""
+        context = self.context
+        return context.principal == BROKER_ITSELF or self.authorization.authorizer.authorize(
+            context.principal, context.host, operation, kind, name
+        )
+
+    def allows_on_cluster(self, operation: AclOperation) -> bool:
+        """Whether it may do something with the cluster."""
+        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_on_some(self, operation: AclOperation, kind: ResourceType) -> bool:
+        """Whether it may do something with at least one resource of a type."""
+        context = self.context
+        return self.authorization.authorizer.authorize_by_resource_type(
+            context.principal, context.host, operation, kind
+        )
+
+    def require(self, operation: AclOperation, kind: ResourceType, name: str) -> None:
+        """
+        Check that it may do something.
+
+        :raise ApiError: the error of :data:`REFUSED`.
+        """
+        if not self.allows(operation, kind, name):
+            raise ApiError(REFUSED[kind])
+
+    @property
+    def rights(self) -> tuple[str, int]:
+        """Something else whenever earlier decisions may not hold any more."""
+        return self.context.principal, self.authorization.authorizer.version
+
+    def topic_name(self, name: str | None, topic_id: bytes) -> str | None:
+        """The name of a topic that a request names, or gives by id; None: no topic has this id."""
+        if topic_id == ZERO_UUID:
+            return name or ""
+        topic = self.authorization.metadata.topic_by_id(UUID(bytes=bytes(topic_id)))
+        return None if topic is None else topic.name
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """The operations that it may do with a resource, as bits by their numbers (KIP-430)."""
+        return bits(each for each in OPERATIONS_OF[kind] if self.may(each, kind, name))
+
+    def _note(self, decision: str, operation: AclOperation, kind: ResourceType, name: str) -> None:
+        self._lines += 1
+        if self._lines > _MAX_LINES:
+            return
+        context = self.context
+        self._log.info(
+            "{decision}: {principal} from {host} on {listener}: {operation} on {kind} {name!r} by {api}",
+            decision=decision,
+            principal=context.principal,
+            host=context.host,
+            listener=context.listener,
+            operation=operation.title,
+            kind=kind.title,
+            name=name,
+            api=api_name(self._api_key),
+        )
+
+
+def bits(operations: Iterable[AclOperation]) -> int:
+    """Operations as bits by their numbers."""
+    return sum(1 << operation for operation in operations)
