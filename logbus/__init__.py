@@ -11,13 +11,11 @@ Formats:
 A broker:
 
 * ``net``: connections
-* ``security``: TLS, and who clients are
 * ``storage``: logs on disk
 * ``metastore``: the metadata store, ZooKeeper or in memory
 * ``cluster``: membership, metadata, the controller, replication
 * ``coordination``: coordinators of groups and transactions
 * ``handlers``: the handlers of the APIs
-* ``security``: who clients are, and what they may do
 * ``registry``: the schema registry
 * ``admin``: the admin listener: metrics, health, REST
 * ``broker``: the composition root, which builds these parts (a package)

@@ -130,8 +130,6 @@ def stop(process: subprocess.Popen[str]) -> str:
             "zookeeper.connect: 'localhost:port' is not valid: 'localhost:port' is not HOST",
         ),
         (["--set", "zookeeper.ssl.client.enable=true"], "zookeeper.ssl.client.enable: this version does not enforce"),
-        (["--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"], "authorizer.class.name: "),
-        (["--set", "super.users=User:me"], "super.users: "),
         (
             ["--set", "listeners=SSL://127.0.0.1:0"],
             "listener SSL: TLS needs a key and its certificate: set ssl.keystore",
@@ -171,7 +169,7 @@ def test_wrong_options(
         ("foo.bar=1", "foo.bar is not a broker configuration key"),
         ("num.partitions = many", "num.partitions: 'many' is not valid; accepted: a whole number"),
         ("num.partitions=\\u12", "\\u12 is not an escape"),
-        ("super.users=User:me", "super.users: this version does not enforce it"),
+        ("zookeeper.set.acl=true", "zookeeper.set.acl: this version does not enforce it"),
         ("auto.create.topics.enable=perhaps", "'perhaps' is not valid"),
     ],
 )

@@ -13,6 +13,7 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``scram_accounts``: the SCRAM credentials of users
 * ``kafka_server``: the handlers of the APIs, and the connections of Kafka clients
 * ``admin_server``: the factories of HTTP listeners
+* ``authorizer``: builds the authorizer
 * ``dynamic_broker_config``: applies the brokers' configuration in the metadata store (Kafka: DynamicBrokerConfig)
 * ``readiness``: whether clients should use this broker now
 * ``plugin_services``: the services of a broker for its plugins

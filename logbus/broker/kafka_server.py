@@ -8,12 +8,15 @@ from collections.abc import Iterable
 
 from twisted.internet.interfaces import IProtocolFactory
 
+from logbus.broker.authorizer import build_authorizer
 from logbus.broker.cluster_control import ClusterControl
 from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.coordinators import Coordinators
 from logbus.broker.environment import Environment
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
+from logbus.config import keys
+from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.discovery import build_router
 from logbus.handlers.produce_appender import ProduceAppender
@@ -31,6 +34,7 @@ class KafkaServer:
     Serves the Kafka protocol: the handlers of its APIs, and what the connections of all listeners share.
 
     :param release: advertise this Kafka release's versions; None: the default table.
+    :ivar authorization: asks the authorizer; None: everybody may do everything.
     :ivar metadata_gate: holds back requests about the cluster until this broker has its metadata.
     """
 
@@ -58,8 +62,18 @@ class KafkaServer:
         )
         self.metadata_gate = StartupGate()
         self.produce_appender = ProduceAppender(replication.replicas, member.metadata, reactor, env.wall_clock)
+        authorizer = build_authorizer(config, member.metadata.security_nodes)
+        self.authorization = None
+        if authorizer is not None:
+            self.authorization = Authorization(
+                authorizer,
+                member.metadata,
+                lambda: config.get(keys.AUTO_CREATE_TOPICS_ENABLE),
+                self.connections.warning_limiter,
+            )
         self.router = build_router(
             BrokerParts(
+                authorization=self.authorization,
                 broker_id=env.broker_id,
                 config=config,
                 release=release,

@@ -15,8 +15,6 @@ from logbus.errors import ConfigError
 
 _KEYS: frozenset[ConfigKey[Any]] = frozenset(
     {
-        keys.AUTHORIZER_CLASS_NAME,
-        keys.SUPER_USERS,
         keys.SASL_MECHANISM_INTER_BROKER_PROTOCOL,
         keys.SECURITY_INTER_BROKER_PROTOCOL,
         keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM,

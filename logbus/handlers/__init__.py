@@ -11,6 +11,7 @@ Routing:
 * ``discovery``: finds the classes of handlers in this package, and builds them
 * ``broker_parts``: the parts of a broker that they are built from
 * ``named_partitions``: the partitions that a request names
+* ``authorization``: what each API needs: guards before the handlers (a package)
 * ``startup_gate``: delays requests about the metadata until a starting broker has it
 * ``forward_to_controller``: forwards requests to the controller
 * ``forward``: serves forwarded requests (Forward)
@@ -36,6 +37,7 @@ Cluster and topics:
 * ``topics``: CreateTopics, DeleteTopics, CreatePartitions
 * ``configs``: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
 * ``config_resources``: ListConfigResources
+* ``acls``: DescribeAcls, CreateAcls, DeleteAcls
 * ``user_scram_credentials``: DescribeUserScramCredentials, AlterUserScramCredentials
 * ``client_quotas``: DescribeClientQuotas, AlterClientQuotas
 * ``elections``: ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments

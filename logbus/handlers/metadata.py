@@ -100,7 +100,7 @@ class MetadataHandlers:
         return self._with_operations(answer, message, version) if operations else answer
 
     def _with_operations(self, answer: Answer, message: MetadataRequest, version: int) -> Answer:
-        """Add the authorized operations (KIP-430): all of them, since there is no authorization."""
+        """Add the authorized operations (KIP-430): all of them; a guard takes out those that are not allowed."""
         if isinstance(answer, Deferred):
             return answer.addCallback(self._add_operations, message)
         if isinstance(answer, bytes):

@@ -297,7 +297,6 @@ class LoadTests(SynchronousTestCase):
             ({"advertised.listeners": "SSL://h:1"}, "SSL is not one of listeners"),
             ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "no address"),
             ({"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"}, "must not exceed"),
-            ({"authorizer.class.name": "com.example.MyAuthorizer"}, "StandardAuthorizer"),
             ({"sasl.enabled.mechanisms": "GSSAPI"}, "SCRAM-SHA-256"),
             ({"log.dirs": ""}, "log.dirs"),
             ({"log.dirs": "/a,/a"}, "each once"),

@@ -26,9 +26,6 @@ class UnenforcedTests(SynchronousTestCase):
         Each key that asks for authentication or authorization is refused by its name.
         """
         for name, value in (
-            ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
-            ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-            ("super.users", "User:admin"),
             ("security.inter.broker.protocol", "SASL_SSL"),
             ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
             ("ssl.endpoint.identification.algorithm", ""),

@@ -17,16 +17,16 @@ from logbus.config.keys.network import SECURITY_PROTOCOLS
 
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 AUTHORIZERS = (
-    "",
     "kafka.security.authorizer.AclAuthorizer",
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 )
 
-AUTHORIZER_CLASS_NAME = choice(
+AUTHORIZER_CLASS_NAME = text(
     "authorizer.class.name",
     "",
-    AUTHORIZERS,
-    "Either of Kafka's ACL authorizers enables ACLs, stored as in Kafka; empty: no authorization.",
+    "Either of Kafka's ACL authorizers (``org.apache.kafka.metadata.authorizer.StandardAuthorizer``, "
+    "``kafka.security.authorizer.AclAuthorizer``) enables ACLs, stored as in Kafka; the dotted name of a Python class, "
+    "which provides ``logbus.security.acl.iauthorizer.IAuthorizer``, is one of your own; empty: no authorization.",
 )
 SUPER_USERS = texts(
     "super.users",

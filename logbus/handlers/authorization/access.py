@@ -36,6 +36,10 @@ _MAX_LINES = 10
 """Lines in the audit log for one request; it may name a hundred thousand topics."""
 
 
+# As an attribute of a class it would have the class's namespace.
+audit_log = Logger(namespace="logbus.audit")
+
+
 @frozen
 class Authorization:
     """
@@ -64,8 +68,6 @@ class Access:
     context: RequestContext
     _api_key: int
     _lines: int = 0
-
-    _log = Logger(namespace="logbus.audit")
 
     def allows(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """Whether it may do something with a resource. A refusal is logged, and so is a privileged operation."""
@@ -126,7 +128,7 @@ class Access:
         if self._lines > _MAX_LINES:
             return
         context = self.context
-        self._log.info(
+        audit_log.info(
             "{decision}: {principal} from {host} on {listener}: {operation} on {kind} {name!r} by {api}",
             decision=decision,
             principal=context.principal,

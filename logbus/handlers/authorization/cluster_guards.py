@@ -18,6 +18,11 @@ from logbus.wire.messages.acls import (
     DescribeAclsResponse,
 )
 from logbus.wire.messages.api_versions import UpdateFeaturesResponse
+from logbus.wire.messages.client_quotas import (
+    AlterClientQuotasEntry,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasResponse,
+)
 from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsResponse,
     ElectLeadersResponse,
@@ -30,6 +35,11 @@ from logbus.wire.messages.log_dirs import (
 )
 from logbus.wire.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
 from logbus.wire.messages.partitions import PartitionErrorCode
+from logbus.wire.messages.user_scram_credentials import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    DescribeUserScramCredentialsResponse,
+)
 
 FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
@@ -90,6 +100,42 @@ alter_partition_reassignments = guards(45)(
 )
 list_partition_reassignments = guards(46)(
     cluster_needs(AclOperation.DESCRIBE, _with_message(ListPartitionReassignmentsResponse))
+)
+describe_client_quotas = guards(48)(
+    cluster_needs(
+        AclOperation.DESCRIBE_CONFIGS,
+        lambda message, code: DescribeClientQuotasResponse(error_code=code, error_message=code.sentence, entries=None),
+    )
+)
+alter_client_quotas = guards(49)(
+    cluster_needs(
+        AclOperation.ALTER_CONFIGS,
+        lambda message, code: AlterClientQuotasResponse(
+            entries=[
+                AlterClientQuotasEntry(error_code=code, error_message=code.sentence, entity=entry.entity)
+                for entry in message.entries
+            ]
+        ),
+    )
+)
+describe_user_scram_credentials = guards(50)(
+    cluster_needs(
+        AclOperation.DESCRIBE,
+        lambda message, code: DescribeUserScramCredentialsResponse(
+            error_code=code, error_message=code.sentence, results=[]
+        ),
+    )
+)
+alter_user_scram_credentials = guards(51)(
+    cluster_needs(
+        AclOperation.ALTER,
+        lambda message, code: AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(user=name, error_code=code, error_message=code.sentence)
+                for name in dict.fromkeys(each.name for each in (*message.deletions, *message.upsertions))
+            ]
+        ),
+    )
 )
 update_features = guards(57)(cluster_needs(AclOperation.ALTER, _with_message(UpdateFeaturesResponse)))
 
