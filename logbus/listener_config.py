@@ -80,6 +80,16 @@ def secured(listener: Listener, config: ConfigView) -> Listener:
     return listener
 
 
+def inter_broker_listener(listeners: Iterable[Listener], config: ConfigView) -> Listener | None:
+    """Return the listener for other brokers (``inter.broker.listener.name``, ``security.inter.broker.protocol``)."""
+    serving, named = _of_protocol(listeners, KAFKA), config.get(keys.INTER_BROKER_LISTENER_NAME)
+    among = config.get(keys.SECURITY_INTER_BROKER_PROTOCOL)
+    for listener in serving:
+        if listener.security_protocol == among if named is None else listener.name.upper() == named.upper():
+            return listener
+    return None
+
+
 def require_kafka(listeners: Iterable[Listener]) -> None:
     """
     Check that clients and other brokers can connect.

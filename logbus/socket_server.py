@@ -172,10 +172,11 @@ def plugin_for(listener: Listener, plugins: Mapping[str, IProtocolPlugin]) -> IP
     return plugin
 
 
-def listener_tls(listener: Listener) -> ListenerTls:
+def listener_tls(listener: Listener, *, between_brokers: bool = False) -> ListenerTls:
     """
     Return the TLS of a listener; nothing is loaded yet.
 
+    :param between_brokers: whether brokers connect to each other there.
     :raise ConfigError: the packages for it are not installed.
     """
     try:
@@ -185,4 +186,6 @@ def listener_tls(listener: Listener) -> ListenerTls:
             f"listener {listener.name} ({listener.endpoint}): TLS needs a package that is not installed ({e}): "
             f"{install_hint('tls')}"
         ) from e
-    return tls.listener_tls(listener.name, listener.security_protocol, listener.endpoint)
+    return tls.listener_tls(
+        listener.name, listener.security_protocol, listener.endpoint, between_brokers=between_brokers
+    )

@@ -33,7 +33,12 @@ from logbus.config.unenforced_security import refuse_unenforced
 from logbus.errors import ConfigError, LogbusError
 from logbus.extras import install_hint
 from logbus.ilogbus import Listener
-from logbus.listener_config import listener_sasl_config, require_kafka, resolve_listeners
+from logbus.listener_config import (
+    inter_broker_listener,
+    listener_sasl_config,
+    require_kafka,
+    resolve_listeners,
+)
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.zookeeper_store import require_kazoo
 from logbus.net.garbage_collection import GarbageCollection
@@ -166,6 +171,7 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
     """
     delete_policy(config.get(keys.LOG_DELETE_POLICY))
     plugins = protocol_plugins()
+    among = inter_broker_listener(listeners, config)
     with ExitStack() as held:
         probe = PortProbe(held)
         for listener in listeners:
@@ -173,7 +179,8 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
             try_listener(listener, probe)
             listener_sasl_config(config, listener)
             if listener.has_tls:
-                listener_tls(listener).check(config)
+                between = bool(config.get(keys.ZOOKEEPER_CONNECT)) and listener == among
+                listener_tls(listener, between_brokers=between).check(config)
     require_kafka(listeners)
     for directory in config.get(keys.LOG_DIRS):
         try_directory(Path(directory), config.get(keys.BROKER_ID))

@@ -43,7 +43,7 @@ from logbus.broker.plugin_services import PluginServices
 from logbus.broker.readiness import Readiness
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
-from logbus.cluster.peers import ConnectTo
+from logbus.cluster.peers import ConnectTo, tcp
 from logbus.config import ConfigView, keys
 from logbus.config.listener_address import HTTP, HTTPS, ListenerAddress
 from logbus.coroutines import returns_deferred
@@ -132,7 +132,7 @@ class Broker(OrderedService):
         )
         self.logs = log_manager(env, disks)
         self.readiness = Readiness(self.logs)
-        self.member = ClusterMember(env, store, connect_to, self._lost)
+        self.member = ClusterMember(env, store, connect_to or self.security.connect_to(tcp(reactor)), self._lost)
         self.replication = Replication(env, self.logs, self.member, self._socket_server.hang_up)
         self.control = ClusterControl(env, self.member, self.replication, self.security)
         self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)

@@ -13,7 +13,7 @@ from logbus.broker.environment import Environment
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.cluster.membership import Membership, connected_again, ensure_cluster
-from logbus.cluster.peers import ConnectTo, Identity, Peers, inter_broker, tcp
+from logbus.cluster.peers import ConnectTo, Identity, Peers, inter_broker
 from logbus.cluster.plugin_calls import PluginCalls
 from logbus.cluster.producer_id_manager import ProducerIdManager
 from logbus.cluster.security_node_loader import load_security_nodes
@@ -32,7 +32,7 @@ class ClusterMember:
     The session with the metadata store, the registration, the metadata, and the connections to other brokers.
 
     :param store: the metadata store; None: that of the configuration.
-    :param connect_to: makes endpoints to other brokers; None: over the reactor's network.
+    :param connect_to: makes endpoints to other brokers.
     :param lost: called when the registration is lost for good.
     """
 
@@ -40,7 +40,7 @@ class ClusterMember:
         self,
         env: Environment,
         store: IMetadataStore | None,
-        connect_to: ConnectTo | None,
+        connect_to: ConnectTo,
         lost: Callable[[Failure], None],
     ) -> None:
         config = env.config
@@ -60,7 +60,7 @@ class ClusterMember:
             self.metadata,
             config.get(keys.INTER_BROKER_LISTENER_NAME),
             env.timers,
-            connect_to or tcp(env.reactor),
+            connect_to,
             env.random,
             # A broker that does not answer for longer is about to lose its registration.
             min(config.get(keys.REQUEST_TIMEOUT_MS), config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS)) / 1000,

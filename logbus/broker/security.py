@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.logger import Logger
 
 from logbus.broker.environment import Environment
 from logbus.broker.sasl_listeners import SaslListeners
+from logbus.cluster.peers import ConnectTo
 from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
+from logbus.listener_config import inter_broker_listener
 from logbus.net.protocol import PrincipalBuilder
 from logbus.socket_server import listener_tls
 
@@ -37,9 +40,29 @@ class BrokerSecurity:
 
     def __init__(self, env: Environment, listeners: Iterable[Listener], nodes: Callable[[], SecurityNodes]) -> None:
         self._env = env
+        # Without ZooKeeper there are no other brokers.
+        self._cluster = bool(env.config.get(keys.ZOOKEEPER_CONNECT))
         self._tls: dict[str, ListenerTls] = {}
         self._listeners = {listener.name: listener for listener in listeners}
         self.sasl = SaslListeners(env, self._listeners.values(), nodes)
+
+    def connect_to(self, plain: ConnectTo) -> ConnectTo:
+        """
+        Return what makes endpoints to other brokers: over TLS, if they connect to each other so.
+
+        :param plain: makes endpoints without TLS.
+        """
+        among = inter_broker_listener(self._listeners.values(), self._env.config)
+        if among is None or not among.has_tls:
+            return plain
+        name = among.name
+
+        def endpoint(host: str, port: int) -> IStreamClientEndpoint:
+            from logbus.net.tls_client import TLSClientEndpoint  # only listeners with TLS need its packages
+
+            return TLSClientEndpoint(plain(host, port), self._tls[name], host, self._env.reactor)
+
+        return endpoint
 
     def load(self) -> None:
         """
@@ -49,9 +72,10 @@ class BrokerSecurity:
         """
         self.sasl.load()
         config = self._env.config
+        among = inter_broker_listener(self._listeners.values(), config)
         for listener in self._listeners.values():
             if listener.has_tls:
-                tls = listener_tls(listener)
+                tls = listener_tls(listener, between_brokers=self._cluster and listener == among)
                 tls.load(config)
                 self._tls[listener.name] = tls
                 self._warn(tls)

@@ -16,8 +16,6 @@ from logbus.errors import ConfigError
 _KEYS: frozenset[ConfigKey[Any]] = frozenset(
     {
         keys.SASL_MECHANISM_INTER_BROKER_PROTOCOL,
-        keys.SECURITY_INTER_BROKER_PROTOCOL,
-        keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM,
         keys.ZOOKEEPER_SET_ACL,
         keys.ZOOKEEPER_SSL_CLIENT_ENABLE,
     }
@@ -34,6 +32,10 @@ def refuse_unenforced_settings(settings: Mapping[str, str | None]) -> None:
         key = broker_key(name)
         if key is None or text is None:
             continue
+        if key is keys.SECURITY_INTER_BROKER_PROTOCOL and key.parse(text, name).startswith("SASL_"):
+            raise ConfigError(
+                f"{name}: {text.strip()} is not possible between brokers; use SSL with client certificates"
+            )
         if key in _KEYS and key.parse(text, name) != key.default:
             raise ConfigError(f"{name}: this version does not enforce it, and would be open to all; remove the key")
 

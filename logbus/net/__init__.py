@@ -35,6 +35,7 @@ Servers:
 Clients, and connections between brokers:
 
 * ``channel``: Channel: requests to one broker
+* ``tls_client``: connections over TLS between brokers
 * ``connect``: makes channels: connects, and negotiates API versions
 * ``keepalive``: detects dead peers
 

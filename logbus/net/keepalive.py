@@ -21,7 +21,9 @@ def enable_keepalive(transport: Any, seconds: float) -> None:
     """
     if not ITCPTransport.providedBy(transport) or not hasattr(socket, "TCP_USER_TIMEOUT"):
         return
-    handle: socket.socket = transport.getHandle()  # type: ignore[attr-defined]
+    # Below TLS.
+    lower: Any = getattr(transport, "transport", transport)
+    handle: socket.socket = lower.getHandle()
     between = max(1, round(seconds / _PROBES))
     handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, between)

@@ -28,7 +28,6 @@ class UnenforcedTests(SynchronousTestCase):
         for name, value in (
             ("security.inter.broker.protocol", "SASL_SSL"),
             ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
-            ("ssl.endpoint.identification.algorithm", ""),
         ):
             with self.subTest(name):
                 said = refusal({name: value})
@@ -40,7 +39,7 @@ class UnenforcedTests(SynchronousTestCase):
         for name, value in (
             ("authorizer.class.name", ""),
             ("super.users", ""),
-            ("security.inter.broker.protocol", "PLAINTEXT"),
+            ("security.inter.broker.protocol", "SSL"),
             ("ssl.client.auth", "required"),
             ("allow.everyone.if.no.acl.found", "false"),
             ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"),

@@ -15,17 +15,24 @@ from logbus.config import ConfigView
 from logbus.errors import ConfigError
 from logbus.security.tls.distinguished_name import distinguished_name
 from logbus.security.tls.ssl_principal_mapper import SslPrincipalMapper
-from logbus.security.tls.tls_context import TlsMaterial, make_context, read_material, restrict_context
+from logbus.security.tls.tls_context import (
+    TlsMaterial,
+    make_client_context,
+    make_context,
+    read_material,
+    restrict_context,
+)
 from logbus.security.tls.tls_settings import TlsSettings, principal_mapper
 
 
 @define(eq=False)
 class ListenerTls:
     """
-    The context for new connections of a listener.
+    The contexts for new connections of a listener, and to it.
 
     :ivar listener: the listener's name.
     :ivar sasl: whether its clients authenticate by SASL.
+    :ivar between_brokers: whether brokers connect to each other there.
     :param endpoint_context: makes a context with the key that the listener's endpoint names; None: the configuration
         names the key.
     """
@@ -33,7 +40,9 @@ class ListenerTls:
     listener: str
     sasl: bool = False
     _endpoint_context: Callable[[], SSL.Context] | None = None
+    between_brokers: bool = False
     _context: SSL.Context | None = field(default=None, init=False)
+    _client_context: SSL.Context | None = field(default=None, init=False)
     _loaded: tuple[TlsSettings, TlsMaterial] | None = field(default=None, init=False)
     _mapper: SslPrincipalMapper | None = field(default=None, init=False)
 
@@ -42,6 +51,18 @@ class ListenerTls:
         """The context for the next connection."""
         assert self._context is not None, "nothing is loaded"
         return self._context
+
+    @property
+    def client_context(self) -> SSL.Context:
+        """The context for the next connection to the same listener of another broker."""
+        assert self._client_context is not None, "brokers do not connect there, or nothing is loaded"
+        return self._client_context
+
+    @property
+    def check_host(self) -> bool:
+        """Whether another broker's certificate must name the host that is connected to."""
+        assert self._loaded is not None, "nothing is loaded"
+        return self._loaded[0].check_host
 
     @property
     def material(self) -> TlsMaterial:
@@ -70,7 +91,9 @@ class ListenerTls:
         # Nobody could tell whether an endpoint's own files have changed.
         if self._loaded == (settings, material) and self._endpoint_context is None:
             return False
-        self._context = self._context_of(settings, material)
+        context = self._context_of(settings, material)
+        self._client_context = make_client_context(settings, material) if self.between_brokers else None
+        self._context = context
         self._loaded, self._mapper = (settings, material), mapper
         return True
 
@@ -88,7 +111,8 @@ class ListenerTls:
     def _read(self, config: ConfigView) -> tuple[TlsSettings, TlsMaterial]:
         try:
             settings = TlsSettings.of(config, self.listener, sasl=self.sasl)
-            return settings, read_material(settings, own_key=self._endpoint_context is not None)
+            own_key = self._endpoint_context is not None
+            return settings, read_material(settings, own_key=own_key, between_brokers=self.between_brokers)
         except ConfigError as e:
             raise self._located(e) from None
 

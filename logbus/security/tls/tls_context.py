@@ -1,5 +1,5 @@
 """
-Makes the OpenSSL contexts of listeners. Pure, but for reading files.
+Makes the OpenSSL contexts of listeners, and of brokers that connect to them. Pure, but for reading files.
 
 A client gets what today's practice asks for: TLS 1.2 or later, forward secrecy, no compression, no renegotiation.
 Sessions are resumed by tickets alone, so that the broker keeps nothing about them.
@@ -37,11 +37,12 @@ class TlsMaterial:
     digest: bytes = field(repr=False)
 
 
-def read_material(settings: TlsSettings, *, own_key: bool = False) -> TlsMaterial:
+def read_material(settings: TlsSettings, *, own_key: bool = False, between_brokers: bool = False) -> TlsMaterial:
     """
     Read the stores of a listener.
 
     :param own_key: whether the listener's endpoint has a key of its own.
+    :param between_brokers: whether brokers connect to each other there, and check each other's certificates.
     :raises ConfigError: names the key of the configuration, and what is wrong.
     """
     key_store, trust_store = settings.key_store, settings.trust_store
@@ -53,7 +54,12 @@ def read_material(settings: TlsSettings, *, own_key: bool = False) -> TlsMateria
             )
         read = read_store(key_store)
         pair, digest = load_key_pair(key_store, read.content), read.digest
-    if settings.client_auth != "none":
+    if settings.client_auth != "none" or between_brokers:
+        if not trust_store.is_set and settings.client_auth == "none":
+            raise ConfigError(
+                f"brokers connect to each other there: set {trust_store.names['location']} to the certificates of "
+                "those who issue brokers' certificates"
+            )
         if not trust_store.is_set:
             raise ConfigError(
                 f"{settings.client_auth_name}={settings.client_auth} needs {trust_store.names['location']}: the "
@@ -64,6 +70,17 @@ def read_material(settings: TlsSettings, *, own_key: bool = False) -> TlsMateria
     return TlsMaterial(pair, tuple(trusted), digest)
 
 
+def make_client_context(settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
+    """Return the context with which this broker connects to a listener of others with the same settings."""
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    if material.pair is not None:
+        _use_pair(context, settings, material.pair)
+    _restrict(context, settings)
+    _trust(context, material)
+    context.set_verify(SSL.VERIFY_PEER)
+    return context
+
+
 def make_context(settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
     """
     Return the context of a listener.
@@ -71,23 +88,36 @@ def make_context(settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
     :raises ConfigError: OpenSSL refuses the key or a certificate.
     """
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
-    pair = material.pair
-    if pair is not None:
-        try:
-            context.use_certificate(pair.certificate)
-            for issuer in pair.chain:
-                context.add_extra_chain_cert(issuer)
-            context.use_privatekey(pair.key)
-            context.check_privatekey()
-        except (SSL.Error, TypeError) as e:
-            name = settings.key_store.names["location" if settings.key_store.location else "key"]
-            raise ConfigError(f"{name}: OpenSSL refuses the key or its certificate: {reason(e)}") from None
+    if material.pair is not None:
+        _use_pair(context, settings, material.pair)
     restrict_context(context, settings, material)
     return context
 
 
 def restrict_context(context: SSL.Context, settings: TlsSettings, material: TlsMaterial) -> None:
     """Apply the settings other than the key to a context that is not used yet."""
+    _restrict(context, settings)
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.set_session_id(b"logbus")
+    _trust(context, material)
+    for certificate in material.trusted:
+        context.add_client_ca(certificate)
+    context.set_verify(_VERIFY[settings.client_auth])
+
+
+def _use_pair(context: SSL.Context, settings: TlsSettings, pair: KeyPair) -> None:
+    try:
+        context.use_certificate(pair.certificate)
+        for issuer in pair.chain:
+            context.add_extra_chain_cert(issuer)
+        context.use_privatekey(pair.key)
+        context.check_privatekey()
+    except (SSL.Error, TypeError) as e:
+        name = settings.key_store.names["location" if settings.key_store.location else "key"]
+        raise ConfigError(f"{name}: OpenSSL refuses the key or its certificate: {reason(e)}") from None
+
+
+def _restrict(context: SSL.Context, settings: TlsSettings) -> None:
     versions = [_VERSIONS[version] for version in settings.versions]
     context.set_min_proto_version(min(versions))
     context.set_max_proto_version(max(versions))
@@ -97,14 +127,13 @@ def restrict_context(context: SSL.Context, settings: TlsSettings, material: TlsM
     if settings.suites.tls13:
         context.set_tls13_ciphersuites(":".join(settings.suites.tls13).encode())
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)  # of idle connections: 25 KB of 60 each
-    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
-    context.set_session_id(b"logbus")
+
+
+def _trust(context: SSL.Context, material: TlsMaterial) -> None:
     store = context.get_cert_store()
     assert store is not None, "each context has one"
     for certificate in material.trusted:
         store.add_cert(crypto.X509.from_cryptography(certificate))
-        context.add_client_ca(certificate)
-    context.set_verify(_VERIFY[settings.client_auth])
 
 
 def reason(error: Exception) -> str:

@@ -48,6 +48,7 @@ class TlsSettings:
 
     :ivar client_auth: ``none``, ``requested`` or ``required``.
     :ivar client_auth_name: the name under which it is set.
+    :ivar check_host: whether a broker's certificate must name the host that another one connects to.
     :ivar versions: ``TLSv1.2``, ``TLSv1.3``.
     """
 
@@ -55,6 +56,7 @@ class TlsSettings:
     trust_store: StoreSettings
     client_auth: str
     client_auth_name: str
+    check_host: bool
     versions: frozenset[str]
     suites: CipherSuites
 
@@ -103,6 +105,7 @@ class TlsSettings:
             ),
             client_auth="none" if inherited else config.listener_get(listener, keys.SSL_CLIENT_AUTH),
             client_auth_name=auth_name,
+            check_host=config.listener_get(listener, keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM) != "",
             versions=frozenset(versions),
             suites=suites,
         )

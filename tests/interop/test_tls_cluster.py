@@ -1,0 +1,52 @@
+"""A cluster whose brokers speak TLS among themselves, and show each other their certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from logbus.testing import Cluster
+from tests.certificates import Authority
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+SECONDS = 60
+
+
+def settings(directory: Path, hosts: tuple[str, ...]) -> dict[str, str]:
+    """The settings of all brokers, whose certificate names these hosts."""
+    authority = Authority.new()
+    return {
+        "listener.security.protocol.map": "kafka:PLAINTEXT,replication:SSL,PLAINTEXT:PLAINTEXT",
+        "ssl.truststore.location": str(authority.write(directory / "ca.pem")),
+        "ssl.keystore.location": str(authority.issue("CN=broker", hosts=hosts).write(directory / "broker.pem")),
+        "listener.name.replication.ssl.client.auth": "required",
+        "offsets.topic.num.partitions": "1",
+    }
+
+
+def test_replication(tmp_path: Path) -> None:
+    """Records are replicated, and survive the leader."""
+    hosts = ("localhost", "127.0.0.1", "127.0.8.1", "127.0.8.2")
+    with Cluster(brokers=2, config=settings(tmp_path, hosts)) as cluster:
+        client = {"bootstrap.servers": cluster.bootstrap}
+        topic = NewTopic("t", 1, 2)
+        admin = AdminClient(client)
+        admin.create_topics([topic])["t"].result(SECONDS)
+        producer = Producer({**client, "acks": "all"})
+        for n in range(10):
+            producer.produce("t", str(n).encode())
+        assert producer.flush(SECONDS) == 0
+        led = cluster.leader("t", 0)
+        led.kill()
+        cluster.leader("t", 0, other_than=led)
+        consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["t"])
+        try:
+            assert [message.value() for message in consumer.consume(10, SECONDS)] == [
+                str(n).encode() for n in range(10)
+            ]
+        finally:
+            consumer.close()
