@@ -105,10 +105,8 @@ class ConfigTests(HandlerCase):
 
     def test_unenforced_security(self) -> None:
         """A running broker takes no setting that promises what it does not do."""
-        for name in ("sasl.enabled.mechanisms", "listener.name.kafka.sasl.enabled.mechanisms"):
-            self.assertEqual(
-                self.incremental((name, 0, "PLAIN"), kind=BROKER, name="0"), ErrorCode.INVALID_REQUEST, name
-            )
+        name = "sasl.mechanism.inter.broker.protocol"
+        self.assertEqual(self.incremental((name, 0, "PLAIN"), kind=BROKER, name="0"), ErrorCode.INVALID_REQUEST)
         self.assertEqual(self.incremental(("log.retention.ms", 0, "7000"), kind=BROKER, name=""), 0)
 
     def test_no_cleanup_policy(self) -> None:
