@@ -15,7 +15,7 @@ Groups of either protocol:
 * ``consumer_group_service``: heartbeats of the consumer protocol, and the upgrade of classic groups
 * ``metadata_topics``: the cluster's topics, as groups of the consumer protocol see them
 * ``group_settings``: settings of groups, from the configuration
-* ``group_limit``, ``member_memory``: limits of the number of groups, and of their members' memory
+* ``limit``, ``member_memory``: limits of what clients can create, and of the memory of members
 * ``member_ids``: generates member ids (pure)
 * ``generation_log``: logs new generations and epochs
 

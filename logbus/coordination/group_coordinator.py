@@ -26,11 +26,11 @@ from logbus.coordination.classic.classic_group_state import ClassicGroupState
 from logbus.coordination.coordinator_partition import partition_for
 from logbus.coordination.generation_log import loggable_id
 from logbus.coordination.group import Group
-from logbus.coordination.group_limit import GroupLimit
 from logbus.coordination.group_loader import GroupCoordinatorMetrics, load
 from logbus.coordination.group_metadata_manager import GroupMetadataManager
 from logbus.coordination.group_offsets import CommittedOffset, GroupOffsets
 from logbus.coordination.group_shard import GroupShard
+from logbus.coordination.limit import Limit
 from logbus.coordination.member_ids import MemberIds
 from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.state_log import StateLog
@@ -74,9 +74,12 @@ class GroupCoordinator:
             self.clock,
             self.wall_ms,
             self._member_ids,
-            GroupLimit(self.config, self.clock, lambda: sum(len(shard.groups) for shard in self.shards.values())),
+            Limit(self.config, self.clock, keys.GROUP_MAX_COUNT, "groups", self._group_count),
             MemberMemory(self.config, self.clock, lambda: sum(group.memory for group in self.groups())),
         )
+
+    def _group_count(self) -> int:
+        return sum(len(shard.groups) for shard in self.shards.values())
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of all groups together."""

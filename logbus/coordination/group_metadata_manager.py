@@ -20,9 +20,9 @@ from logbus.coordination.consumer.consumer_group import ConsumerGroup
 from logbus.coordination.consumer.migration import downgrade
 from logbus.coordination.generation_log import log_generation, loggable_id
 from logbus.coordination.group import Change, Group
-from logbus.coordination.group_limit import GroupLimit
 from logbus.coordination.group_settings import classic_settings, consumer_settings, migration_policy
 from logbus.coordination.group_shard import GroupShard, GroupTimer
+from logbus.coordination.limit import Limit
 from logbus.coordination.member_ids import MemberIds
 from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.metadata_topics import MetadataTopics
@@ -46,7 +46,7 @@ class GroupMetadataManager:
     _clock: IReactorTime
     _wall_ms: Callable[[], int]
     _member_ids: MemberIds
-    group_limit: GroupLimit
+    group_limit: Limit
     member_memory: MemberMemory
     topics: MetadataTopics = field(init=False)
     _timers: Timers = field(init=False)
@@ -103,7 +103,7 @@ class GroupMetadataManager:
 
         An empty consumer group is replaced by a classic one.
 
-        :raise ApiError: see :meth:`.StateLog.append` and :meth:`.GroupLimit.check`.
+        :raise ApiError: see :meth:`.StateLog.append` and :meth:`.Limit.check`.
         """
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:

@@ -8,13 +8,9 @@ from collections.abc import Callable
 
 from attrs import define, field
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
 
 from logbus.config import ConfigView, keys
-from logbus.errors import ApiError, ErrorCode
-
-WARNING_SECONDS = 60.0
-"""Interval between warnings that members are refused."""
+from logbus.coordination.limit import Limit
 
 FRESH_SECONDS = 1.0
 """Shortest time between two measurements when the limit is exceeded."""
@@ -36,8 +32,12 @@ class MemberMemory:
     _measure: Callable[[], int]
     _bytes: int = field(default=0, init=False)
     _measured_at: float | None = field(default=None, init=False)
-    _warn_at: float = field(default=0.0, init=False)
-    _log = Logger()
+    _limit: Limit = field(init=False)
+
+    @_limit.default
+    def _as_configured(self) -> Limit:
+        what = "bytes of the members of all groups"
+        return Limit(self._config, self._clock, keys.GROUP_MEMBERS_MAX_BYTES, what, lambda: self._bytes)
 
     def admit(self, growth: int) -> None:
         """
@@ -48,24 +48,11 @@ class MemberMemory:
         if growth <= 0:
             return
         now = self._clock.seconds()
-        most = self._config.get(keys.GROUP_MEMBERS_MAX_BYTES)
         age = STALE_SECONDS if self._measured_at is None else now - self._measured_at
-        if age >= STALE_SECONDS or (self._bytes + growth > most and age >= FRESH_SECONDS):
+        if age >= STALE_SECONDS or (age >= FRESH_SECONDS and not self._limit.allows(growth)):
             self._bytes, self._measured_at = self._measure(), now
-        if self._bytes + growth <= most:
-            self._bytes += growth
-            return
-        if now >= self._warn_at:
-            self._warn_at = now + WARNING_SECONDS
-            self._log.warn(
-                "group members are refused: all of them take {bytes} bytes, and group.members.max.bytes is {most}",
-                bytes=self._bytes,
-                most=most,
-            )
-        raise ApiError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"the members of all groups take {self._bytes} bytes; group.members.max.bytes is {most}",
-        )
+        self._limit.check(growth)
+        self._bytes += growth
 
     def forget(self) -> None:
         """Measure before the next admission: groups were loaded."""

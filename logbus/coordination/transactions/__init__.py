@@ -21,7 +21,6 @@ The coordinator:
 * ``transaction_coordinator``: the ids of this broker, by partition, with leadership
 * ``transaction_shard``: a partition of ``__transaction_state`` with its ids
 * ``transaction_loader``: loads a shard from its log
-* ``transaction_limits``: limits of ids and of partitions in open transactions
 * ``transaction_expiration``: aborts transactions that time out, and removes expired ids
 * ``transaction_metrics``: metrics of transactional ids, and of open transactions in partitions
 

@@ -23,11 +23,11 @@ from logbus.cluster.producer_id_manager import ProducerIdManager
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.config import ConfigView, keys
 from logbus.coordination.coordinator_partition import partition_for
+from logbus.coordination.limit import Limit
 from logbus.coordination.state_log import StateLog
 from logbus.coordination.transactions import state_machine
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
 from logbus.coordination.transactions.state_machine import ProducerIdNeeded, Transition
-from logbus.coordination.transactions.transaction_limits import TransactionLimits
 from logbus.coordination.transactions.transaction_loader import TransactionCoordinatorMetrics, load
 from logbus.coordination.transactions.transaction_metadata import V1, V2, ProducerIdAndEpoch, TransactionMetadata
 from logbus.coordination.transactions.transaction_shard import TransactionEntry, TransactionShard
@@ -69,12 +69,29 @@ class TransactionCoordinator:
     shards: dict[int, TransactionShard] = field(factory=dict, init=False)
     metrics: TransactionCoordinatorMetrics = field(factory=TransactionCoordinatorMetrics, init=False)
     _stopped: bool = field(default=False, init=False)
-    _limits: TransactionLimits = field(init=False)
+    _id_limit: Limit = field(init=False)
+    _partition_limit: Limit = field(init=False)
     _log = Logger()
 
-    @_limits.default
-    def _as_configured(self) -> TransactionLimits:
-        return TransactionLimits(self.config, self.clock)
+    @_id_limit.default
+    def _limited_ids(self) -> Limit:
+        return Limit(
+            self.config,
+            self.clock,
+            keys.TRANSACTIONAL_ID_MAX_COUNT,
+            "transactional ids",
+            lambda: sum(len(shard.entries) for shard in self.shards.values()),
+        )
+
+    @_partition_limit.default
+    def _limited_partitions(self) -> Limit:
+        return Limit(
+            self.config,
+            self.clock,
+            keys.TRANSACTION_MAX_OPEN_PARTITIONS,
+            "partitions in open transactions",
+            lambda: sum(shard.partitions for shard in self.shards.values()),
+        )
 
     # Looking up.
 
@@ -164,7 +181,7 @@ class TransactionCoordinator:
 
         def decide(now: TransactionMetadata | None, fresh_id: int | None) -> Transition:
             if now is None:
-                self._limits.check_ids(self.shards.values())
+                self._id_limit.check()
             return state_machine.init_producer_id(now, transactional_id, timeout_ms, expected, fresh_id, self.wall_ms())
 
         return (await self._carry_out(transactional_id, decide)).producer
@@ -187,7 +204,7 @@ class TransactionCoordinator:
             most = self.config.get(keys.TRANSACTION_MAX_PARTITIONS)
             step = state_machine.add_partitions(now, producer, partitions, client_version, most, self.wall_ms())
             if step.written:
-                self._limits.check_partitions(self.shards.values(), len(partitions))
+                self._partition_limit.check(len(partitions))
             return step
 
         if client_version >= V2:
