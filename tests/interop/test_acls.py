@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -114,3 +116,83 @@ def test_kafka_acls(kafka_acls: Callable[..., str]) -> None:
     assert "patternType=PREFIXED" in listed
     assert "resourceType=TOPIC, name=orders" not in listed
     assert "resourceType=GROUP, name=shop" in listed
+
+
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="a" user_alice="b" user_bob="c";'
+
+
+@pytest.fixture
+def users_broker() -> Iterator[Broker]:
+    """A broker whose clients log in, and may do what ACLs allow."""
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KAFKA:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.kafka.plain.sasl.jaas.config": PLAIN,
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:admin",
+    }
+    with Broker(settings) as broker:
+        yield broker
+
+
+def as_user(broker: Broker, user: str, **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": {"admin": "a", "alice": "b", "bob": "c"}[user],
+        **more,
+    }
+
+
+def test_users_with_rights(users_broker: Broker) -> None:
+    """One writes, another reads in a group; what is revoked while they work ends."""
+    admin = AdminClient(as_user(users_broker, "admin"))
+    admin.create_topics([NewTopic("orders", 1), NewTopic("secret", 1)])["orders"].result(SECONDS)
+
+    def rule(user: str, operation: AclOperation, kind: ResourceType, name: str) -> AclBinding:
+        literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+        return AclBinding(kind, name, literal, f"User:{user}", "*", operation, allow)
+
+    rules = [
+        rule("alice", AclOperation.WRITE, ResourceType.TOPIC, "orders"),
+        rule("bob", AclOperation.READ, ResourceType.TOPIC, "orders"),
+        rule("bob", AclOperation.READ, ResourceType.GROUP, "shop"),
+    ]
+    for future in admin.create_acls(rules, request_timeout=SECONDS).values():
+        future.result(SECONDS)
+
+    errors: list[str | None] = []
+    producer = Producer(as_user(users_broker, "alice", **{"message.timeout.ms": int(SECONDS * 1000)}))
+
+    def write(topic: str) -> str | None:
+        producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error and error.name()))
+        producer.flush(SECONDS)
+        return errors[-1]
+
+    assert write("orders") is None
+    assert write("secret") == "TOPIC_AUTHORIZATION_FAILED"
+    assert set(AdminClient(as_user(users_broker, "bob")).list_topics(timeout=SECONDS).topics) == {"orders"}
+
+    group = {"group.id": "shop", "auto.offset.reset": "earliest"}
+    consumer = Consumer(as_user(users_broker, "bob", **group))
+    consumer.subscribe(["orders"])
+    try:
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        assert message.error() is None, message.error()
+        wanted = AclBindingFilter(
+            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        for future in admin.delete_acls([wanted], request_timeout=SECONDS).values():
+            assert len(future.result(SECONDS)) == len(rules)
+        assert write("orders") == "TOPIC_AUTHORIZATION_FAILED"
+        codes = set[str]()
+        while not codes & {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"}:
+            message = consumer.poll(SECONDS)
+            assert message is not None
+            if error := message.error():
+                codes.add(error.name())
+    finally:
+        consumer.close()
