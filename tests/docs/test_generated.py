@@ -79,6 +79,8 @@ CLIENT_KEYS = {
     "group.remote.assignor",
     "linger.ms",
     "max.poll.interval.ms",
+    "sasl.password",
+    "sasl.username",
     "security.protocol",
     "transaction.timeout.ms",
     "transactional.id",

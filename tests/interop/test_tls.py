@@ -241,3 +241,34 @@ def test_alter_configs(broker: SecureBroker) -> None:
         assert words in str(refused.value)
         assert STORE in str(refused.value)
     assert broker.subject() == "third"
+
+
+def test_sasl_over_tls(tmp_path: Path) -> None:
+    """With SASL_SSL a client logs in by its password, and needs no certificate."""
+    authority = Authority.new()
+    authority.write(tmp_path / "ca.pem")
+    authority.issue().write(tmp_path / "server.pem")
+    words = [
+        word
+        for name, value in {
+            "listener.security.protocol.map": "kafka:SASL_SSL,PLAINTEXT:PLAINTEXT",
+            "ssl.keystore.location": tmp_path / "server.pem",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.kafka.plain.sasl.jaas.config": (
+                'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="wonderland";'
+            ),
+        }.items()
+        for word in ("--set", f"{name}={value}")
+    ]
+    with running_process(tmp_path, "--listen", "kafka:tcp:0:interface=127.0.0.1", *words) as (_, address):
+        settings = {
+            "bootstrap.servers": address,
+            "security.protocol": "sasl_ssl",
+            "ssl.ca.location": str(tmp_path / "ca.pem"),
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "wonderland",
+        }
+        assert round_trip(settings, "t") == [str(n).encode() for n in range(10)]
+        with pytest.raises(KafkaException):
+            AdminClient({**settings, "sasl.password": "rabbit"}).list_topics(timeout=5)
