@@ -46,7 +46,7 @@ class Coordinators:
         )
         markers = MarkerChannelManager(env.broker_id, metadata, member.peers, self.marker_writer, env.timers, wall_ms)
         self.transactions = TransactionCoordinator(
-            replicas, metadata, member.producer_ids, markers, config, reactor, wall_ms
+            replicas, metadata, config, reactor, wall_ms, member.producer_ids, markers
         )
         self.transaction_expiration = TransactionExpiration(self.transactions)
         self.add_partitions_manager = AddPartitionsToTxnManager(

@@ -32,6 +32,7 @@ Committed offsets:
 The log of groups:
 
 * ``coordinator_partition``: maps a group or transactional id to a partition (pure)
+* ``coordinator_runtime``: shards, their leadership, and looking them up, for both coordinators
 * ``group_shard``: a partition of ``__consumer_offsets`` with its groups
 * ``group_records``: changes to records and back (pure)
 * ``group_loader``, ``group_replay``: load a shard, and restore its groups from records

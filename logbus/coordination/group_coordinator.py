@@ -9,21 +9,16 @@ clients are answered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from zope.interface import implementer
 
-from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.cluster.icluster import ILeadershipListener
-from logbus.cluster.replication.replica_manager import ReplicaManager
-from logbus.config import ConfigView, keys
+from logbus.cluster.replication.replica_manager import Replica
+from logbus.config import keys
 from logbus.coordination.classic.classic_group_state import ClassicGroupState
-from logbus.coordination.coordinator_partition import partition_for
+from logbus.coordination.coordinator_runtime import CoordinatorRuntime
 from logbus.coordination.generation_log import loggable_id
 from logbus.coordination.group import Group
 from logbus.coordination.group_loader import GroupCoordinatorMetrics, load
@@ -34,7 +29,6 @@ from logbus.coordination.limit import Limit
 from logbus.coordination.member_ids import MemberIds
 from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.state_log import StateLog
-from logbus.errors import ApiError, ErrorCode
 from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
 from logbus.records.compression import Codec
@@ -42,28 +36,20 @@ from logbus.records.compression import Codec
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
-@implementer(ILeadershipListener)
 @define(eq=False, repr=False)
-class GroupCoordinator:
+class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     """
     All groups that this broker coordinates.
 
-    :param wall_ms: ms since 1970.
     :param member_ids: the broker's source of randomness, for member ids.
-    :ivar shards: by partition of the internal topic.
     :ivar manager: creates groups, writes their records, and keeps their timers.
     """
 
-    _replicas: ReplicaManager
-    _metadata: ClusterMetadata
-    config: ConfigView
-    clock: IReactorTime
-    wall_ms: Callable[[], int]
+    topic = OFFSETS_TOPIC
+    partitions_key = keys.OFFSETS_TOPIC_NUM_PARTITIONS
     _member_ids: MemberIds = field(converter=MemberIds)
-    shards: dict[int, GroupShard] = field(factory=dict, init=False)
     metrics: GroupCoordinatorMetrics = field(factory=GroupCoordinatorMetrics, init=False)
     manager: GroupMetadataManager = field(init=False)
-    _stopped: bool = field(default=False, init=False)
     _log = Logger()
 
     @manager.default
@@ -100,37 +86,6 @@ class GroupCoordinator:
         yield Family("logbus_groups", "Groups that this broker coordinates, by state.", "gauge", samples)
 
     # Looking up.
-
-    def partition_of(self, group_id: str) -> int:
-        """The partition of a group; if the topic does not exist yet, the configured number of partitions counts."""
-        topic = self._metadata.topic(OFFSETS_TOPIC)
-        count = len(topic.partitions) if topic is not None else self.config.get(keys.OFFSETS_TOPIC_NUM_PARTITIONS)
-        return partition_for(group_id, count)
-
-    def shard_of(self, group_id: str) -> GroupShard:
-        """
-        The shard that a group is in, or would be.
-
-        :raise ApiError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
-        """
-        if self._stopped:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
-        number = self.partition_of(group_id)
-        shard = self.shards.get(number)
-        if shard is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{number} is not led by this broker")
-        if shard.loading:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{number} is being read")
-        return shard
-
-    @property
-    def loading(self) -> bool:
-        """Whether some shards are still being loaded."""
-        return any(shard.loading for shard in self.shards.values())
-
-    def active_shards(self) -> Iterator[GroupShard]:
-        """The loaded shards."""
-        return (shard for shard in list(self.shards.values()) if not shard.loading)
 
     def groups(self) -> list[Group]:
         """All groups of the loaded shards."""
@@ -197,41 +152,23 @@ class GroupCoordinator:
 
     # Leadership.
 
-    def leads(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """See :meth:`.ILeadershipListener.leads`."""
-        if topic_partition.topic != OFFSETS_TOPIC or self._stopped:
-            return
+    def _open(self, number: int, leader_epoch: int, replica: Replica) -> GroupShard:
         get = self.config.get
         log = StateLog(
-            self._replicas.get(*topic_partition),
+            replica,
             self.clock,
             self.wall_ms,
             lambda: Codec(get(keys.OFFSETS_TOPIC_COMPRESSION_CODEC)),
             lambda: get(keys.OFFSETS_COMMIT_TIMEOUT_MS),
         )
-        shard = self.shards[topic_partition.partition] = GroupShard(topic_partition.partition, leader_epoch, log)
-        loading = Deferred.fromCoroutine(self._load(shard))
-        loading.addErrback(
-            lambda failure: self._log.failure("{partition} cannot be loaded", failure, partition=topic_partition)
-        )
-
-    def leads_no_more(self, topic_partition: TopicPartition) -> None:
-        """See :meth:`.ILeadershipListener.leads_no_more`."""
-        if topic_partition.topic == OFFSETS_TOPIC:
-            self._resign(topic_partition.partition)
+        return GroupShard(number, leader_epoch, log)
 
     def stop(self) -> None:
-        """Answer all waiting requests, and refuse new ones: the broker is stopping."""
-        self._stopped = True
-        for number in list(self.shards):
-            self._resign(number)
+        """See :meth:`.CoordinatorRuntime.stop`."""
+        super().stop()
         self.manager.stop()
 
-    def _resign(self, number: int) -> None:
-        shard = self.shards.pop(number, None)
-        if shard is None:
-            return
-        shard.closed = True
+    def _give_up(self, shard: GroupShard) -> None:
         for alarm in shard.alarms.values():
             alarm.timer.cancel()
         for group in list(shard.groups.values()):
@@ -239,9 +176,6 @@ class GroupCoordinator:
                 group.resign()
             except Exception:
                 self._log.failure("group {group} could not be resigned", group=loggable_id(group.group_id))
-
-    def _has(self, shard: GroupShard) -> bool:
-        return self.shards.get(shard.number) is shard
 
     async def _load(self, shard: GroupShard) -> None:
         slice_bytes = self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE)

@@ -13,10 +13,10 @@ from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, FirstError, gatherResults, succeed
 from twisted.python.failure import Failure
 
+from logbus.coordination.coordinator_runtime import CoordinatorShard
 from logbus.coordination.group import Change, Group
 from logbus.coordination.group_offsets import GroupOffsets
 from logbus.coordination.group_records import encode_change
-from logbus.coordination.state_log import StateLog
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.errors import ErrorCode, LogbusError
 from logbus.timers import Timer
@@ -32,30 +32,21 @@ class GroupTimer:
 
 
 @define(eq=False, repr=False)
-class GroupShard:
+class GroupShard(CoordinatorShard):
     """
     The groups of one partition.
 
-    :ivar number: of the partition.
-    :ivar epoch: the leader epoch in which this broker took it over.
     :ivar groups: by id: all that have members, a generation, or offsets.
     :ivar offsets: by group id; none of them is empty.
     :ivar transactions: the groups with pending offsets, by producer id.
-    :ivar loading: the records are still being read; clients must retry.
     :ivar when_loaded: callbacks to run after the load, before any request is served.
-    :ivar closed: this broker no longer leads the partition.
     """
 
-    number: int
-    epoch: int
-    log: StateLog
     groups: dict[str, Group] = field(factory=dict, init=False)
     offsets: dict[str, GroupOffsets] = field(factory=dict, init=False)
     transactions: dict[int, set[str]] = field(factory=dict, init=False)
     alarms: dict[str, GroupTimer] = field(factory=dict, init=False)
-    loading: bool = field(default=True, init=False)
     when_loaded: list[Callable[[], object]] = field(factory=list, init=False)
-    closed: bool = field(default=False, init=False)
 
     def save(self, changes: Sequence[Change], too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Deferred[None]:
         """

@@ -9,20 +9,17 @@ written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from zope.interface import implementer
 
-from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.cluster.icluster import ILeadershipListener
 from logbus.cluster.producer_id_manager import ProducerIdManager
-from logbus.cluster.replication.replica_manager import ReplicaManager
-from logbus.config import ConfigView, keys
-from logbus.coordination.coordinator_partition import partition_for
+from logbus.cluster.replication.replica_manager import Replica
+from logbus.config import keys
+from logbus.coordination.coordinator_runtime import CoordinatorRuntime
 from logbus.coordination.limit import Limit
 from logbus.coordination.state_log import StateLog
 from logbus.coordination.transactions import state_machine
@@ -45,30 +42,22 @@ Decide = Callable[[TransactionMetadata | None, int | None], Transition]
 """Takes the durable state of an id, and a new producer id if there is one."""
 
 
-@implementer(ILeadershipListener)
 @define(eq=False, repr=False)
-class TransactionCoordinator:
+class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
     """
     All transactional ids that this broker coordinates.
 
     Every method may raise COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, and
     CONCURRENT_TRANSACTIONS while another change of the same id is not durable yet; all of these can be retried.
 
-    :param wall_ms: ms since 1970.
     :ivar markers: sends the markers.
-    :ivar shards: by partition of the internal topic.
     """
 
-    _replicas: ReplicaManager
-    _metadata: ClusterMetadata
+    topic = TRANSACTIONS_TOPIC
+    partitions_key = keys.TRANSACTION_STATE_LOG_NUM_PARTITIONS
     _ids: ProducerIdManager
     markers: MarkerChannelManager
-    config: ConfigView
-    clock: IReactorTime
-    wall_ms: Callable[[], int]
-    shards: dict[int, TransactionShard] = field(factory=dict, init=False)
     metrics: TransactionCoordinatorMetrics = field(factory=TransactionCoordinatorMetrics, init=False)
-    _stopped: bool = field(default=False, init=False)
     _id_limit: Limit = field(init=False)
     _partition_limit: Limit = field(init=False)
     _log = Logger()
@@ -95,41 +84,15 @@ class TransactionCoordinator:
 
     # Looking up.
 
-    def partition_of(self, transactional_id: str) -> int:
-        """The partition of an id; if the topic does not exist yet, the configured number of partitions counts."""
-        topic = self._metadata.topic(TRANSACTIONS_TOPIC)
-        count = (
-            len(topic.partitions) if topic is not None else self.config.get(keys.TRANSACTION_STATE_LOG_NUM_PARTITIONS)
-        )
-        return partition_for(transactional_id, count)
-
-    def shard_of(self, transactional_id: str) -> TransactionShard:
+    def shard_of(self, key: str) -> TransactionShard:
         """
-        The shard that a transactional id is in, or would be.
+        See :meth:`.CoordinatorRuntime.shard_of`.
 
-        :raise ApiError: INVALID_REQUEST (no id), COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
-            COORDINATOR_LOAD_IN_PROGRESS.
+        :raise ApiError: also INVALID_REQUEST (no id).
         """
-        if not transactional_id:
+        if not key:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a transactional id has at least one character")
-        if self._stopped:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
-        number = self.partition_of(transactional_id)
-        shard = self.shards.get(number)
-        if shard is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{TRANSACTIONS_TOPIC}-{number} is not led by this broker")
-        if shard.loading:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{TRANSACTIONS_TOPIC}-{number} is being read")
-        return shard
-
-    @property
-    def loading(self) -> bool:
-        """Whether some shards are still being loaded."""
-        return any(shard.loading for shard in self.shards.values())
-
-    def active_shards(self) -> Iterator[TransactionShard]:
-        """The loaded shards."""
-        return (shard for shard in list(self.shards.values()) if not shard.loading)
+        return super().shard_of(key)
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
         """
@@ -297,45 +260,22 @@ class TransactionCoordinator:
 
     # Leadership.
 
-    def leads(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """See :meth:`.ILeadershipListener.leads`."""
-        if topic_partition.topic != TRANSACTIONS_TOPIC or self._stopped:
-            return
-        log = StateLog(
-            self._replicas.get(*topic_partition),
-            self.clock,
-            self.wall_ms,
-            lambda: Codec.NONE,
-            lambda: self.config.get(keys.REQUEST_TIMEOUT_MS),
-        )
-        number = topic_partition.partition
-        shard = self.shards[number] = TransactionShard(number, leader_epoch, log, self._decided)
-        loading = Deferred.fromCoroutine(self._load(shard))
-        loading.addErrback(
-            lambda failure: self._log.failure("{partition} cannot be loaded", failure, partition=topic_partition)
-        )
-
-    def leads_no_more(self, topic_partition: TopicPartition) -> None:
-        """See :meth:`.ILeadershipListener.leads_no_more`."""
-        if topic_partition.topic == TRANSACTIONS_TOPIC:
-            self._resign(topic_partition.partition)
+    def _open(self, number: int, leader_epoch: int, replica: Replica) -> TransactionShard:
+        timeout_ms = partial(self.config.get, keys.REQUEST_TIMEOUT_MS)
+        log = StateLog(replica, self.clock, self.wall_ms, lambda: Codec.NONE, timeout_ms)
+        return TransactionShard(number, leader_epoch, log, self._decided)
 
     def stop(self) -> None:
-        """Refuse requests from now on: the broker is stopping."""
-        self._stopped = True
-        for number in list(self.shards):
-            self._resign(number)
+        """See :meth:`.CoordinatorRuntime.stop`."""
+        super().stop()
         self.markers.stop()
 
-    def _resign(self, number: int) -> None:
-        shard = self.shards.pop(number, None)
-        if shard is not None:
-            shard.closed = True
-            self.markers.give_up(shard)
+    def _give_up(self, shard: TransactionShard) -> None:
+        self.markers.give_up(shard)
 
     async def _load(self, shard: TransactionShard) -> None:
         slice_bytes = self.config.get(keys.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE)
-        if not await load(shard, slice_bytes, self.clock, self.metrics, lambda: not shard.closed):
+        if not await load(shard, slice_bytes, self.clock, self.metrics, lambda: self._has(shard)):
             return
         shard.loading = False
         for entry in list(shard.entries.values()):

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.coordination.state_log import StateLog
+from logbus.coordination.coordinator_runtime import CoordinatorShard
 from logbus.coordination.transactions.state_machine import ENDING, mark_dead
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_records import encode_key, encode_value
@@ -49,29 +49,20 @@ class TransactionEntry:
 
 
 @define(eq=False)
-class TransactionShard:
+class TransactionShard(CoordinatorShard):
     """
     The transactional ids of one partition.
 
-    :ivar number: of the partition.
-    :ivar epoch: the leader epoch in which this broker took it over: the coordinator epoch of its markers.
     :ivar entries: by transactional id.
     :ivar ongoing: the ids with an ongoing transaction.
     :ivar partitions: number of partitions in transactions that are not complete.
-    :ivar loading: the records are still being read; clients must retry.
-    :ivar closed: this broker no longer leads the partition.
     :ivar decided: called for each commit and abort whose decision is durable.
     """
 
-    number: int
-    epoch: int
-    log: StateLog
     decided: Callable[[TransactionShard, TransactionMetadata], None]
     entries: dict[str, TransactionEntry] = field(factory=dict, init=False)
     ongoing: dict[str, None] = field(factory=dict, init=False)
     partitions: int = field(default=0, init=False)
-    loading: bool = field(default=True, init=False)
-    closed: bool = field(default=False, init=False)
     _log = Logger()
 
     def put(self, transaction: TransactionMetadata) -> Deferred[None]:
