@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,12 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from benchmarks.compare.jars import KAFKA_VERSION, tools_jars
+from logbus.pipeline.blocking import Brokers, ConnectionSettings
+from logbus.pipeline.errors import AuthenticationFailed
 from logbus.testing import Broker
+from tests.certificates import Authority
+from tests.interop.java_client import CACHE
 from tests.security.sasl.tokens import AUDIENCE, ISSUER, Issuer
 
 SECONDS = 120
@@ -264,3 +270,72 @@ def test_logging_in_again(tmp_path: Path, mechanism: str) -> None:
             client.poll(0.1)
         client.list_topics(timeout=SECONDS)
         assert metric(broker, "logbus_failed_reauthentications_total") == 0
+
+
+LOGIN_MODULES = {"PLAIN": "plain.PlainLoginModule"} | dict.fromkeys(MECHANISMS[1:3], "scram.ScramLoginModule")
+
+
+def client_properties(who: Credentials) -> dict[str, str]:
+    """The options of Java's clients, and of ours for Spark."""
+    module = f"org.apache.kafka.common.security.{LOGIN_MODULES[who.mechanism]}"
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": who.mechanism,
+        "sasl.jaas.config": f'{module} required username="{who.user}" password="{who.password}";',
+    }
+
+
+@pytest.mark.parametrize("mechanism", LOGIN_MODULES)
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_kafkas_own_client(broker: Broker, tmp_path: Path, mechanism: str, password: str) -> None:
+    """Kafka's tools log in, and say why they cannot."""
+    options = client_properties(Credentials(mechanism, password=password))
+    (tmp_path / "client.properties").write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+    command = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-cp", f"{tools_jars(KAFKA_VERSION, CACHE)}/*"]
+    command += ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--describe"]
+    command += ["--entity-type", "users", "--command-config", str(tmp_path / "client.properties")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if password == "secret":
+        assert "SCRAM-SHA-256=iterations=4096" in done.stdout
+    else:
+        assert "SaslAuthenticationException: Authentication failed" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("mechanism", LOGIN_MODULES)
+def test_our_client_for_spark(broker: Broker, mechanism: str) -> None:
+    """The blocking client of Spark's workers logs in, and says why it cannot."""
+
+    def asked(password: str) -> object:
+        options = client_properties(Credentials(mechanism, password=password))
+        with closing(
+            Brokers(ConnectionSettings.from_options({"bootstrap.servers": broker.bootstrap, **options}))
+        ) as ours:
+            return ours.metadata(())
+
+    assert asked("secret") is not None
+    with pytest.raises(AuthenticationFailed, match="the credentials for"):
+        asked("wrong")
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    """With TLS passwords may be sent; the user is the one who logged in, whatever the certificate says."""
+    authority = Authority.new()
+    authority.write(tmp_path / "ca.pem")
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KAFKA:SASL_SSL",
+        "ssl.keystore.location": str(authority.issue().write(tmp_path / "server.pem")),
+    }
+    with Broker(secured(tmp_path / "keys.json", **settings)) as broker:
+        for password, accepted in (("secret", True), ("wrong", False)):
+            client = AdminClient(
+                {
+                    **confluent_settings(broker, Credentials("PLAIN", password=password)),
+                    "security.protocol": "SASL_SSL",
+                    "ssl.ca.location": str(tmp_path / "ca.pem"),
+                }
+            )
+            if accepted:
+                assert client.list_topics(timeout=SECONDS).brokers
+            else:
+                with pytest.raises(KafkaException):
+                    client.list_topics(timeout=2)
