@@ -74,8 +74,12 @@ class ClusterOperator:
         resource = IncrementalAlterConfigsResource(
             resource_type=_TOPIC, resource_name=self.view.topic, configs=[config]
         )
-        answer = await self._ask(IncrementalAlterConfigsRequest(resources=[resource]))
-        return answer is not None and not answer.responses[0].error_code
+        for _ in range(_TRIES):
+            answer = await self._ask(IncrementalAlterConfigsRequest(resources=[resource]))
+            if answer is not None and not answer.responses[0].error_code:
+                return True
+            await self.view.sleep(1.0)  # There may be no controller for a while.
+        return False
 
     async def come_and_go(self, name: str, seconds: float) -> bool:
         """Create a topic, and delete it later."""
