@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -19,6 +21,15 @@ from logbus.wire.messages.api_versions import ApiVersionsRequest
 from logbus.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.net.fakes import LOST, CapturedWarnings, Client, Server, metadata, produce, taken
 
+FRAMES = st.one_of(
+    st.binary(max_size=40),
+    st.builds(
+        lambda key, version, rest: struct.pack(">hhih", key, version, 7, -1) + rest,
+        st.sampled_from([0, 1, 3, 17, 18, 36, 1000]),
+        st.integers(-1, 5),
+        st.one_of(st.binary(max_size=20), st.sampled_from([b"\0\5PLAIN", b"\0\0\0\x0d\0alice\0wrong!"])),
+    ),
+)
 ALICE = plain_message("alice", "secret")
 
 
@@ -232,6 +243,20 @@ class LoginTests(SynchronousTestCase):
         self.send(produce(7), 7)
         self.assertEqual(runs, [])
         self.assertTrue(self.transport.disconnecting)
+
+    @given(st.lists(FRAMES, max_size=6))
+    def test_any_frames(self, frames: list[bytes]) -> None:
+        """
+        Whatever is sent without the password, nothing but ApiVersions is served, and nobody has logged in.
+        """
+        self.start()
+        with CapturedWarnings():
+            for frame in frames:
+                self.protocol.dataReceived(struct.pack(">i", len(frame)) + frame)
+            self.clock.advance(1)
+        self.assertLessEqual({key for key, _ in self.handler.seen}, {18})
+        self.assertEqual((self.metrics.authentications, self.metrics.failures), (0, 0))
+        self.assertEqual({context.principal for context in self.handler.contexts} - {"User:ANONYMOUS"}, set())
 
     def test_a_broker_that_stops(self) -> None:
         """
