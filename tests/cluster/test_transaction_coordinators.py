@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from logbus.coordination.transactions.state_machine import ENDING, IDLE
 from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.coordination.transactions.transaction_state import TransactionState
+from logbus.coordination.transactions.transition import ENDING, IDLE
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.batch import decode_batch, iter_batches

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.coordination.transactions.state_machine import IDLE
+from logbus.coordination.transactions.transition import IDLE
 from logbus.model import INTERNAL_TOPICS
 from logbus.records.checksum import crc32c
 from logbus.records.compression import Codec

@@ -17,14 +17,6 @@ from typing import Any
 
 from attrs import evolve
 
-from logbus.coordination.transactions.init_producer_id import (
-    abort_for_new_producer,
-    abort_timed_out,
-    has_timed_out,
-    init_producer_id,
-    is_expired,
-    mark_dead,
-)
 from logbus.coordination.transactions.transaction_metadata import (
     LAST_EPOCH,
     NO_PRODUCER_ID,
@@ -36,7 +28,6 @@ from logbus.coordination.transactions.transaction_state import TransactionEvent,
 from logbus.coordination.transactions.transition import (
     ENDING,
     IDLE,
-    ProducerIdNeeded,
     Transition,
     check_known,
     check_not_ahead,
@@ -48,24 +39,6 @@ from logbus.coordination.transactions.transition import (
 )
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-
-__all__ = [
-    "ENDING",
-    "IDLE",
-    "ProducerIdNeeded",
-    "Transition",
-    "add_partitions",
-    "complete_transaction",
-    "mark_dead",
-    "end_transaction",
-    "abort_for_new_producer",
-    "init_producer_id",
-    "is_expired",
-    "has_timed_out",
-    "producer_after",
-    "abort_timed_out",
-    "verify_partitions",
-]
 
 # Adding partitions.
 

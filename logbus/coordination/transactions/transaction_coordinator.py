@@ -23,12 +23,13 @@ from logbus.coordination.coordinator_runtime import CoordinatorRuntime
 from logbus.coordination.limit import Limit
 from logbus.coordination.state_log import StateLog
 from logbus.coordination.transactions import state_machine
+from logbus.coordination.transactions.init_producer_id import abort_timed_out, has_timed_out, init_producer_id
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
-from logbus.coordination.transactions.state_machine import ProducerIdNeeded, Transition
 from logbus.coordination.transactions.transaction_loader import TransactionCoordinatorMetrics, load
 from logbus.coordination.transactions.transaction_metadata import V1, V2, ProducerIdAndEpoch, TransactionMetadata
 from logbus.coordination.transactions.transaction_shard import TransactionEntry, TransactionShard
 from logbus.coordination.transactions.transaction_state import TransactionState
+from logbus.coordination.transactions.transition import ENDING, ProducerIdNeeded, Transition, producer_after
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.compression import Codec
@@ -145,7 +146,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         def decide(now: TransactionMetadata | None, fresh_id: int | None) -> Transition:
             if now is None:
                 self._id_limit.check()
-            return state_machine.init_producer_id(now, transactional_id, timeout_ms, expected, fresh_id, self.wall_ms())
+            return init_producer_id(now, transactional_id, timeout_ms, expected, fresh_id, self.wall_ms())
 
         return (await self._carry_out(transactional_id, decide)).producer
 
@@ -199,7 +200,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         def decide(now: TransactionMetadata | None, fresh_id: int | None) -> Transition:
             return state_machine.end_transaction(now, producer, commit, client_version, fresh_id, self.wall_ms())
 
-        return state_machine.producer_after(await self._carry_out(transactional_id, decide))
+        return producer_after(await self._carry_out(transactional_id, decide))
 
     def time_out(self, transactional_id: str) -> Deferred[TransactionMetadata]:
         """
@@ -210,9 +211,9 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
 
         def decide(now: TransactionMetadata | None, fresh_id: int | None) -> Transition:
             now_ms = self.wall_ms()
-            if now is None or not state_machine.has_timed_out(now, now_ms):
+            if now is None or not has_timed_out(now, now_ms):
                 raise ApiError(ErrorCode.INVALID_TXN_STATE, "there is no transaction that took too long")
-            return state_machine.abort_timed_out(now, fresh_id, now_ms)
+            return abort_timed_out(now, fresh_id, now_ms)
 
         return Deferred.fromCoroutine(self._carry_out(transactional_id, decide))
 
@@ -246,7 +247,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             left = end - self.clock.seconds()
             if entry is None or left <= 0:
                 return
-            if entry.pending is None and (entry.current is None or entry.current.state not in state_machine.ENDING):
+            if entry.pending is None and (entry.current is None or entry.current.state not in ENDING):
                 return
             await entry.settled().addTimeout(left, self.clock, onTimeoutCancel=lambda result, seconds: None)
 
@@ -280,7 +281,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         shard.loading = False
         for entry in list(shard.entries.values()):
             # Complete the transactions whose end the former coordinator has decided.
-            if entry.current is not None and entry.current.state in state_machine.ENDING:
+            if entry.current is not None and entry.current.state in ENDING:
                 self.markers.send(shard, entry.current)
 
 

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from logbus.config import keys
 from logbus.config.config_key import ConfigKey
 from logbus.coordination.generation_log import loggable_id
-from logbus.coordination.transactions.state_machine import has_timed_out, is_expired
+from logbus.coordination.transactions.init_producer_id import has_timed_out, is_expired
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_shard import TransactionShard
 from logbus.errors import ApiError

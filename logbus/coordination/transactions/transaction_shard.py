@@ -14,10 +14,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.coordination.coordinator_runtime import CoordinatorShard
-from logbus.coordination.transactions.state_machine import ENDING, mark_dead
+from logbus.coordination.transactions.init_producer_id import mark_dead
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_records import encode_key, encode_value
 from logbus.coordination.transactions.transaction_state import TransactionState
+from logbus.coordination.transactions.transition import ENDING
 from logbus.errors import ApiError, ErrorCode
 from logbus.wire.schema import EncodeError
 

@@ -11,7 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.coordination.transactions import state_machine
-from logbus.coordination.transactions.state_machine import ENDING, IDLE, ProducerIdNeeded, Transition
+from logbus.coordination.transactions.init_producer_id import (
+    abort_timed_out,
+    has_timed_out,
+    init_producer_id,
+    is_expired,
+)
 from logbus.coordination.transactions.transaction_metadata import (
     LAST_EPOCH,
     V1,
@@ -20,6 +25,7 @@ from logbus.coordination.transactions.transaction_metadata import (
     TransactionMetadata,
 )
 from logbus.coordination.transactions.transaction_state import TransactionState
+from logbus.coordination.transactions.transition import ENDING, IDLE, ProducerIdNeeded, Transition, producer_after
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
@@ -51,7 +57,7 @@ def begins(
     """The producer id and epoch, or the error."""
     try:
         given = None if expected is None else ProducerIdAndEpoch(*expected)
-        step = state_machine.init_producer_id(now, "x", 60_000, given, fresh_id, 2000)
+        step = init_producer_id(now, "x", 60_000, given, fresh_id, 2000)
     except ApiError as e:
         return e.code
     return tuple(step.transaction.producer) if step.answer is E.NONE else (step.answer, step.transaction.state)
@@ -112,7 +118,7 @@ class EndTests(SynchronousTestCase):
         for version, epoch in ((V1, 5), (V2, 6)):
             step = state_machine.end_transaction(ongoing, ongoing.producer, True, version, None, 2000)
             self.assertEqual(step.transaction.producer, (7, epoch))
-            self.assertEqual(state_machine.producer_after(step.transaction), (7, epoch))
+            self.assertEqual(producer_after(step.transaction), (7, epoch))
             self.assertEqual(step.transaction.partitions, {P0})
             self.assertEqual(state_machine.complete_transaction(step.transaction, 3000).producer, (7, epoch))
 
@@ -124,7 +130,7 @@ class EndTests(SynchronousTestCase):
         )
         decided = state_machine.end_transaction(ongoing, ongoing.producer, True, V2, NEW_ID, 2000).transaction
         self.assertEqual(decided.producer, (7, LAST_EPOCH))
-        self.assertEqual(state_machine.producer_after(decided), (NEW_ID, 0))
+        self.assertEqual(producer_after(decided), (NEW_ID, 0))
         # It begins the next transaction before this one is complete.
         self.assertEqual(ends(decided, (NEW_ID, 0), True, V2), E.CONCURRENT_TRANSACTIONS)
         error = self.assertRaises(
@@ -177,7 +183,7 @@ class BeginTests(SynchronousTestCase):
 
     def test_fencing(self) -> None:
         """One epoch is spent on the abort, one on the new producer; the old one can do nothing in between."""
-        fenced = state_machine.init_producer_id(transaction(S.ONGOING), "x", 1, None, None, 2000).transaction
+        fenced = init_producer_id(transaction(S.ONGOING), "x", 1, None, None, 2000).transaction
         self.assertEqual((fenced.producer, fenced.client_version), ((7, 6), V1))
         for now in (fenced, state_machine.complete_transaction(fenced, 3000)):
             for version in (V1, V2):
@@ -188,16 +194,14 @@ class BeginTests(SynchronousTestCase):
     def test_going_on_with_a_transaction(self) -> None:
         """A producer that goes on has its transaction aborted, and gets the new epoch."""
         given = ProducerIdAndEpoch(7, 5)
-        fenced = state_machine.init_producer_id(transaction(S.ONGOING), "x", 1, given, None, 2000).transaction
+        fenced = init_producer_id(transaction(S.ONGOING), "x", 1, given, None, 2000).transaction
         self.assertEqual(begins(state_machine.complete_transaction(fenced, 3000), (7, 5)), (7, 6))
 
     def test_a_lost_answer(self) -> None:
         """A retry gets the same result, unless another producer has started."""
-        once = state_machine.init_producer_id(
-            transaction(S.EMPTY), "x", 1, ProducerIdAndEpoch(7, 5), None, 2000
-        ).transaction
+        once = init_producer_id(transaction(S.EMPTY), "x", 1, ProducerIdAndEpoch(7, 5), None, 2000).transaction
         self.assertEqual(begins(once, (7, 5)), (7, 6))
-        other = state_machine.init_producer_id(once, "x", 1, None, None, 2000).transaction
+        other = init_producer_id(once, "x", 1, None, None, 2000).transaction
         self.assertEqual(begins(other, (7, 5)), E.PRODUCER_FENCED)
         self.assertEqual(begins(other, (7, 6)), E.PRODUCER_FENCED)
 
@@ -209,14 +213,10 @@ class BeginTests(SynchronousTestCase):
             self.assertRaises(ProducerIdNeeded, begins, transaction(S.EMPTY, epoch), None, None)
             self.assertEqual(begins(transaction(S.EMPTY, epoch)), (NEW_ID, 0))
         last = ProducerIdAndEpoch(7, LAST_EPOCH - 1)
-        rotated = state_machine.init_producer_id(
-            transaction(S.EMPTY, LAST_EPOCH - 1), "x", 1, last, NEW_ID, 2000
-        ).transaction
+        rotated = init_producer_id(transaction(S.EMPTY, LAST_EPOCH - 1), "x", 1, last, NEW_ID, 2000).transaction
         self.assertEqual(begins(rotated, last), (NEW_ID, 0))
         # It was fenced with the greatest epoch, and goes on itself.
-        fenced = state_machine.init_producer_id(
-            transaction(S.ONGOING, LAST_EPOCH - 1), "x", 1, last, None, 2000
-        ).transaction
+        fenced = init_producer_id(transaction(S.ONGOING, LAST_EPOCH - 1), "x", 1, last, None, 2000).transaction
         self.assertEqual(fenced.producer_epoch, LAST_EPOCH)
         self.assertEqual(begins(state_machine.complete_transaction(fenced, 3000), last), (NEW_ID, 0))
 
@@ -227,13 +227,13 @@ class TimeTests(SynchronousTestCase):
     def test_overdue(self) -> None:
         """Counted from the first partition; only what is under way."""
         now = transaction(S.ONGOING)
-        self.assertEqual([state_machine.has_timed_out(now, at) for at in (61_000, 61_001)], [False, True])
+        self.assertEqual([has_timed_out(now, at) for at in (61_000, 61_001)], [False, True])
         for state in set(TransactionState) - {S.ONGOING}:
-            self.assertFalse(state_machine.has_timed_out(transaction(state), 10**9))
+            self.assertFalse(has_timed_out(transaction(state), 10**9))
 
     def test_old_clients(self) -> None:
         """They are fenced; only with InitProducerId they may go on."""
-        aborted = state_machine.abort_timed_out(transaction(S.ONGOING), None, 99_000).transaction
+        aborted = abort_timed_out(transaction(S.ONGOING), None, 99_000).transaction
         self.assertEqual((aborted.state, aborted.producer), (S.PREPARE_ABORT, (7, 6)))
         done = state_machine.complete_transaction(aborted, 99_000)
         self.assertEqual((ends(done, (7, 5), True), ends(done, (7, 5), False)), (E.PRODUCER_FENCED,) * 2)
@@ -241,23 +241,19 @@ class TimeTests(SynchronousTestCase):
 
     def test_new_clients(self) -> None:
         """It is as if they had aborted themselves: an abort is a retry of that, a commit is told the truth."""
-        aborted = state_machine.abort_timed_out(transaction(S.ONGOING, version=V2), None, 99_000).transaction
+        aborted = abort_timed_out(transaction(S.ONGOING, version=V2), None, 99_000).transaction
         done = state_machine.complete_transaction(aborted, 99_000)
         self.assertEqual(ends(done, (7, 5), True, V2), E.INVALID_TXN_STATE)
         self.assertEqual(ends(done, (7, 5), False, V2), E.NONE)
         last = transaction(S.ONGOING, LAST_EPOCH - 1, V2)
-        self.assertRaises(ProducerIdNeeded, state_machine.abort_timed_out, last, None, 99_000)
-        done = state_machine.complete_transaction(
-            state_machine.abort_timed_out(last, NEW_ID, 99_000).transaction, 99_000
-        )
+        self.assertRaises(ProducerIdNeeded, abort_timed_out, last, None, 99_000)
+        done = state_machine.complete_transaction(abort_timed_out(last, NEW_ID, 99_000).transaction, 99_000)
         self.assertEqual(done.producer, (NEW_ID, 0))
 
     @given(st.sampled_from(TransactionState), st.integers(0, 3000))
     def test_unused(self, state: TransactionState, now_ms: int) -> None:
         """An id expires if no transaction is under way and the last change is as old as it may get."""
-        self.assertEqual(
-            state_machine.is_expired(transaction(state), now_ms, 500), state in IDLE and now_ms - 500 >= 1000
-        )
+        self.assertEqual(is_expired(transaction(state), now_ms, 500), state in IDLE and now_ms - 500 >= 1000)
 
 
 class PartTests(SynchronousTestCase):
@@ -347,7 +343,7 @@ class Lives(RuleBasedStateMachine):
     def init(self, who: str, anew: bool) -> None:
         """A producer begins, or goes on."""
         expected = None if anew else self.known.get(who)
-        took_over = self.decide(lambda id: state_machine.init_producer_id(self.now, "x", 500, expected, id, self.clock))
+        took_over = self.decide(lambda id: init_producer_id(self.now, "x", 500, expected, id, self.clock))
         if isinstance(took_over, Transition):
             if took_over.answer is E.NONE:
                 self.known[who] = took_over.transaction.producer
@@ -391,7 +387,7 @@ class Lives(RuleBasedStateMachine):
             ended = S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT
             assert found.transaction.state is ended
         if version == V2 and heard and self.rightful == who:
-            self.known[who] = state_machine.producer_after(found.transaction)
+            self.known[who] = producer_after(found.transaction)
             assert self.known[who].epoch < LAST_EPOCH
 
     @precondition(lambda self: self.now is not None and self.now.state is S.ONGOING)
@@ -400,8 +396,8 @@ class Lives(RuleBasedStateMachine):
         """The clock ends a transaction."""
         assert self.now is not None
         self.clock += self.now.timeout_ms + 1
-        assert state_machine.has_timed_out(self.now, self.clock)
-        self.decide(lambda id: state_machine.abort_timed_out(self.now, id, self.clock))
+        assert has_timed_out(self.now, self.clock)
+        self.decide(lambda id: abort_timed_out(self.now, id, self.clock))
 
     @precondition(lambda self: self.now is not None and self.now.state in ENDING)
     @rule()
@@ -436,6 +432,6 @@ class FailedWrites(SynchronousTestCase):
     def test_deterministic(self) -> None:
         """The same state gives the same result: a repeated fence does not increase the epoch twice."""
         now = transaction(S.ONGOING)
-        first = state_machine.init_producer_id(now, "x", 1, None, None, 2000)
-        second = state_machine.init_producer_id(now, "x", 1, None, None, 2500)
+        first = init_producer_id(now, "x", 1, None, None, 2000)
+        second = init_producer_id(now, "x", 1, None, None, 2500)
         self.assertEqual(evolve(second.transaction, updated_ms=2000), first.transaction)

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.coordination.transactions.state_machine import ENDING, IDLE
 from logbus.coordination.transactions.transaction_records import STATUS
 from logbus.coordination.transactions.transaction_state import (
     TRANSITIONS,
@@ -15,6 +14,7 @@ from logbus.coordination.transactions.transaction_state import (
     TransactionState,
     next_state,
 )
+from logbus.coordination.transactions.transition import ENDING, IDLE
 
 
 class TableTests(SynchronousTestCase):
