@@ -7,6 +7,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``transactions``: the group ``transactions``; list, describe, find hanging ones
 * ``transactions_abort``: abort and force-terminate transactions
 * ``users``: users that log in by SCRAM
+* ``acls``: who may do what
 * ``quotas``: quotas of users, client ids and addresses
 * ``cluster``: the group ``cluster``; describe
 * ``cluster_start``: run a cluster on this machine

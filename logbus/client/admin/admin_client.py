@@ -2,8 +2,8 @@
 The admin client (Kafka: AdminClient): topics, partitions, records to delete, and the cluster. Its other parts are
 :mod:`~logbus.client.admin.config_admin`, :mod:`~logbus.client.admin.replica_admin`,
 :mod:`~logbus.client.admin.group_admin`, :mod:`~logbus.client.admin.log_dir_admin`,
-:mod:`~logbus.client.admin.user_admin`, :mod:`~logbus.client.admin.quota_admin` and
-:mod:`~logbus.client.admin.transaction_admin`.
+:mod:`~logbus.client.admin.user_admin`, :mod:`~logbus.client.admin.quota_admin`,
+:mod:`~logbus.client.admin.acl_admin` and :mod:`~logbus.client.admin.transaction_admin`.
 
 .. code-block:: python
 
@@ -23,6 +23,7 @@ from typing import Any
 from attrs import field, frozen
 from twisted.internet.defer import Deferred
 
+from logbus.client.admin.acl_admin import AclAdmin
 from logbus.client.admin.config_admin import ConfigAdmin, response_error
 from logbus.client.admin.group_admin import GroupAdmin
 from logbus.client.admin.log_dir_admin import LogDirAdmin
@@ -98,7 +99,9 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-class AdminClient(ConfigAdmin, GroupAdmin, LogDirAdmin, QuotaAdmin, ReplicaAdmin, TransactionAdmin, UserAdmin):
+class AdminClient(
+    AclAdmin, ConfigAdmin, GroupAdmin, LogDirAdmin, QuotaAdmin, ReplicaAdmin, TransactionAdmin, UserAdmin
+):
     """
     Sends administrative requests to the brokers concerned.
 

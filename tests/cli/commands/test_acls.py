@@ -1,0 +1,102 @@
+"""logbus.cli.commands.acls: ACLs by the command line, against a broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from logbus.cli.app import app
+from logbus.testing import Broker
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A broker on which whoever does not log in is the administrator."""
+    with Broker({"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}) as broker:
+        yield broker
+
+
+def logbus(broker: Broker, *arguments: str, status: int = 0) -> str:
+    """Run a command; what it prints."""
+    program = "import sys; from logbus.cli.app import run_app; sys.exit(run_app(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "acls", *arguments, "--bootstrap", broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def listed(broker: Broker, *arguments: str) -> list[str]:
+    found = json.loads(logbus(broker, "list", "--json", *arguments))
+    return [
+        f"{each['principal']} {each['permission']} {each['operation']} {each['resource']} {each['name']}"
+        for each in found
+    ]
+
+
+def test_add_list_and_remove(broker: Broker) -> None:
+    """What a consumer needs, one rule more; then one of them is removed, then all of a topic."""
+    logbus(broker, "add", "--allow-principal", "User:bob", "--consumer", "--topic", "orders", "--group", "shop")
+    deny = ("--deny-principal", "User:*", "--deny-host", "10.0.0.9", "--operation", "read", "--topic", "ord")
+    logbus(broker, "add", *deny, "--resource-pattern-type", "prefixed")
+    assert listed(broker) == [
+        "User:* Deny Read Topic ord",
+        "User:bob Allow Read Topic orders",
+        "User:bob Allow Describe Topic orders",
+        "User:bob Allow Read Group shop",
+    ]
+    assert len(listed(broker, "--topic", "orders", "--resource-pattern-type", "match")) == 3
+    assert listed(broker, "--principal", "User:*") == ["User:* Deny Read Topic ord"]
+    assert "10.0.0.9" in logbus(broker, "list")
+    logbus(broker, "remove", "--allow-principal", "User:bob", "--operation", "Describe", "--topic", "orders")
+    assert listed(broker, "--topic", "orders") == ["User:bob Allow Read Topic orders"]
+    logbus(broker, "remove", "--topic", "orders")
+    assert listed(broker) == ["User:* Deny Read Topic ord", "User:bob Allow Read Group shop"]
+
+
+def test_producer(broker: Broker) -> None:
+    """What an idempotent producer needs, on the cluster, too."""
+    logbus(broker, "add", "--allow-principal", "User:ann", "--producer", "--idempotent", "--topic", "made")
+    assert listed(broker, "--principal", "User:ann") == [
+        "User:ann Allow Write Topic made",
+        "User:ann Allow Create Topic made",
+        "User:ann Allow Describe Topic made",
+        "User:ann Allow IdempotentWrite Cluster kafka-cluster",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["add", "--topic", "t", "--operation", "Read"], "say who"),
+        (["add", "--allow-principal", "User:a", "--operation", "Read"], "say which resources"),
+        (["add", "--allow-principal", "User:a", "--topic", "t"], "say what"),
+        (["add", "--allow-principal", "a", "--topic", "t", "--operation", "Read"], "not such as User:alice"),
+        (["add", "--allow-principal", "User:a", "--topic", "t", "--operation", "Eat"], "'Eat' is none of All, Read"),
+        (["add", "--allow-principal", "User:a", "--group", "g", "--operation", "Write"], "a Group has Read, Delete"),
+        (
+            ["add", "--allow-principal", "User:a", "--topic", "t", "--operation", "Read", "--deny-host", "h"],
+            "--deny-host with --deny-principal",
+        ),
+        (["list", "--resource-pattern-type", "suffixed"], "'suffixed' is none of Literal, Prefixed"),
+        (["remove"], "say which resources"),
+        (["remove", "--topic", "t", "--operation", "Read"], "say also whose"),
+    ],
+)
+def test_wrong_options(arguments: list[str], words: str) -> None:
+    """Nothing is sent, and the error says what would be right."""
+    done = CliRunner().invoke(app, ["acls", *arguments])
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+def test_without_an_authorizer() -> None:
+    """The error names the key."""
+    with Broker() as broker:
+        assert "authorizer.class.name" in logbus(broker, "list", status=1)
