@@ -171,7 +171,7 @@ class Broker(OrderedService):
             _Part("logins", lambda: None, self.security.sasl.stop),
             _Part("listeners", self._bind, self._socket_server.close),
             _Part("membership", self.member.join, self.member.membership.unregister),
-            _Part("groups", coordinators.group_cleanup.start, coordinators.group_cleanup.stop),
+            _Part("groups", coordinators.group_cleanup.scan.start, coordinators.group_cleanup.scan.stop),
             _Part("transactions", coordinators.transaction_expiration.start, coordinators.transaction_expiration.stop),
             _Part("controller", self._start_controller, self.control.controller.stop),
             _Part("serving", self._serve, self._drain),

@@ -33,6 +33,7 @@ The log of groups:
 
 * ``coordinator_partition``: maps a group or transactional id to a partition (pure)
 * ``coordinator_runtime``: shards, their leadership, and looking them up, for both coordinators
+* ``periodic_scan``: scans what a coordinator has, again and again
 * ``group_shard``: a partition of ``__consumer_offsets`` with its groups
 * ``group_records``: changes to records and back (pure)
 * ``group_loader``, ``group_replay``: load a shard, and restore its groups from records

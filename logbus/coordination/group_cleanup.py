@@ -10,7 +10,6 @@ from functools import partial
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -21,6 +20,7 @@ from logbus.coordination.group import Change, Group
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_loader import GROUPS_A_TURN
 from logbus.coordination.group_shard import GroupShard
+from logbus.coordination.periodic_scan import PeriodicScan
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
@@ -33,29 +33,17 @@ OFFSETS_A_GROUP = 50
 class GroupCleanup:
     """
     Expires offsets every ``offsets.retention.check.interval.ms``, and removes those of deleted topics.
+
+    :ivar scan: expires offsets.
     """
 
     coordinator: GroupCoordinator
-    _next: IDelayedCall | None = field(default=None, init=False)
-    _round: Deferred[None] | None = field(default=None, init=False)
-    _stopped: bool = field(default=False, init=False)
+    scan: PeriodicScan = field(init=False)
     _log = Logger()
 
-    def start(self) -> None:
-        """Schedule the first check."""
-        interval_ms = self.coordinator.config.get(keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS)
-        self._next = self.coordinator.clock.callLater(interval_ms / 1000, self._begin)
-
-    def stop(self) -> None:
-        """Stop the checks."""
-        self._stopped = True
-        if self._next is not None and self._next.active():
-            self._next.cancel()
-
-    def _begin(self) -> None:
-        self._round = Deferred.fromCoroutine(self.expire())
-        self._round.addErrback(lambda failure: self._log.failure("the check for expired offsets failed", failure))
-        self._round.addCallback(lambda _: None if self._stopped else self.start())
+    @scan.default
+    def _of_offsets(self) -> PeriodicScan:
+        return PeriodicScan(self.coordinator, keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS, self.expire)
 
     async def expire(self) -> None:
         """Remove expired offsets and empty groups, in slices between which the reactor runs."""
@@ -64,7 +52,7 @@ class GroupCleanup:
         before = self.coordinator.metrics.expired
         for shard in list(self.coordinator.active_shards()):
             for group_id in list(shard.groups):
-                if shard.closed or self._stopped:
+                if shard.closed:
                     break
                 group = shard.groups.get(group_id)
                 if group is None:
@@ -164,10 +152,7 @@ class GroupCleanup:
 
         :raise ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and as :meth:`.GroupCoordinator.shard_of`.
         """
-        shard = self.coordinator.shard_of(group_id)
-        group = shard.groups.get(group_id)
-        if group is None:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        shard, group = self._existing(group_id)
         group.check_deletable()
         offsets = shard.offsets.get(group_id)
         changes = [*(() if offsets is None else offsets.tombstones()), *group.tombstones()]
@@ -186,10 +171,7 @@ class GroupCleanup:
         :raise ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (the topics of its members are unknown), and as
             :meth:`.GroupCoordinator.shard_of`.
         """
-        shard = self.coordinator.shard_of(group_id)
-        group = shard.groups.get(group_id)
-        if group is None:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        shard, group = self._existing(group_id)
         if not group.is_empty and group.protocol_type != PROTOCOL_TYPE:
             raise ApiError(
                 ErrorCode.NON_EMPTY_GROUP,
@@ -205,3 +187,10 @@ class GroupCleanup:
             # The group stays, even without offsets, until the next check: tools delete it right afterwards.
             await shard.save_all(offsets.tombstones(free))
         return outcomes
+
+    def _existing(self, group_id: str) -> tuple[GroupShard, Group]:
+        shard = self.coordinator.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        return shard, group

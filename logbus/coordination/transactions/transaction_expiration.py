@@ -4,18 +4,14 @@ Aborts transactions that exceed their timeout, and removes transactional ids tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from attrs import define, field
-from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.config import keys
-from logbus.config.config_key import ConfigKey
 from logbus.coordination.generation_log import loggable_id
+from logbus.coordination.periodic_scan import PeriodicScan
 from logbus.coordination.transactions.init_producer_id import has_timed_out, is_expired
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_shard import TransactionShard
@@ -23,49 +19,6 @@ from logbus.errors import ApiError
 
 IDS_A_TURN = 1000
 """Number of ids checked before the reactor gets a turn."""
-
-
-@define(eq=False)
-class PeriodicScan:
-    """
-    A periodic scan, of which at most one runs at a time.
-
-    :ivar interval: the configuration key of the ms between two scans.
-    """
-
-    coordinator: TransactionCoordinator
-    interval: ConfigKey[int]
-    work: Callable[[], Deferred[None]]
-    _next: IDelayedCall | None = field(default=None, init=False)
-    _round: Deferred[None] | None = field(default=None, init=False)
-    _stopped: bool = field(default=False, init=False)
-    _log = Logger()
-
-    def start(self) -> None:
-        """Schedule the first scan, after one interval."""
-        interval_ms = self.coordinator.config.get(self.interval)
-        self._next = self.coordinator.clock.callLater(interval_ms / 1000, self._begin)
-
-    def stop(self) -> None:
-        """Stop, and cancel a scan that is running."""
-        self._stopped = True
-        if self._next is not None and self._next.active():
-            self._next.cancel()
-        if self._round is not None:
-            self._round.cancel()
-
-    def _begin(self) -> None:
-        self._round = self.work()
-        self._round.addErrback(self._failed).addBoth(lambda _: self._ended())
-
-    def _failed(self, failure: Failure) -> None:
-        if not self._stopped:
-            self._log.failure("a scan of transactional ids failed", failure)
-
-    def _ended(self) -> None:
-        self._round = None
-        if not self._stopped:
-            self.start()
 
 
 @define(eq=False)
@@ -81,8 +34,8 @@ class TransactionExpiration:
         timeouts = keys.TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS
         removals = keys.TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS
         return (
-            PeriodicScan(self.coordinator, timeouts, lambda: Deferred.fromCoroutine(self.abort_overdue())),
-            PeriodicScan(self.coordinator, removals, lambda: Deferred.fromCoroutine(self.forget_unused())),
+            PeriodicScan(self.coordinator, timeouts, self.abort_overdue),
+            PeriodicScan(self.coordinator, removals, self.forget_unused),
         )
 
     def start(self) -> None:
