@@ -21,6 +21,7 @@ A broker:
 * ``broker``: the composition root, which builds these parts (a package)
 * ``settings``: the packages' settings, from the configuration
 * ``security``: authentication and authorization, without sockets
+* ``quotas``: measures clients against their quotas, without sockets
 * ``socket_server``: binds ports and accepts connections
 * ``listener_config``: the listeners in the configuration
 * ``protocols``: protocol plugins of listeners
