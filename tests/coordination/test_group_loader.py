@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, globalLogPublisher
 
 from logbus.coordination import state_log_reader
@@ -44,19 +45,26 @@ class LoadingTests(GroupCase):
         self.patch(state_log_reader, "RECORDS_A_TURN", 20)
         member = self.member(group="g")
         self.group_of(member)
-        # With so few partitions, the broker starts in one turn of the reactor.
         self.patch(state_log_reader, "RECORDS_A_TURN", 50)
         self.server.create("wide", 30)
         for _ in range(3):
             commit(self.client, {("wide", number): number for number in range(30)}, "h" * 3)
             member.commit(5)
         self.assertNotEqual(partition_for("hhh", 4), partition_for("g", 4))
+        turns: list[Deferred[None]] = []
+
+        def later(clock: object, delay: float) -> Deferred[None]:
+            turns.append(Deferred())
+            return turns[-1]
+
+        self.patch(state_log_reader, "deferLater", later)
         self.restart()
         member.client = self.server.connect()
         asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name) for name in ("hhh", "g")])
         codes = [group.error_code for group in self.client.ask(asked, 9).groups]
         self.assertEqual(codes, [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0])
-        for _ in range(200):
+        while turns:
+            turns.pop().callback(None)
             self.client.turn()
         self.assertEqual(len(fetch_committed(self.client, "hhh")), 30)
         self.assertEqual(fetch_committed(self.client, "g"), {("t", 0): 5})
