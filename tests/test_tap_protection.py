@@ -19,12 +19,10 @@ def listeners(*settings: str) -> list[Listener]:
 class AbsentProtectionTests(SynchronousTestCase):
     """Settings with which Kafka would require authentication."""
 
-    def test_an_authorizer_is_refused(self) -> None:
-        """An ignored authorizer would leave the broker open."""
-        error = self.assertRaises(
-            ConfigError, listeners, "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
-        )
-        self.assertIn("authorizer.class.name", str(error))
+    def test_protected_nodes_are_refused(self) -> None:
+        """Ignored, the key would leave the nodes in ZooKeeper open."""
+        error = self.assertRaises(ConfigError, listeners, "zookeeper.set.acl=true")
+        self.assertIn("zookeeper.set.acl", str(error))
 
     def test_a_listener_with_sasl_for_brokers_is_refused(self) -> None:
         """Whatever the listener is called: the map says what it is to speak."""

@@ -98,9 +98,9 @@ def test_start_that_fails(in_process: bool) -> None:
 
 @pytest.mark.parametrize("in_process", [True, False])
 def test_unenforced_security(in_process: bool) -> None:
-    """A test that asks for an authorizer does not pass because there is none."""
-    broker = Broker({"super.users": "User:me"}, in_process=in_process)
-    with pytest.raises(BrokerFailed, match=r"super\.users: this version does not enforce it"), broker:
+    """A test that asks for what is not enforced does not pass because of that."""
+    broker = Broker({"zookeeper.set.acl": "true"}, in_process=in_process)
+    with pytest.raises(BrokerFailed, match=r"zookeeper\.set\.acl: this version does not enforce it"), broker:
         pass
 
 
