@@ -18,6 +18,13 @@ from logbus.records.compression import Codec
 from logbus.records.file_slice import joined
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages import api
+from logbus.wire.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from logbus.wire.messages.api_versions import ApiVersionsRequest, FeatureUpdateKey, UpdateFeaturesRequest
 from logbus.wire.messages.client_quotas import (
     AlterClientQuotasRequest,
@@ -193,6 +200,15 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
         ),
         ListConfigResourcesRequest(),
         ListConfigResourcesRequest(resource_types=[2, 4]),
+        DescribeAclsRequest(**ANY_ACL),
+        CreateAclsRequest(
+            creations=[
+                AclCreation(
+                    resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3
+                )
+            ]
+        ),
+        DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY_ACL)]),
         DescribeUserScramCredentialsRequest(users=[UserName(name="ann"), UserName(name="bob")]),
         AlterUserScramCredentialsRequest(
             deletions=[ScramCredentialDeletion(name="bob", mechanism=2)],
@@ -223,6 +239,19 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "transaction.state.log.num.partitions": "2",
+    # All requests pass the guards, as those of a super user.
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+ANY_ACL: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 3,
+    "principal_filter": "User:a",
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
 }
 
 
