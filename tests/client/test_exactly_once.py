@@ -121,6 +121,8 @@ class CopyingCase(MembershipCase):
         copier = Copier(self.cluster.clock, consumer, producer, polls, work)
         self.copiers.append(copier)
         copier.ended = Deferred.fromCoroutine(copier.run())
+        # One that works to the end of the test fails as its producer is closed.
+        self.addCleanup(copier.ended.addErrback, lambda failure: failure.trap(LogbusError))
         return copier
 
     def stop(self, copier: Copier) -> None:
