@@ -39,8 +39,8 @@ class ProcessSignals:
 
     def install(self) -> None:
         """Install the handlers: SIGHUP at once, the others after the reactor, which installs its own, has started."""
-        if self._handler_of(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
-            self._handle(signal.SIGHUP, self._hangup)
+        # Also under nohup, which has it ignored: it does no harm here, and certificates must be read again somehow.
+        self._handle(signal.SIGHUP, self._hangup)
         self._reactor.callWhenRunning(self._reactor.callLater, 0, self._wrap)
 
     def stop(self) -> None:

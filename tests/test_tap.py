@@ -65,14 +65,9 @@ def contents(directory: Path) -> Mapping[str, bytes | None]:
 @contextmanager
 def twistd(cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A broker in a process of its own, for as long as the block takes."""
-    # Whoever runs the tests may ignore SIGHUP, as nohup does, and processes inherit that.
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
-        process = subprocess.Popen(
-            [*TWISTD, *arguments], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    process = subprocess.Popen(
+        [*TWISTD, *arguments], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         yield process
     finally:
