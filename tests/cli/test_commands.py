@@ -311,7 +311,7 @@ class WithBrokerTests(SynchronousTestCase):
         self.assertEqual(leaving.stdout.readline(), b"first\n")
         leaving.stdout.close()
         self.run_ok("produce", "endless", stdin=b"second\n")
-        self.assertEqual(leaving.wait(30), -signal.SIGPIPE)
+        self.assertEqual(leaving.wait(PATIENCE), -signal.SIGPIPE)
         self.assertEqual(leaving.stderr.read(), b"")
         leaving.stderr.close()
         leaving.stdin.close()
