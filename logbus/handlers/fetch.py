@@ -130,7 +130,7 @@ class FetchHandlers:
             access = self._access(context, fetch_params)
             for topic in message.topics:
                 requested += self._requested(topic, topic.partitions, request.api_version, access)
-            fetch = self._begin(context, request, fetch_params, requested)
+            fetch = self._begin(context, request, fetch_params, requested, access)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
         if isinstance(fetch.partitions, FetchSession) and fetch.partitions.dirty_count > MANY_PARTITIONS:
@@ -157,7 +157,7 @@ class FetchHandlers:
             for topic in message.topics:
                 async for some in time_slice.over_parts(topic.partitions, PARTITIONS_AT_A_TIME):
                     requested += self._requested(topic, some, request.api_version, access)
-            fetch = self._begin(context, request, fetch_params, requested)
+            fetch = self._begin(context, request, fetch_params, requested, access)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
         return await self._read_in_slices(fetch, time_slice)
@@ -193,16 +193,21 @@ class FetchHandlers:
         return max(0, asked if fetch.fetch_params.is_replica else min(asked, self.max_bytes))
 
     def _begin(
-        self, context: RequestContext, request: Request, fetch_params: FetchParams, requested: list[CachedPartition]
+        self,
+        context: RequestContext,
+        request: Request,
+        fetch_params: FetchParams,
+        requested: list[CachedPartition],
+        access: Access | None,
     ) -> _Fetch:
         """
         Find the partitions to read: those of the request, or of its session.
 
+        :param access: what may be read; None: everything.
         :raise ApiError: as :meth:`.FetchSessionCache.resume`.
         """
         message: FetchRequest = request.message
         session = self._session(message, fetch_params, request.api_version, requested)
-        access = self._access(context, fetch_params)
         if session is not None and access is not None:
             self._authorize_again(session, access)
         full = message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)

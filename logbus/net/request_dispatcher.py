@@ -123,7 +123,11 @@ class RequestDispatcher:
         flow.serving = True
         try:
             while not flow.stops:
-                run = self._next_run(last - self.requests, left) if coalescing else None
+                run = (
+                    self._next_run(last - self.requests, left)
+                    if coalescing and self._coalesced_router is not None
+                    else None
+                )
                 if run is not None and self._serve_run(run):
                     left -= run.size
                 elif (frame := frames.next_frame()) is not None:
@@ -191,8 +195,6 @@ class RequestDispatcher:
 
     def _next_run(self, most: int, most_bytes: int) -> CoalescedProduce | None:
         """The next Produce requests in the buffer, if they differ only in their batches."""
-        if self._coalesced_router is None:
-            return None
         if self.order:
             most = min(most, self.order.room)
         run = self._routing.templates.take(self._frames, self._template, most, most_bytes)
