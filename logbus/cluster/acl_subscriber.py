@@ -94,9 +94,9 @@ class AclSubscriber:
             try:
                 pattern = pattern_of(path)
             except BadZnode as error:
-                if path.count("/") > 2 and data is not None:
+                if data is not None:
                     self._log.error("an ACL is ignored: {error}", error=error)
-                continue  # The node of a type, or of one that is not known.
+                continue
             try:
                 found.append((pattern, entries_of(path, data)))
             except BadZnode as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from logbus.client.admin.config_admin import response_error
 from logbus.client.cluster.cluster import Cluster
@@ -29,6 +30,8 @@ from logbus.wire.messages.acls import (
     DescribeAclsResponse,
 )
 
+EVERYTHING = AclBindingFilter()
+
 
 class AclAdmin:
     """The part of :class:`~logbus.client.admin.admin_client.AdminClient` for ACLs."""
@@ -36,24 +39,14 @@ class AclAdmin:
     _cluster: Cluster
 
     @returns_deferred
-    async def describe_acls(self, wanted: AclBindingFilter = AclBindingFilter()) -> list[AclBinding]:  # noqa: B008
+    async def describe_acls(self, wanted: AclBindingFilter = EVERYTHING) -> list[AclBinding]:
         """
         The ACLs that a filter selects.
 
         :raises ApiError: SECURITY_DISABLED: the brokers have no authorizer.
         """
         channel = await self._cluster.any_channel()
-        response: DescribeAclsResponse = await channel.request(
-            DescribeAclsRequest(
-                resource_type_filter=wanted.resource_type,
-                resource_name_filter=wanted.name,
-                pattern_type_filter=wanted.pattern_type,
-                principal_filter=wanted.principal,
-                host_filter=wanted.host,
-                operation=wanted.operation,
-                permission_type=wanted.permission,
-            )
-        )
+        response: DescribeAclsResponse = await channel.request(DescribeAclsRequest(**_fields(wanted)))
         error = response_error(response.error_code, "ACLs", response.error_message)
         if error is not None:
             raise error
@@ -103,19 +96,7 @@ class AclAdmin:
         """
         channel = await self._cluster.controller()
         response: DeleteAclsResponse = await channel.request(
-            DeleteAclsRequest(
-                filters=[
-                    DeleteAclsFilter(
-                        resource_type_filter=wanted.resource_type,
-                        resource_name_filter=wanted.name,
-                        pattern_type_filter=wanted.pattern_type,
-                        principal_filter=wanted.principal,
-                        host_filter=wanted.host,
-                        operation=wanted.operation,
-                        permission_type=wanted.permission,
-                    )
-                ]
-            )
+            DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields(wanted))])
         )
         (result,) = response.filter_results
         error = response_error(result.error_code, "ACLs", result.error_message)
@@ -131,6 +112,19 @@ class AclAdmin:
             )
             found[binding] = response_error(match.error_code, _shown(binding), match.error_message)
         return found
+
+
+def _fields(wanted: AclBindingFilter) -> dict[str, Any]:
+    """A filter as the fields of a request."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
 
 
 def _binding(kind: int, name: str, pattern_type: int, entry: tuple[str, str, int, int]) -> AclBinding:
