@@ -22,6 +22,7 @@ from logbus.handlers.discovery import build_router
 from logbus.handlers.produce_appender import ProduceAppender
 from logbus.handlers.startup_gate import StartupGate
 from logbus.ilogbus import Listener
+from logbus.net.connection_limits import WarningLimiter
 from logbus.net.factory import KafkaServerFactory
 from logbus.net.metrics import NetMetrics
 from logbus.net.request_budget import RequestBudget
@@ -69,7 +70,7 @@ class KafkaServer:
                 authorizer,
                 member.metadata,
                 lambda: config.get(keys.AUTO_CREATE_TOPICS_ENABLE),
-                self.connections.warning_limiter,
+                WarningLimiter(reactor.seconds),
             )
         self.router = build_router(
             BrokerParts(

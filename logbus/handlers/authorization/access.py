@@ -48,12 +48,13 @@ class Authorization:
     :ivar authorizer: decides.
     :ivar metadata: has the names of topics that are given by id.
     :ivar auto_create: whether missing topics are created.
+    :ivar denials: limits their lines in the audit log. Nothing else counts there, so that no other warnings hide them.
     """
 
     authorizer: IAuthorizer
     metadata: ClusterMetadata
     auto_create: Callable[[], bool]
-    warnings: WarningLimiter
+    denials: WarningLimiter
 
     def access(self, context: RequestContext, api_key: int) -> Access:
         """What the principal of a request may do."""
@@ -75,10 +76,14 @@ class Access:
             if operation in PRIVILEGED:
                 self._note("allowed", operation, kind, name)
             return True
-        suppressed = self.authorization.warnings.admit(self.context.host) if self._lines < _MAX_LINES else None
+        suppressed = self.authorization.denials.admit(self.context.host) if self._lines < _MAX_LINES else None
         if suppressed is not None:
-            self._note("denied", operation, kind, name)
+            self._note("denied", operation, kind, name, suppressed)
         return False
+
+    def note_allowed(self, operation: AclOperation, kind: ResourceType, name: str) -> None:
+        """Log a privileged operation on a resource that a right to another one allows."""
+        self._note("allowed", operation, kind, name)
 
     def may(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """Whether it may do something, for an answer that leaves out the rest: nothing is logged."""
@@ -123,21 +128,22 @@ class Access:
         """The operations that it may do with a resource, as bits by their numbers (KIP-430)."""
         return bits(each for each in OPERATIONS_OF[kind] if self.may(each, kind, name))
 
-    def _note(self, decision: str, operation: AclOperation, kind: ResourceType, name: str) -> None:
+    def _note(self, decision: str, operation: AclOperation, kind: ResourceType, name: str, suppressed: int = 0) -> None:
         self._lines += 1
         if self._lines > _MAX_LINES:
             return
         context = self.context
         audit_log.info(
-            "{decision}: {principal} from {host} on {listener}: {operation} on {kind} {name!r} by {api}",
+            "{decision}: {principal} from {host} on {listener}: {operation} on {kind} {name!r} by {api}{more}",
             decision=decision,
-            principal=context.principal,
+            principal=context.principal or f"broker {context.broker}",
             host=context.host,
             listener=context.listener,
             operation=operation.title,
             kind=kind.title,
             name=name,
             api=api_name(self._api_key),
+            more=f" ({suppressed} more denials suppressed)" if suppressed else "",
         )
 
 

@@ -121,6 +121,8 @@ async def create_topics(access: Access, request: Request, serve: Serve) -> Any:
     (KIP-525).
     """
     if access.may(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+        for topic in request.message.topics:
+            access.note_allowed(AclOperation.CREATE, TOPIC, topic.name)
         answer = await serve()
     else:
         answer = await _create_topics(access, request, serve)

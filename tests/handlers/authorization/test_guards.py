@@ -17,7 +17,7 @@ from logbus.wire.messages.metadata import (
 )
 from logbus.wire.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from logbus.wire.messages.transactions import InitProducerIdRequest
-from tests.handlers.authorization.test_matrix import GROUP, TOPIC, AuthorizedCase, Op
+from tests.handlers.authorization.test_matrix import CLUSTER, GROUP, TOPIC, AuthorizedCase, Op
 from tests.handlers.kit import a_batch, fetch_request, produce_request
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -149,6 +149,20 @@ class OtherTests(AuthorizedCase):
             [
                 "denied: User:a from 10.0.0.1 on kafka: Describe on Topic 't' by Metadata",
                 "allowed: User:a from 10.0.0.1 on kafka: Create on Topic 'new' by CreateTopics",
+            ],
+        )
+        lines.clear()
+        self.grant([(Op.CREATE, CLUSTER, "kafka-cluster")])
+        alice.metadata("t")
+        alice.create("newer")
+        self.assertEqual(lines, ["allowed: User:a from 10.0.0.1 on kafka: Create on Topic 'newer' by CreateTopics"])
+        lines.clear()
+        self.server.reactor.advance(2)
+        alice.metadata("t")
+        self.assertEqual(
+            lines,
+            [
+                "denied: User:a from 10.0.0.1 on kafka: Describe on Topic 't' by Metadata (1 more denials suppressed)",
             ],
         )
 
