@@ -32,6 +32,8 @@ from logbus.admin.routing import Router
 MAX_DISCARDED = 1 << 20
 """Bytes that a refused client may still send before its connection is aborted."""
 
+_SECURITY_LINES = "".join(f"{name}: {value}\r\n" for name, value in SECURITY_HEADERS.items()).encode()
+
 
 class AdminChannel(HTTPChannel):
     """
@@ -227,7 +229,7 @@ class RejectedConnection(Protocol):
         transport = cast(ITCPTransport, self.transport)
         transport.write(
             b"HTTP/1.1 503 Service Unavailable\r\nServer: logbus\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
-            b"Connection: close\r\n\r\n"
+            b"Connection: close\r\n" + _SECURITY_LINES + b"\r\n"
         )
         transport.loseConnection()
 

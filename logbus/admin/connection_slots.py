@@ -49,7 +49,7 @@ class ConnectionSlots(Generic[C]):
     # Addresses by connection, ordered by idle time, longest first.
     _open: dict[C, str] = field(factory=dict, init=False)
     _by_host: Counter[str] = field(factory=Counter, init=False)
-    _health: dict[C, None] = field(factory=dict, init=False)
+    _health: dict[C, str] = field(factory=dict, init=False)
 
     def admit(self, host: str) -> SlotAdmission[C] | None:
         """Return how a new connection from ``host`` is admitted; None: it is not."""
@@ -66,13 +66,16 @@ class ConnectionSlots(Generic[C]):
             return SlotAdmission(evict=evict)
         if len(self._health) < limits.health_connections:
             return SlotAdmission(health_only=True)
-        evict = next((each for each in self._health if not each.answering), None)
+        # At the address with the most: one that opens many does not take the place of another's probe.
+        by_host = Counter(self._health.values())
+        idle = [each for each in self._health if not each.answering]
+        evict = max(idle, key=lambda each: (by_host[self._health[each]], self._health[each] == host), default=None)
         return SlotAdmission(health_only=True, evict=evict) if evict is not None else None
 
     def enter(self, connection: C, host: str, health_only: bool) -> None:
         """Add an open connection."""
         if health_only:
-            self._health[connection] = None
+            self._health[connection] = host
         else:
             self._open[connection] = host
             self._by_host[host] += 1

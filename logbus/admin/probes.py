@@ -23,7 +23,7 @@ READY = object_schema(
 ALIVE = object_schema("The process is alive and its reactor runs.", status=string("'alive'.", enum=["alive"]))
 
 HEALTH_PATHS = frozenset({b"/healthz", b"/readyz"})
-"""Probes of orchestrators: answered under any ``Host``, and even if other requests are not admitted."""
+"""Probes of orchestrators: answered even if other requests are not admitted."""
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">

@@ -74,7 +74,7 @@ class AdminRequest(Request):
                         "All connections that this listener may have are in use; this one may only ask for "
                         "/healthz or /readyz.",
                     )
-            http.guard.check(method, self.clientproto.decode("ascii"), headers, any_name=is_health)
+            http.guard.check(method, self.clientproto.decode("ascii"), headers)
             mounted = http.mounted.get(self.path[1:].partition(b"/")[0])
             if mounted is not None:
                 self._render_plugin(mounted)

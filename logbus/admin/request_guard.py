@@ -50,16 +50,15 @@ class RequestGuard:
     allowed_hosts: Callable[[], Collection[str]]
     own_names: Callable[[], Collection[str]] = lambda: ()
 
-    def check(self, method: str, version: str, headers: Mapping[str, Sequence[str]], *, any_name: bool = False) -> None:
+    def check(self, method: str, version: str, headers: Mapping[str, Sequence[str]]) -> None:
         """
         Check the headers of a request.
 
         :param version: ``HTTP/1.1`` or ``HTTP/1.0``.
         :param headers: values by lower-case name.
-        :param any_name: whether any ``Host`` is accepted, since the answer is of no use to a foreign page.
         :raise HttpProblem: the request is refused.
         """
-        host = self._check_host(version, headers.get("host", ()), any_name)
+        host = self._check_host(version, headers.get("host", ()))
         if method in SAFE_METHODS:
             return
         origin = headers.get("origin", ())
@@ -70,7 +69,7 @@ class RequestGuard:
             )
         _check_body(method, headers)
 
-    def _check_host(self, version: str, hosts: Sequence[str], any_name: bool) -> str:
+    def _check_host(self, version: str, hosts: Sequence[str]) -> str:
         if len(hosts) != 1 and (version != "HTTP/1.0" or hosts):
             raise HttpProblem(HTTPStatus.BAD_REQUEST, f"The request has {len(hosts)} Host headers; it must have one.")
         if not hosts:
@@ -79,7 +78,7 @@ class RequestGuard:
         if parsed is None:
             raise HttpProblem(HTTPStatus.BAD_REQUEST, f"The Host {hosts[0][:200]!r} is not of the form host:port.")
         name = parsed["name"].lower().removesuffix(".")
-        if not (any_name or self._is_known_host(name)):
+        if not self._is_known_host(name):
             raise HttpProblem(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 f"This listener is not known as {name!r}; use an address, localhost, this machine's host name, "

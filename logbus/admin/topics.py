@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, mapping, nullable, object_schema, string
+from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, route
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
@@ -30,6 +31,7 @@ CHANGE_TIMEOUT_MS = 30_000
 MAX_INT = 2**31 - 1
 
 TOPIC_NAME = string("Name of a topic: ASCII letters, digits, '.', '_' and '-'.", maxLength=249)
+CONFIRM = {**string("The topic's name again, without which nothing is deleted.", maxLength=249), "default": None}
 LIMIT = integer("Maximum size of a page.", minimum=1, maximum=MAX_PAGE, default=MAX_PAGE)
 OFFSET = integer("An offset.")
 TOPIC = object_schema(
@@ -196,13 +198,18 @@ class TopicViews:
         "DELETE",
         "/api/v1/topics/{topic}",
         "Delete a topic and all its records",
-        parameters={"topic": TOPIC_NAME},
+        parameters={"topic": TOPIC_NAME, "confirm": CONFIRM},
         status=HTTPStatus.NO_CONTENT,
         content_types=(),
         errors=(HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def delete(self, call: ViewRequest) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._delete(call.path["topic"]))
+        name = call.path["topic"]
+        if call.query["confirm"] != name:
+            raise HttpProblem(
+                HTTPStatus.BAD_REQUEST, f"This deletes {name} with all its records; to confirm, add ?confirm={name}."
+            )
+        return Deferred.fromCoroutine(self._delete(name))
 
     async def _delete(self, name: str) -> None:
         topic = existing_topic(self.metadata, name)

@@ -189,7 +189,7 @@ class RequestTests(ChannelCase):
         answered = self.world.ask("GET", "/metrics", headers={"Host": "evil.example"}, local="10.0.0.1")
         self.assertEqual(answered.status, 421)
         self.assertIn("admin.allowed.hosts", answered.json["detail"])
-        self.assertEqual(self.world.ask("GET", "/healthz", headers={"Host": "a.example"}).status, 200)
+        self.assertEqual(self.world.ask("GET", "/healthz", headers={"Host": "a.example"}).status, 421)
         self.assertEqual(self.world.ask("GET", "/metrics", headers={"Host": "node1:8080"}).status, 200)
 
     def test_cross_site_change(self) -> None:
@@ -510,6 +510,16 @@ class SlotTests(ChannelCase):
         self.world.clock.advance(self.limits.health_seconds)
         self.assertTrue(idle[1].aborted)
 
+    def test_crowd_in_the_places_for_health(self) -> None:
+        """An address that takes them again and again loses its own, not that of another's probe."""
+        for number in range(4):
+            self.busy(f"10.0.0.{number}")
+        probe = self.world.connect(peer="10.0.0.8")
+        crowd = [self.world.connect(peer="10.0.0.9") for _ in range(3)]
+        self.assertEqual([each.aborted for each in (probe, *crowd)], [False, True, True, False])
+        probe.send(request("GET", "/healthz"))
+        self.assertEqual(Answered(probe.take()).status, 200)
+
     def test_no_free_slot(self) -> None:
         """A connection for which there is no slot gets an error."""
         for number in range(4):
@@ -519,7 +529,10 @@ class SlotTests(ChannelCase):
             connection.send(request("GET", "/healthz"))
             connection.protocol._busy = True  # type: ignore[attr-defined]
         late = self.world.connect()
-        self.assertIn(b"503 Service Unavailable", late.take())
+        answered = Answered(late.take())
+        self.assertEqual((answered.status, answered.headers["Retry-After"]), (503, "1"))
+        for name, value in SECURITY_HEADERS.items():
+            self.assertEqual(answered.headers[name], value)
         self.assertTrue(late.closed)
 
 

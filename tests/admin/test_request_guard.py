@@ -24,11 +24,10 @@ class RequestGuardTests(SynchronousTestCase):
         version: str = "HTTP/1.1",
         allowed: Sequence[str] = (),
         own: Sequence[str] = (),
-        any_name: bool = False,
     ) -> HTTPStatus | None:
         """The status a request is refused with, or None."""
         try:
-            RequestGuard(lambda: allowed, lambda: own).check(method, version, headers, any_name=any_name)
+            RequestGuard(lambda: allowed, lambda: own).check(method, version, headers)
         except HttpProblem as e:
             return e.status
         return None
@@ -53,11 +52,6 @@ class RequestGuardTests(SynchronousTestCase):
         self.assertIsNone(self.host("Logbus-0.svc:8080", own=["node1", "logbus-0.SVC"]))
         self.assertIsNone(self.host("LogBus.example:8080", allowed=["logbus.Example"]))
         self.assertIsNone(self.host("anything", allowed=["*"]))
-
-    def test_any_name(self) -> None:
-        """Harmless answers are given under any name, but Host is required."""
-        self.assertIsNone(self.check({"host": ["probe.example"]}, any_name=True))
-        self.assertEqual(self.check({"host": ["a b"]}, any_name=True), HTTPStatus.BAD_REQUEST)
 
     def test_exactly_one_host(self) -> None:
         """There is one Host, of the form host:port; none only in HTTP/1.0."""

@@ -185,21 +185,28 @@ class ViewTests(SynchronousTestCase):
 
     def test_delete(self) -> None:
         """A topic is deleted by the id it had when it was asked for."""
-        self.ask("DELETE", "/api/v1/topics/orders", status=204)
+        self.ask("DELETE", "/api/v1/topics/orders?confirm=orders", status=204)
         self.assertEqual(self.world.topics.deleted, [ORDERS])
-        self.ask("DELETE", "/api/v1/topics/orders", status=404)
+        self.ask("DELETE", "/api/v1/topics/orders?confirm=orders", status=404)
+
+    def test_unconfirmed_deletion(self) -> None:
+        """A topic is deleted only if its name is given twice."""
+        for query in ("", "?confirm=", "?confirm=true", "?confirm=Orders"):
+            told = self.ask("DELETE", f"/api/v1/topics/orders{query}", status=400)
+            self.assertIn("add ?confirm=orders", told["detail"])
+        self.assertEqual(self.world.topics.deleted, [])
 
     def test_delete_disabled(self) -> None:
         """With delete.topic.enable=false nothing is deleted."""
         self.world = World(settings={"delete.topic.enable": "false"})
-        told = self.ask("DELETE", "/api/v1/topics/orders", status=403)
+        told = self.ask("DELETE", "/api/v1/topics/orders?confirm=orders", status=403)
         self.assertEqual(told["error"], "TOPIC_DELETION_DISABLED")
         self.assertEqual(self.world.topics.deleted, [])
 
     def test_delete_internal(self) -> None:
         """Topics that brokers keep their state in are not deleted."""
         add_topic(self.world.metadata, "__consumer_offsets", UUID(int=8))
-        told = self.ask("DELETE", "/api/v1/topics/__consumer_offsets", status=403)
+        told = self.ask("DELETE", "/api/v1/topics/__consumer_offsets?confirm=__consumer_offsets", status=403)
         self.assertEqual(told["error"], "TOPIC_AUTHORIZATION_FAILED")
         self.assertEqual(self.world.topics.deleted, [])
 
@@ -207,7 +214,7 @@ class ViewTests(SynchronousTestCase):
         """A deletion whose client goes away runs to its end, and nothing of it is left behind."""
         self.world.topics.waiting = Deferred()
         connection = self.world.connect()
-        connection.send(b"DELETE /api/v1/topics/orders HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection.send(b"DELETE /api/v1/topics/orders?confirm=orders HTTP/1.1\r\nHost: localhost\r\n\r\n")
         connection.lose()
         self.assertEqual(self.world.clock.getDelayedCalls(), [])
         self.world.topics.waiting.callback(None)
@@ -217,7 +224,7 @@ class ViewTests(SynchronousTestCase):
         """A client that waits too long gets one error; the work continues."""
         self.world.topics.waiting = Deferred()
         connection = self.world.connect()
-        connection.send(b"DELETE /api/v1/topics/orders HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection.send(b"DELETE /api/v1/topics/orders?confirm=orders HTTP/1.1\r\nHost: localhost\r\n\r\n")
         self.assertEqual(connection.take(), b"")
         self.world.clock.advance(61)
         self.assertEqual(Answered(connection.take()).status, 504)

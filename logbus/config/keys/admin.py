@@ -18,7 +18,7 @@ ADMIN_ALLOWED_HOSTS = texts(
     (),
     "Names that the ``Host`` of a request may have, besides ``localhost``, addresses, this machine's host name and the "
     "names that the broker advertises; ``*`` is any. A web page of another site that makes its own name point to the "
-    "broker is refused. ``/healthz`` and ``/readyz`` are answered under any name.",
+    "broker is refused.",
     dynamic=CLUSTER,
 )
 ADMIN_METRICS_PER_PARTITION = boolean(
