@@ -247,7 +247,8 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
 
 
 class TogetherTests(SynchronousTestCase):
-    @settings(deadline=None)
+    # An example takes a third of a second: two brokers each.
+    @settings(deadline=None, max_examples=settings.default.max_examples * 2 // 5)
     @given(
         stretches,
         st.lists(st.sampled_from(["one", "one", "other", None, "ä"]), min_size=1, max_size=3),

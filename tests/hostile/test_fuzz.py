@@ -104,7 +104,7 @@ from tests.hostile.transaction_requests import IDS, a_transactional_batch, trans
 from tests.wire.instances import messages
 
 #: Frames of one example: with the 2,000 examples of the ``long`` profile, 100,000 in all.
-FRAMES = 30 if settings.default.max_examples <= 100 else 50
+FRAMES = 15 if settings.default.max_examples <= 100 else 50
 #: The APIs of groups.
 OF_GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69})
 #: The APIs of transactions.
