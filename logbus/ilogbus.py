@@ -179,6 +179,11 @@ class IAdminResource(Interface):
 
     path: bytes = Attribute("The first path segment it is served under.")
     body_bytes: int = Attribute("The longest body of a request; may be left out, and is 65,536 then.")
+    authorizes: bool = Attribute(
+        "Whether its requests' rights are its own matter: their ``access`` has a principal, ``may`` and ``require`` "
+        "(:class:`logbus.admin.authorization.HttpAccess`). May be left out: with an authorizer, GET needs Describe on "
+        "the cluster then, and all else Alter."
+    )
 
     def resource(broker: IBroker) -> IResource:
         """Return the twisted.web resource; called once when the broker starts."""

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from logbus.config import ConfigView, keys
 from logbus.config.config_key import ConfigKey
@@ -22,7 +22,7 @@ from logbus.config.listener_address import HTTPS, ListenerAddress
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
 from logbus.protocols import parse_advertise, parse_listen
-from logbus.security.sasl.sasl_config import SaslConfig, read_sasl_config
+from logbus.security.sasl.sasl_config import SaslConfig, read_http_sasl_config, read_sasl_config
 
 KAFKA, ADMIN = "kafka", "admin"
 _INTERFACE = re.compile(r":interface=((?:\\.|[^:\\])*)")
@@ -152,6 +152,49 @@ def listener_sasl_config(config: ConfigView, listener: Listener) -> SaslConfig |
             f"{listener.protocol} would not have to log in"
         )
     return read_sasl_config(config, listener.name, private=listener.has_tls or is_local(listener.endpoint))
+
+
+@frozen
+class HttpLoginConfig:
+    """
+    How the clients of a listener of HTTP log in.
+
+    :ivar required: whether they must.
+    :ivar sasl: the users of passwords and tokens; None: the network could read them, so that none are accepted.
+    """
+
+    required: bool
+    sasl: SaslConfig | None
+
+
+def http_login_config(config: ConfigView, listener: Listener) -> HttpLoginConfig:
+    """
+    Return how the clients of a listener of HTTP log in.
+
+    :raise ConfigError: names the listener, the keys and what is accepted.
+    """
+    name, key = listener.name, keys.ADMIN_AUTHENTICATION.name
+    local = is_local(listener.endpoint)
+    said = config.listener_get(name, keys.ADMIN_AUTHENTICATION)
+    required = said == "required" or not (said or local)
+    private = listener.has_tls or local or config.listener_get(name, keys.SASL_PLAIN_ALLOW_UNENCRYPTED)
+    if not private:
+        if required:
+            raise ConfigError(
+                f"listener {name}: others than this machine reach it, so that its clients must log in, but without TLS "
+                "everybody on the way could read their passwords; use https://… in admin.listeners (or SSL in "
+                f"listener.security.protocol.map), listen on 127.0.0.1, set {key}=optional to let everybody in who "
+                f"reaches it, or {keys.SASL_PLAIN_ALLOW_UNENCRYPTED.name}=true to accept that passwords can be read"
+            )
+        return HttpLoginConfig(required, None)
+    sasl = read_http_sasl_config(config, name)
+    certificates = listener.has_tls and config.listener_get(name, keys.SSL_CLIENT_AUTH) != "none"
+    if required and not (sasl.mechanisms or certificates):
+        raise ConfigError(
+            f"listener {name}: nobody could log in: {keys.SASL_ENABLED_MECHANISMS.name} has no mechanism with users "
+            f"here, and {keys.SSL_CLIENT_AUTH.name} asks for no certificate; set one of them, or {key}=optional"
+        )
+    return HttpLoginConfig(required, sasl)
 
 
 def is_local(endpoint: str) -> bool:

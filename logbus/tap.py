@@ -34,6 +34,7 @@ from logbus.errors import ConfigError, LogbusError
 from logbus.extras import install_hint
 from logbus.ilogbus import Listener
 from logbus.listener_config import (
+    http_login_config,
     inter_broker_listener,
     listener_sasl_config,
     require_kafka,
@@ -178,6 +179,8 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
             plugin_for(listener, plugins)
             try_listener(listener, probe)
             listener_sasl_config(config, listener)
+            if listener.protocol == "admin":
+                http_login_config(config, listener)
             if listener.has_tls:
                 between = bool(config.get(keys.ZOOKEEPER_CONNECT)) and listener == among
                 listener_tls(listener, between_brokers=between).check(config)

@@ -135,7 +135,10 @@ def stop(process: subprocess.Popen[str]) -> str:
         ),
         (["--set", "foo.bar=1"], "--set: foo.bar is not a broker configuration key"),
         (["--broker-id", "-7"], "--broker-id: broker.id: '-7' is not valid"),
-        (["--listen", "admin:tcp:0"], "no listener speaks the Kafka protocol: add --listen kafka:tcp:9092"),
+        (
+            ["--listen", "admin:tcp:0:interface=127.0.0.1"],
+            "no listener speaks the Kafka protocol: add --listen kafka:tcp:9092",
+        ),
         (
             ["--set", "admin.listeners=localhost"],
             "admin.listeners: 'localhost' is not valid; accepted: http://host:port",

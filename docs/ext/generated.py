@@ -134,7 +134,7 @@ def partition_metrics() -> Lines:
 
 def partition_families_of(broker: Broker) -> list[Family]:
     """All families that have series for single partitions."""
-    site: Any = broker.plugin_services.admin_factory(Listener("admin", "admin", "tcp:0"))
+    site: Any = broker.plugin_services.admin_factory(Listener("admin", "admin", "tcp:0:interface=127.0.0.1"))
     return [*partition_families(list), *site.lags.partition_families()]
 
 
@@ -142,12 +142,12 @@ def http() -> Lines:
     """Every route of the OpenAPI document."""
     from logbus.admin.openapi import document
 
-    site: Any = a_broker().plugin_services.admin_factory(Listener("admin", "admin", "tcp:0"))
+    site: Any = a_broker().plugin_services.admin_factory(Listener("admin", "admin", "tcp:0:interface=127.0.0.1"))
     described = document(site._router)
     for path, operations in sorted(described["paths"].items()):
         for method, operation in operations.items():
             yield from heading(f"{method.upper()} {path}")
-            yield from (f"{operation['summary']}.", "")
+            yield from (f"{operation['summary']}.  {operation['description']}", "")
             parameters = [
                 (f"``{given['name']}``", given["in"], _shape(given["schema"]), given["description"])
                 for given in operation.get("parameters", ())

@@ -1,8 +1,8 @@
 """
 The admin listener: metrics, health probes and a REST interface over HTTP.
 
-A request passes through channel, request, request_guard and routing to a view, which answers from the broker's current
-state; the answer returns through request and channel, long ones in chunks through response_stream.
+A request passes through channel, request, request_guard, authentication and routing to a view, which answers from the
+broker's current state; the answer returns through request and channel, long ones in chunks through response_stream.
 
 The HTTP server:
 
@@ -12,6 +12,10 @@ The HTTP server:
 * ``http_limits``: the limits
 * ``request``: a request, passed to the router or a plugin's resource
 * ``request_guard``: refuses foreign hosts, foreign origins and bodies that are not JSON
+* ``authentication``: who sends a request
+* ``authorization_header``: reads passwords and tokens
+* ``verified_passwords``: remembers right passwords for a short time
+* ``authorization``: what the sender may do
 * ``routing``: the table of routes
 * ``response_stream``: sends an answer while it is made
 * ``json_chunks``: long lists in chunks

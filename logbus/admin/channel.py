@@ -7,10 +7,9 @@ says ``Connection: close``. Pipelining clients must expect that (RFC 9112, 9.3.2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
-from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime, ITCPTransport
@@ -18,16 +17,21 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.task import Cooperator
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel, datetimeToString
-from twisted.web.resource import IResource, Resource
+from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from logbus.admin import strict_json
+from logbus.admin.authentication import HttpAuthentication
+from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.connection_slots import ConnectionSlots
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.problem_details import CONTENT_TYPE, problem
 from logbus.admin.request import AdminRequest
 from logbus.admin.request_guard import SECURITY_HEADERS, RequestGuard
 from logbus.admin.routing import Router
+
+if TYPE_CHECKING:
+    from logbus.admin.site import MountedResource
 
 MAX_DISCARDED = 1 << 20
 """Bytes that a refused client may still send before its connection is aborted."""
@@ -159,7 +163,8 @@ class AdminChannel(HTTPChannel):
     def body_bytes(self) -> int:
         """The longest body allowed for the request."""
         first = self._path.removeprefix(b"/").partition(b"/")[0].partition(b"?")[0]
-        return self.site.body_bytes.get(first, self.site.limits.body_bytes)
+        mounted = self.site.mounted.get(first)
+        return self.site.limits.body_bytes if mounted is None else mounted.body_bytes
 
     def _no_successors(self) -> None:
         self.persistent = 0
@@ -239,7 +244,7 @@ class AdminHTTPFactory(Site):
     The factory and shared state of a listener's connections.
 
     :ivar mounted: resources of plugins, by the first segment of their paths.
-    :ivar body_bytes: the longest body by first segment, where it differs from the limits'.
+    :ivar public_paths: paths that everybody may ask for.
     """
 
     def __init__(
@@ -247,8 +252,10 @@ class AdminHTTPFactory(Site):
         *,
         router: Router,
         guard: RequestGuard,
-        mounted: Mapping[bytes, IResource],
-        body_bytes: Mapping[bytes, int] = MappingProxyType({}),
+        authentication: HttpAuthentication,
+        authorization: HttpAuthorization,
+        public_paths: Callable[[], Collection[str]],
+        mounted: Mapping[bytes, MountedResource],
         clock: IReactorTime,
         wall_clock: Callable[[], float],
         limits: HttpLimits,
@@ -256,8 +263,10 @@ class AdminHTTPFactory(Site):
         super().__init__(Resource(), AdminRequest, timeout=limits.idle_seconds, reactor=clock)
         self.router = router
         self.guard = guard
+        self.authentication = authentication
+        self.authorization = authorization
+        self.public_paths = public_paths
         self.mounted = mounted
-        self.body_bytes = body_bytes
         self.clock = clock
         self.wall_clock = wall_clock
         self.limits = limits

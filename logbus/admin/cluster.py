@@ -10,10 +10,12 @@ from typing import Any
 from attrs import frozen
 
 import logbus
+from logbus.admin.authorization import Right
 from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
-from logbus.admin.routing import ViewRequest, route
+from logbus.admin.routing import FOR_ALL, ViewRequest, route
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
+from logbus.security.acl.acls import AclOperation
 
 BROKER_ID = integer("Number of a broker.", minimum=0, maximum=2**31 - 1)
 CLUSTER = object_schema(
@@ -52,7 +54,7 @@ class ClusterViews:
     metadata: ClusterMetadata
     broker_id: int
 
-    @route("GET", "/api/v1/cluster", "The cluster", answer=CLUSTER)
+    @route("GET", "/api/v1/cluster", "The cluster", answer=CLUSTER, right=Right(AclOperation.DESCRIBE))
     def cluster(self, call: ViewRequest) -> dict[str, Any]:
         metadata = self.metadata
         return {
@@ -70,6 +72,7 @@ class ClusterViews:
         "/api/v1/brokers",
         "Live brokers",
         answer=object_schema("All of them.", items=array("By number.", BROKER)),
+        rights=FOR_ALL,
     )
     def brokers(self, call: ViewRequest) -> dict[str, Any]:
         return {"items": [self._broker(image) for _, image in sorted(self.metadata.brokers.items())]}
@@ -79,6 +82,7 @@ class ClusterViews:
         "/api/v1/brokers/{broker}",
         "One live broker",
         answer=BROKER,
+        rights=FOR_ALL,
         parameters={"broker": BROKER_ID},
         errors=(HTTPStatus.NOT_FOUND,),
     )

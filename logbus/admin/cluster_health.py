@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import define, frozen
 
+from logbus.admin.authorization import Right
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, nullable, object_schema, string
@@ -17,6 +18,7 @@ from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
+from logbus.security.acl.acls import AclOperation
 
 UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE = "under_replicated", "under_min_isr", "offline"
 
@@ -94,7 +96,13 @@ class ClusterHealthViews:
     min_isr: MinIsr
     stop: Callable[[], Callable[[], object] | None]
 
-    @route("GET", "/api/v1/cluster/faults", "Partitions that lack replicas or a leader", answer=FAULTS)
+    @route(
+        "GET",
+        "/api/v1/cluster/faults",
+        "Partitions that lack replicas or a leader",
+        answer=FAULTS,
+        right=Right(AclOperation.DESCRIBE),
+    )
     def faults(self, call: ViewRequest) -> ViewResponse:
         counts = dict.fromkeys((UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE), 0)
         # Filled while the rows are made, which are sent before the counts.
@@ -127,6 +135,7 @@ class ClusterHealthViews:
         body=object_schema("Options.", force=boolean("Even if partitions lose their leader."), optional=("force",)),
         parameters={"broker": BROKER_ID},
         status=HTTPStatus.ACCEPTED,
+        right=Right(AclOperation.ALTER),
         errors=(HTTPStatus.CONFLICT, HTTPStatus.NOT_IMPLEMENTED),
     )
     def shutdown(self, call: ViewRequest) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
+from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import array, boolean, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
@@ -22,6 +23,7 @@ from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config.config_view import ConfigView, Source
 from logbus.config.describe_configs import ConfigEntry, describe_broker, describe_topic
 from logbus.config.key_table import TOPIC_KEYS, unknown_topic_key
+from logbus.security.acl.acls import AclOperation, ResourceType
 
 SOURCES: Mapping[Source, str] = MappingProxyType(
     {
@@ -87,6 +89,7 @@ class ConfigViews:
         "A topic's configuration",
         answer=CONFIGS,
         parameters={"topic": TOPIC_NAME},
+        right=Right(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "topic"),
         errors=(HTTPStatus.NOT_FOUND,),
     )
     def topic(self, call: ViewRequest) -> dict[str, Any]:
@@ -103,19 +106,22 @@ class ConfigViews:
         answer=CONFIGS,
         body=CHANGES,
         parameters={"topic": TOPIC_NAME},
+        right=Right(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "topic"),
+        rights="Needs AlterConfigs on the Topic; the answer is empty without DescribeConfigs.",
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def alter(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
-        return Deferred.fromCoroutine(self._alter(call.path["topic"], call.body))
+        return Deferred.fromCoroutine(self._alter(call.path["topic"], call.body, call.access))
 
-    async def _alter(self, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    async def _alter(self, name: str, changes: Mapping[str, Any], access: HttpAccess) -> dict[str, Any]:
         existing_topic(self.metadata, name)
         # Read here, so that concurrent changes of different keys do not undo each other.
         outcomes = await self.topics.alter_topic_configs({name: lambda now: overrides_after(now, changes)})
         error = outcomes[name]
         if error is not None:
             raise error
-        return self._topic(name)
+        may_read = access.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+        return self._topic(name) if may_read else {"items": []}
 
     @route(
         "GET",
@@ -123,6 +129,7 @@ class ConfigViews:
         "The configuration of the broker that answers",
         answer=CONFIGS,
         parameters={"broker": BROKER_ID},
+        right=Right(AclOperation.DESCRIBE_CONFIGS),
         errors=(HTTPStatus.NOT_FOUND,),
     )
     def broker(self, call: ViewRequest) -> dict[str, Any]:

@@ -4,14 +4,15 @@ Views of the groups that this broker coordinates: state, members, committed offs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
 from attrs import frozen
 
-from logbus.admin.group_members import assignor_of, members_of
+from logbus.admin.authorization import Right
+from logbus.admin.group_members import TopicName, assignor_of, members_of
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
@@ -23,6 +24,7 @@ from logbus.coordination.group_lags import GroupLags, Lag
 from logbus.coordination.group_offsets import CommittedOffset
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.security.acl.acls import AclOperation, ResourceType
 
 GROUP_ID = string("Id of a group; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
 _SUMMARY: dict[str, Any] = {
@@ -77,6 +79,10 @@ PAGE = page(
 )
 
 
+IsVisible = Callable[[str], bool]
+"""Returns whether a topic may be told."""
+
+
 @frozen
 class GroupViews:
     """Lists and describes the groups that this broker coordinates."""
@@ -90,14 +96,19 @@ class GroupViews:
         "Groups that this broker coordinates, by id",
         answer=PAGE,
         parameters=paged(GROUP_ID),
+        rights="Needs Describe on the Cluster, or else groups without Describe are left out.",
     )
     def list(self, call: ViewRequest) -> ViewResponse:
         found = {group.group_id: group for group in self.lags.coordinator.groups()}
-        shown, after = page_of(found, call)
+        access, shows_all = call.access, call.access.may_on_cluster(AclOperation.DESCRIBE)
+        shown, after = page_of(
+            found, call, None if shows_all else access.filter(AclOperation.DESCRIBE, ResourceType.GROUP)
+        )
+        is_visible = access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC)
 
         def items() -> Iterator[dict[str, Any] | None]:
             for name in shown:
-                offsets = self._committed(name)
+                offsets = self._committed(name, is_visible)
                 for lag in self.lags.of(offsets):
                     yield None if lag is None else _summary(found[name], offsets, lag)
 
@@ -115,18 +126,21 @@ class GroupViews:
         "One group that this broker coordinates, with its members and offsets",
         answer=DETAIL,
         parameters={"group": GROUP_ID},
+        right=Right(AclOperation.DESCRIBE, ResourceType.GROUP, "group"),
+        rights="Needs Describe on the Group; topics without Describe are left out.",
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def one(self, call: ViewRequest) -> ViewResponse:
         group_id = call.path["group"]
         group = self._existing(group_id)
-        offsets = self._committed(group_id)
+        is_visible = call.access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC)
+        offsets = self._committed(group_id, is_visible)
         (lag,) = filter(None, self.lags.of(offsets))
         return json_stream(
             {
                 **_summary(group, offsets, lag),
                 "assignor": assignor_of(group),
-                "members": lambda: members_of(group, self._topic_name),
+                "members": lambda: _members(group, self._topic_name, is_visible),
                 "offsets": lambda: self._readings(offsets),
             }
         )
@@ -142,12 +156,16 @@ class GroupViews:
             raise HttpProblem(HTTPStatus.NOT_FOUND, f"This broker coordinates no group {group_id[:200]!r}.")
         return group
 
-    def _committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+    def _committed(self, group_id: str, is_visible: IsVisible | None) -> Mapping[TopicPartition, CommittedOffset]:
         """Return a copy, since the answer is made over several reactor turns."""
         try:
-            return dict(self.lags.coordinator.committed(group_id))
+            offsets = dict(self.lags.coordinator.committed(group_id))
         except ApiError:
             return {}  # the group has moved to another broker
+        if is_visible is None:
+            return offsets
+        topics = {topic: is_visible(topic) for topic in {partition.topic for partition in offsets}}
+        return {partition: offset for partition, offset in offsets.items() if topics[partition.topic]}
 
     def _readings(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[dict[str, Any]]:
         for partition, committed in sorted(offsets.items()):
@@ -165,6 +183,14 @@ class GroupViews:
     def _topic_name(self, topic_id: bytes) -> str | None:
         topic = self.metadata.topic_by_id(UUID(bytes=topic_id))
         return None if topic is None else topic.name
+
+
+def _members(group: Group, name_of: TopicName, is_visible: IsVisible | None) -> Iterator[dict[str, Any]]:
+    for member in members_of(group, name_of):
+        if is_visible is not None:
+            assigned = member["assignment"]
+            member = {**member, "assignment": {topic: assigned[topic] for topic in assigned if is_visible(topic)}}
+        yield member
 
 
 def _summary(group: Group, offsets: Mapping[TopicPartition, CommittedOffset], lag: Lag) -> dict[str, Any]:

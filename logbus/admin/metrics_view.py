@@ -9,9 +9,11 @@ from http import HTTPStatus
 
 from attrs import frozen
 
+from logbus.admin.authorization import Right
 from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.exposition import OPENMETRICS, TEXT, render, wants_openmetrics
 from logbus.metrics import Family
+from logbus.security.acl.acls import AclOperation
 
 
 @frozen
@@ -24,7 +26,14 @@ class MetricsView:
 
     families: Callable[[], Iterable[Family]]
 
-    @route("GET", "/metrics", "Metrics, for Prometheus", content_types=(TEXT, OPENMETRICS))
+    @route(
+        "GET",
+        "/metrics",
+        "Metrics, for Prometheus",
+        content_types=(TEXT, OPENMETRICS),
+        right=Right(AclOperation.DESCRIBE),
+        rights="Needs Describe on the Cluster, unless it is one of ``admin.public.paths``.",
+    )
     def metrics(self, call: ViewRequest) -> ViewResponse:
         openmetrics = wants_openmetrics(",".join(call.headers.get("accept", ())))
         kind = OPENMETRICS if openmetrics else TEXT

@@ -12,7 +12,7 @@ from attrs import frozen
 import logbus
 from logbus.admin.json_schema import integer, object_schema, string
 from logbus.admin.problem_details import CONTENT_TYPE as PROBLEM
-from logbus.admin.routing import JSON, Route, Router, ViewRequest, route
+from logbus.admin.routing import FOR_ALL, JSON, Route, Router, ViewRequest, route
 
 PROBLEM_SHAPE = {
     **object_schema(
@@ -43,8 +43,13 @@ def document(router: Router) -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
+        "security": [{}, {"password": []}, {"token": []}],
         "paths": paths,
         "components": {
+            "securitySchemes": {
+                "password": {"type": "http", "scheme": "basic", "description": "A user of SCRAM or PLAIN."},
+                "token": {"type": "http", "scheme": "bearer", "description": "A token, as of OAUTHBEARER."},
+            },
             "schemas": {"Problem": PROBLEM_SHAPE},
             "responses": {
                 "Problem": {
@@ -62,7 +67,13 @@ class OpenApiView:
 
     router: Router
 
-    @route("GET", "/api/v1/openapi.json", "This interface, as an OpenAPI document", answer={"type": "object"})
+    @route(
+        "GET",
+        "/api/v1/openapi.json",
+        "This interface, as an OpenAPI document",
+        answer={"type": "object"},
+        rights=FOR_ALL,
+    )
     def openapi(self, call: ViewRequest) -> dict[str, Any]:
         return document(self.router)
 
@@ -79,6 +90,7 @@ def _operation(described: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": _operation_id(described),
         "summary": described.summary,
+        "description": described.rights or f"Needs {described.right}.",
         "responses": responses,
     }
     if described.parameters:

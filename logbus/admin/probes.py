@@ -13,7 +13,7 @@ from attrs import frozen
 
 from logbus.admin import strict_json
 from logbus.admin.json_schema import array, object_schema, string
-from logbus.admin.routing import JSON, Router, ViewRequest, ViewResponse, route
+from logbus.admin.routing import FOR_ALL, JSON, Router, ViewRequest, ViewResponse, route
 
 READY = object_schema(
     "Whether clients should use this broker.",
@@ -48,7 +48,7 @@ class ProbeViews:
 
     not_ready: Callable[[], Sequence[str]]
 
-    @route("GET", "/healthz", "Whether the process is alive", answer=ALIVE)
+    @route("GET", "/healthz", "Whether the process is alive", answer=ALIVE, rights=FOR_ALL)
     def alive(self, call: ViewRequest) -> dict[str, Any]:
         return {"status": "alive"}
 
@@ -57,6 +57,7 @@ class ProbeViews:
         "/readyz",
         "Whether the broker serves clients: 200, or 503 with the reasons",
         answer=READY,
+        rights=FOR_ALL,
         errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
     )
     def ready(self, call: ViewRequest) -> ViewResponse:
@@ -77,7 +78,7 @@ class IndexView:
     router: Router
     mounted: Callable[[], Sequence[str]]
 
-    @route("GET", "/", "A page of links", content_types=("text/html; charset=utf-8",))
+    @route("GET", "/", "A page of links", content_types=("text/html; charset=utf-8",), rights=FOR_ALL)
     def index(self, call: ViewRequest) -> ViewResponse:
         links = [(r.path, r.summary) for r in self.router.routes if r.method == "GET" and not r.variables]
         links += [(f"/{path}/", "added by a plugin") for path in self.mounted()]

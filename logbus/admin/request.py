@@ -15,24 +15,32 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.error import UnsupportedMethod
 from twisted.web.http import datetimeToString
-from twisted.web.resource import IResource, getChildForRequest
+from twisted.web.resource import getChildForRequest
 from twisted.web.server import NOT_DONE_YET, Request
 
+from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.probes import HEALTH_PATHS
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.request_guard import SECURITY_HEADERS
 from logbus.admin.response_stream import ResponseStream
-from logbus.admin.routing import ViewResponse, error_response, failure_response
+from logbus.admin.routing import Headers, ViewResponse, error_response, failure_response
+from logbus.security.acl.acls import AclOperation
 
 if TYPE_CHECKING:
     from logbus.admin.channel import AdminChannel
+    from logbus.admin.site import MountedResource
 
 
 class AdminRequest(Request):
-    """A request, from its head to the end of its answer."""
+    """
+    A request, from its head to the end of its answer.
+
+    :ivar access: what the client may do, for resources of plugins.
+    """
 
     channel: AdminChannel
     content: BytesIO
+    access: HttpAccess
     answered = False
     _log = Logger()
 
@@ -61,6 +69,7 @@ class AdminRequest(Request):
             for name, values in self.requestHeaders.getAllRawHeaders()
         }
         method, target = self.method.decode("ascii"), self.uri.decode("latin-1")
+        host = self.channel.host
         try:
             if not target.startswith("/"):
                 raise HttpProblem(HTTPStatus.BAD_REQUEST, "The request target is not a path that begins with '/'.")
@@ -75,11 +84,39 @@ class AdminRequest(Request):
                         "/healthz or /readyz.",
                     )
             http.guard.check(method, self.clientproto.decode("ascii"), headers)
+            principal: str | Deferred[str] | None = None
+            if self.path.decode("latin-1") not in http.public_paths():
+                principal = http.authentication.principal(host, self.channel.transport, headers)
+        except Exception as e:
+            self.send(self._answer_for(Failure(e)))
+            return
+        if not isinstance(principal, Deferred):
+            self._serve(principal, method, target, headers)
+        else:
+            principal.addCallback(self._serve, method, target, headers)
+            principal.addErrback(lambda failure: self.send(self._answer_for(failure)))
+
+    def _serve(self, principal: str | None, method: str, target: str, headers: Headers) -> None:
+        """
+        Answer the client, unless it has left meanwhile.
+
+        :param principal: None: the path is public.
+        """
+        if self._disconnected:
+            return
+        http, request = self.channel.site, f"{method} {target.partition('?')[0][:300]}"
+        if principal is None:
+            self.access = http.authorization.public_access(self.channel.host, request)
+        else:
+            self.access = http.authorization.access(
+                principal, self.channel.host, request, http.authentication.challenge
+            )
+        try:
             mounted = http.mounted.get(self.path[1:].partition(b"/")[0])
             if mounted is not None:
                 self._render_plugin(mounted)
                 return
-            answer = http.router.answer(method, target, headers, self.content.read())
+            answer = http.router.answer(method, target, headers, self.content.read(), self.access)
         except Exception as e:
             answer = self._answer_for(Failure(e))
         if isinstance(answer, Deferred):
@@ -87,7 +124,11 @@ class AdminRequest(Request):
         else:
             self.send(answer)
 
-    def _render_plugin(self, resource: IResource) -> None:
+    def _render_plugin(self, mounted: MountedResource) -> None:
+        resource = mounted.resource
+        if not mounted.authorizes:
+            reads = self.method in (b"GET", b"HEAD", b"OPTIONS")
+            self.access.require_right(Right(AclOperation.DESCRIBE if reads else AclOperation.ALTER), {})
         first, *rest = map(unquote_to_bytes, self.path[1:].split(b"/"))
         self.prepath, self.postpath, self.sitepath = [first], rest, [first]
         try:

@@ -18,6 +18,7 @@ from attrs import define, evolve, field, frozen
 from twisted.internet.defer import Deferred
 
 from logbus.admin import strict_json
+from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.json_schema import JsonSchema, schema_errors
 from logbus.admin.problem_details import CONTENT_TYPE as PROBLEM
 from logbus.admin.problem_details import HttpProblem, problem_of
@@ -25,6 +26,8 @@ from logbus.admin.problem_details import HttpProblem, problem_of
 JSON = "application/json"
 MAX_FAULTS = 10
 """Errors of a body that are reported at once."""
+FOR_ALL = "Everybody may ask this."
+"""The rights of routes that tell nothing of the cluster."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Headers = Mapping[str, Sequence[str]]
@@ -57,12 +60,14 @@ class ViewRequest:
     :ivar query: the query parameters, with defaults.
     :ivar body: the JSON value; None if the route has no body.
     :ivar headers: values by lower-case name.
+    :ivar access: what the client may do.
     """
 
     path: Mapping[str, Any]
     query: Mapping[str, Any]
     body: Any
     headers: Headers
+    access: HttpAccess
 
 
 @frozen
@@ -78,6 +83,8 @@ class Route:
     :ivar parameters: the schemas of variable parts and query parameters, by name.
     :ivar status: the status of success.
     :ivar errors: error statuses of this route, besides those of all routes.
+    :ivar right: the right that a client needs; None: the view asks itself, as ``rights`` says.
+    :ivar rights: a sentence for the OpenAPI document, if there is more to say than ``right``.
     :ivar call: gives an :class:`ViewResponse`, or a value that becomes a JSON one, or a Deferred of these.
     """
 
@@ -90,6 +97,8 @@ class Route:
     parameters: Mapping[str, JsonSchema] = MappingProxyType({})
     status: HTTPStatus = HTTPStatus.OK
     errors: tuple[HTTPStatus, ...] = ()
+    right: Right | None = None
+    rights: str = ""
     call: Callable[[ViewRequest], Any] = NotImplemented
 
     @property
@@ -138,6 +147,8 @@ class Router:
                     self._add(evolve(declared, call=getattr(view, name)))
 
     def _add(self, bound: Route) -> None:
+        if bound.right is None and not bound.rights:
+            raise ValueError(f"{bound.method} {bound.path} does not say who may ask it")
         node = self._root
         for part in bound.segments:
             if part.startswith("{"):
@@ -169,11 +180,12 @@ class Router:
             raise _not_found(path)
         return node.methods, values
 
-    def answer(self, method: str, target: str, headers: Headers, body: bytes) -> PendingResponse:
+    def answer(self, method: str, target: str, headers: Headers, body: bytes, access: HttpAccess) -> PendingResponse:
         """
         Answer a request; expected errors become answers, too.
 
         :param target: path and query, as received.
+        :param access: what the client may do.
         :raise Exception: an unexpected error of a view, directly or through the Deferred.
         """
         try:
@@ -182,12 +194,10 @@ class Router:
             chosen = methods.get("GET" if method == "HEAD" else method)
             if chosen is None:
                 return _method_not_allowed(method, path, methods)
-            call = ViewRequest(
-                _read_path(chosen, values),
-                _read_query(chosen, query),
-                _read_body(chosen, body),
-                headers,
-            )
+            variables = _read_path(chosen, values)
+            if chosen.right is not None:
+                access.require_right(chosen.right, variables)
+            call = ViewRequest(variables, _read_query(chosen, query), _read_body(chosen, body), headers, access)
             result = chosen.call(call)
         except Exception as e:
             return error_response(e)

@@ -11,13 +11,15 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.internet.protocol import Protocol, ServerFactory
 from twisted.logger import Logger
 from twisted.plugin import getPlugins
 
+from logbus.admin.authentication import HttpAuthentication
+from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.cluster import ClusterViews
 from logbus.admin.cluster_health import ClusterHealthViews
 from logbus.admin.configs import ConfigViews
@@ -51,6 +53,20 @@ if TYPE_CHECKING:
 LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
+@frozen
+class MountedResource:
+    """
+    The resource of a plugin.
+
+    :ivar body_bytes: the longest body of its requests.
+    :ivar authorizes: whether it asks for rights itself.
+    """
+
+    resource: IResource
+    body_bytes: int
+    authorizes: bool
+
+
 @define(eq=False, slots=False, kw_only=True)
 class AdminSite(ServerFactory):
     """
@@ -62,6 +78,8 @@ class AdminSite(ServerFactory):
     :ivar transactions: the transactional ids this broker coordinates.
     :ivar replication: the metrics of replication.
     :ivar config: this broker's configuration, with the ``admin.*`` keys.
+    :ivar authentication: tells who a client is.
+    :ivar authorization: tells what a client may do.
     :ivar internal_topics: names of topics that only brokers write to.
     :ivar not_ready: returns the reasons why clients should not use this broker now, a sentence each.
     :ivar clock: the broker's reactor, for the timers of connections.
@@ -81,6 +99,8 @@ class AdminSite(ServerFactory):
     transactions: TransactionCoordinator
     replication: ReplicationMetrics
     config: ConfigView
+    authentication: HttpAuthentication
+    authorization: HttpAuthorization
     registry: Registry
     internal_topics: Collection[str]
     not_ready: Callable[[], Sequence[str]]
@@ -90,8 +110,7 @@ class AdminSite(ServerFactory):
     plugins: Iterable[IAdminResource] | None = None
     stop: Callable[[], Callable[[], object] | None] = lambda: None
     limits: HttpLimits = field(factory=HttpLimits)
-    _mounted: dict[bytes, IResource] = field(factory=dict, init=False)
-    _body_bytes: dict[bytes, int] = field(factory=dict, init=False)
+    _mounted: dict[bytes, MountedResource] = field(factory=dict, init=False)
     _router: Router = field(init=False)
     _http: AdminHTTPFactory | None = field(default=None, init=False)
     _log = Logger()
@@ -105,8 +124,11 @@ class AdminSite(ServerFactory):
                     raise ValueError(
                         f"the path {plugin.path!r} is taken, or not one segment of letters, digits and '-_.'"
                     )
-                self._mounted[plugin.path] = plugin.resource(self.broker)
-                self._body_bytes[plugin.path] = getattr(plugin, "body_bytes", self.limits.body_bytes)
+                self._mounted[plugin.path] = MountedResource(
+                    plugin.resource(self.broker),
+                    getattr(plugin, "body_bytes", self.limits.body_bytes),
+                    getattr(plugin, "authorizes", False),
+                )
                 taken.add(plugin.path)
             except Exception:
                 self._log.failure("the admin resource {plugin!r} is left out", plugin=plugin)
@@ -169,8 +191,10 @@ class AdminSite(ServerFactory):
         return AdminHTTPFactory(
             router=self._router,
             guard=RequestGuard(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS), self._own_names),
+            authentication=self.authentication,
+            authorization=self.authorization,
+            public_paths=lambda: self.config.get(keys.ADMIN_PUBLIC_PATHS),
             mounted=self._mounted,
-            body_bytes=self._body_bytes,
             clock=self.clock,
             wall_clock=self.wall_clock,
             limits=self.limits,

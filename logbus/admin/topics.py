@@ -15,6 +15,7 @@ from typing import Any
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
+from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
@@ -24,6 +25,7 @@ from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import topic_name_problem
+from logbus.security.acl.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 MAX_PAGE = 500
 CHANGE_TIMEOUT_MS = 30_000
@@ -41,8 +43,11 @@ TOPIC = object_schema(
     partitions=integer("Number of partitions."),
     replication_factor=integer("Replicas of each partition."),
     internal=boolean("Whether only brokers write to it."),
-    configs=mapping("Configuration overrides of this topic.", string("A value.")),
+    configs=nullable(
+        mapping("Configuration overrides of this topic; null without DescribeConfigs on it.", string("A value."))
+    ),
 )
+DESCRIBES_TOPIC = Right(AclOperation.DESCRIBE, ResourceType.TOPIC, "topic")
 PARTITION = object_schema(
     "A partition.",
     topic=TOPIC_NAME,
@@ -80,10 +85,18 @@ def paged(after: JsonSchema, **more: JsonSchema) -> Mapping[str, JsonSchema]:
     return MappingProxyType({**more, "after": {**after, "default": None}, "limit": LIMIT})
 
 
-def page_of(names: Iterable[str], call: ViewRequest) -> tuple[list[str], str | None]:
-    """Return the names on the page that is asked for, and the value of ``next``."""
+def page_of(
+    names: Iterable[str], call: ViewRequest, is_visible: Callable[[str], bool] | None
+) -> tuple[list[str], str | None]:
+    """
+    Return the names on the page that is asked for, and the value of ``next``.
+
+    :param is_visible: whether a name may be told; None: all may.
+    """
     after, limit = call.query["after"], call.query["limit"]
     rest = sorted(names if after is None else (name for name in names if name > after))
+    if is_visible is not None:
+        rest = list(islice(filter(is_visible, rest), limit + 1))
     shown = rest[:limit]
     return shown, shown[-1] if len(rest) > limit else None
 
@@ -141,10 +154,22 @@ class TopicViews:
         "Topics, by name",
         answer=page("topics", TOPIC, TOPIC_NAME),
         parameters=paged(TOPIC_NAME),
+        rights="Topics on which there is no right to Describe are left out.",
     )
     def list(self, call: ViewRequest) -> dict[str, Any]:
-        shown, after = page_of(self.metadata.topics, call)
-        return {"items": [_topic(self.metadata.topics[name], self.internal) for name in shown], "next": after}
+        access = call.access
+        shown, after = page_of(self.metadata.topics, call, access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC))
+        return {"items": [self._topic(self.metadata.topics[name], access) for name in shown], "next": after}
+
+    def _topic(self, topic: TopicImage, access: HttpAccess) -> dict[str, Any]:
+        return {
+            "name": topic.name,
+            "id": str(topic.topic_id),
+            "partitions": len(topic.partitions),
+            "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
+            "internal": topic.name in self.internal,
+            "configs": dict(topic.configs) if _shows_configs(access, topic.name) else None,
+        }
 
     @route(
         "GET",
@@ -152,10 +177,11 @@ class TopicViews:
         "One topic",
         answer=TOPIC,
         parameters={"topic": TOPIC_NAME},
+        right=DESCRIBES_TOPIC,
         errors=(HTTPStatus.NOT_FOUND,),
     )
     def one(self, call: ViewRequest) -> dict[str, Any]:
-        return _topic(existing_topic(self.metadata, call.path["topic"]), self.internal)
+        return self._topic(existing_topic(self.metadata, call.path["topic"]), call.access)
 
     @route(
         "POST",
@@ -164,12 +190,18 @@ class TopicViews:
         answer=TOPIC,
         body=NEW_TOPIC,
         status=HTTPStatus.CREATED,
+        rights="Needs Create on the Cluster or the Topic.",
         errors=(HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def create(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
-        return Deferred.fromCoroutine(self._create(call.body))
+        access, name = call.access, call.body["name"]
+        if not access.may(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+            access.require(AclOperation.CREATE, ResourceType.TOPIC, name)
+        else:
+            access.note_allowed(AclOperation.CREATE, ResourceType.TOPIC, name)
+        return Deferred.fromCoroutine(self._create(call.body, access))
 
-    async def _create(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _create(self, body: Mapping[str, Any], access: HttpAccess) -> dict[str, Any]:
         from logbus.cluster.controller.topic_plan import NewTopic
 
         new = NewTopic(
@@ -183,7 +215,7 @@ class TopicViews:
             raise result
         topic = self.metadata.topic(new.name)
         if topic is not None:
-            return _topic(topic, self.internal)
+            return self._topic(topic, access)
         # Created, and deleted again in between.
         return {
             "name": new.name,
@@ -191,7 +223,7 @@ class TopicViews:
             "partitions": result.num_partitions,
             "replication_factor": result.replication_factor,
             "internal": False,
-            "configs": dict(result.configs),
+            "configs": dict(result.configs) if _shows_configs(access, new.name) else None,
         }
 
     @route(
@@ -199,6 +231,7 @@ class TopicViews:
         "/api/v1/topics/{topic}",
         "Delete a topic and all its records",
         parameters={"topic": TOPIC_NAME, "confirm": CONFIRM},
+        right=Right(AclOperation.DELETE, ResourceType.TOPIC, "topic"),
         status=HTTPStatus.NO_CONTENT,
         content_types=(),
         errors=(HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
@@ -238,6 +271,7 @@ class PartitionViews:
         "A topic's partitions",
         answer=page("partitions", PARTITION, integer("Number of a partition.")),
         parameters=paged(integer("Number of a partition.", minimum=-1, maximum=MAX_INT), topic=TOPIC_NAME),
+        right=DESCRIBES_TOPIC,
         errors=(HTTPStatus.NOT_FOUND,),
     )
     def list(self, call: ViewRequest) -> dict[str, Any]:
@@ -257,6 +291,7 @@ class PartitionViews:
         "One partition",
         answer=PARTITION,
         parameters={"topic": TOPIC_NAME, "partition": integer("Its number.", minimum=0, maximum=MAX_INT)},
+        right=DESCRIBES_TOPIC,
         errors=(HTTPStatus.NOT_FOUND,),
     )
     def one(self, call: ViewRequest) -> dict[str, Any]:
@@ -281,15 +316,8 @@ class PartitionViews:
         }
 
 
-def _topic(topic: TopicImage, internal: Collection[str]) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "id": str(topic.topic_id),
-        "partitions": len(topic.partitions),
-        "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
-        "internal": topic.name in internal,
-        "configs": dict(topic.configs),
-    }
+def _shows_configs(access: HttpAccess, name: str) -> bool:
+    return access.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
 
 
 def _local(replica: Replica) -> dict[str, Any]:

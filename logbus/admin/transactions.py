@@ -4,12 +4,13 @@ Views of the transactional ids that this broker coordinates, and of their transa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
 from attrs import frozen
 
+from logbus.admin.authorization import Right
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
@@ -20,6 +21,7 @@ from logbus.coordination.transactions.transaction_metadata import TransactionMet
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transaction_summary import transaction_duration_ms
 from logbus.errors import ApiError, ErrorCode
+from logbus.security.acl.acls import AclOperation, ResourceType
 
 TRANSACTIONAL_ID = string("A transactional id; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
 _SUMMARY: dict[str, Any] = {
@@ -66,10 +68,11 @@ class TransactionViews:
         "Transactional ids that this broker coordinates, in order",
         answer=PAGE,
         parameters=paged(TRANSACTIONAL_ID),
+        rights="Ids on which there is no right to Describe are left out.",
     )
     def list(self, call: ViewRequest) -> ViewResponse:
         found = {each.transactional_id: each for each in self.coordinator.transactions()}
-        shown, after = page_of(found, call)
+        shown, after = page_of(found, call, call.access.filter(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
         now_ms = self.coordinator.wall_ms()
         return json_stream(
             {
@@ -85,6 +88,8 @@ class TransactionViews:
         "One transactional id that this broker coordinates, with its transaction",
         answer=DETAIL,
         parameters={"transaction": TRANSACTIONAL_ID},
+        right=Right(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "transaction"),
+        rights="Needs Describe on the TransactionalId; partitions of topics without Describe are left out.",
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def one(self, call: ViewRequest) -> ViewResponse:
@@ -97,8 +102,9 @@ class TransactionViews:
             raise HttpProblem(
                 HTTPStatus.NOT_FOUND, f"This broker coordinates no transactional id {transactional_id[:200]!r}."
             ) from None
+        is_visible = call.access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC)
         return json_stream(
-            {**_summary(found, self.coordinator.wall_ms()), "partitions": lambda: _partitions(found)},
+            {**_summary(found, self.coordinator.wall_ms()), "partitions": lambda: _partitions(found, is_visible)},
         )
 
 
@@ -116,6 +122,11 @@ def _summary(transaction: TransactionMetadata, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _partitions(transaction: TransactionMetadata) -> Iterator[dict[str, Any]]:
+def _partitions(
+    transaction: TransactionMetadata, is_visible: Callable[[str], bool] | None
+) -> Iterator[dict[str, Any] | None]:
     for topic, partition in sorted(transaction.partitions):
-        yield {"topic": topic, "partition": partition}
+        if is_visible is None or is_visible(topic):
+            yield {"topic": topic, "partition": partition}
+        else:
+            yield None

@@ -10,6 +10,7 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``coordinators``: the coordinators of groups and transactions
 * ``security``: the TLS and the logins of listeners
 * ``sasl_listeners``: the logins of listeners with SASL
+* ``http_listeners``: the logins of HTTP listeners
 * ``scram_accounts``: the SCRAM credentials of users
 * ``kafka_server``: the handlers of the APIs, and the connections of Kafka clients
 * ``admin_server``: the factories of HTTP listeners

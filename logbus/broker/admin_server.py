@@ -10,6 +10,7 @@ from collections.abc import Callable
 from attrs import define, field
 from twisted.internet.interfaces import IProtocolFactory
 
+from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.site import AdminSite
 from logbus.broker.cluster_control import ClusterControl
 from logbus.broker.cluster_member import ClusterMember
@@ -17,8 +18,11 @@ from logbus.broker.coordinators import Coordinators
 from logbus.broker.environment import Environment
 from logbus.broker.readiness import Readiness
 from logbus.broker.replication import Replication
-from logbus.ilogbus import IBroker
+from logbus.broker.security import BrokerSecurity
+from logbus.handlers.authorization.access import Authorization
+from logbus.ilogbus import IBroker, Listener
 from logbus.model import INTERNAL_TOPICS
+from logbus.net.connection_limits import WarningLimiter
 
 
 @define(eq=False)
@@ -35,14 +39,18 @@ class AdminServer:
     _replication: Replication
     _control: ClusterControl
     _coordinators: Coordinators
+    _authorization: Authorization | None
+    _security: BrokerSecurity
     stop_process: Callable[[], object] | None = field(default=None, init=False)
 
-    def factory(self, broker: IBroker) -> IProtocolFactory:
+    def factory(self, broker: IBroker, listener: Listener) -> IProtocolFactory:
         """
         Return the factory of a listener's connections.
 
         :param broker: given to the resources of plugins.
+        :raise ConfigError: its clients could not log in, though they must.
         """
+        authorization, seconds = self._authorization, self._env.reactor.seconds
         return AdminSite(
             broker=broker,
             metadata=self._member.metadata,
@@ -52,6 +60,12 @@ class AdminServer:
             transactions=self._coordinators.transactions,
             replication=self._replication.metrics,
             config=self._env.config,
+            authentication=self._security.http.authentication(listener, self._security.principal_builder(listener)),
+            authorization=HttpAuthorization(
+                listener.name,
+                None if authorization is None else authorization.authorizer,
+                WarningLimiter(seconds) if authorization is None else authorization.denials,
+            ),
             registry=self._env.registry,
             internal_topics=INTERNAL_TOPICS,
             not_ready=self._readiness.not_ready,

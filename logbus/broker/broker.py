@@ -140,7 +140,14 @@ class Broker(OrderedService):
             env, listeners, release, self.member, self.replication, self.control, self.coordinators, self.security
         )
         self._admin_server = AdminServer(
-            env, self.readiness, self.member, self.replication, self.control, self.coordinators
+            env,
+            self.readiness,
+            self.member,
+            self.replication,
+            self.control,
+            self.coordinators,
+            self.kafka_server.authorization,
+            self.security,
         )
         self.plugin_services = PluginServices(
             self.broker_id,
@@ -168,7 +175,7 @@ class Broker(OrderedService):
             _Part("isolation", replication.fencing.start, replication.fencing.stop),
             _Part("fetcher", replication.fetcher.startService, replication.fetcher.stopService),
             _Part("repairs", replication.repairs.start, replication.repairs.stop),
-            _Part("logins", lambda: None, self.security.sasl.stop),
+            _Part("logins", lambda: None, self.security.stop_logins),
             _Part("listeners", self._bind, self._socket_server.close),
             _Part("membership", self.member.join, self.member.membership.unregister),
             _Part("groups", coordinators.group_cleanup.scan.start, coordinators.group_cleanup.scan.stop),

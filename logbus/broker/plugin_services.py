@@ -50,7 +50,7 @@ class PluginServices:
     _wall_clock: Callable[[], float]
     _plugin_calls: PluginCalls
     _kafka_factory: Callable[[Listener], IProtocolFactory]
-    _admin_factory: Callable[[IBroker], IProtocolFactory]
+    _admin_factory: Callable[[IBroker, Listener], IProtocolFactory]
     _next_partition: dict[str, int] = field(factory=dict, init=False)
 
     @property
@@ -157,4 +157,4 @@ class PluginServices:
         return self._kafka_factory(listener)
 
     def admin_factory(self, listener: Listener) -> IProtocolFactory:
-        return self._admin_factory(self)
+        return self._admin_factory(self, listener)

@@ -38,12 +38,13 @@ class SaslListeners:
     The logins of all listeners.
 
     :param nodes: returns the users, as this broker knows them.
+    :ivar unknown_users: makes up the credentials of users that do not exist.
     """
 
     _env: Environment
     _listeners: Iterable[Listener]
     _nodes: Callable[[], SecurityNodes]
-    _unknown: UnknownUsers = field(factory=UnknownUsers, init=False)
+    unknown_users: UnknownUsers = field(factory=UnknownUsers, init=False)
     _settings: dict[str, SaslSettings] = field(factory=dict, init=False)
     _jwt: dict[JwtSettings, JwtLogins] = field(factory=dict, init=False)
     _unsubscribe: Callable[[], None] | None = field(default=None, init=False)
@@ -76,15 +77,14 @@ class SaslListeners:
 
     def login(self, listener: Listener) -> SaslLogin | None:
         """Return how the clients of a listener log in; None: they do not."""
-        env = self._env
         if not listener.security_protocol.startswith("SASL_"):
             return None
+        return SaslLogin(lambda: self._settings[listener.name], self._env.wall_clock, self.failure_delay)
 
-        def delay() -> float:
-            least = env.config.get(keys.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000
-            return least * (1 + env.random.random())
-
-        return SaslLogin(lambda: self._settings[listener.name], env.wall_clock, delay)
+    def failure_delay(self) -> float:
+        """Return how many seconds later a client learns that its login failed."""
+        least: int = self._env.config.get(keys.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS)
+        return least / 1000 * (1 + self._env.random.random())
 
     def _read(self, config: ConfigView) -> dict[str, SaslSettings]:
         found = {}
@@ -113,11 +113,16 @@ class SaslListeners:
             return lambda: PlainServer(verify)
         if name in SCRAM_DIGESTS:
             accounts = scram_accounts(self._nodes)
-            return lambda: ScramServer(name, accounts, self._unknown)
+            return lambda: ScramServer(name, accounts, self.unknown_users)
         assert settings.jwt is not None
-        return self._jwt_logins(settings.jwt).server
+        return self.jwt_logins(settings.jwt).server
 
-    def _jwt_logins(self, settings: JwtSettings) -> JwtLogins:
+    def jwt_logins(self, settings: JwtSettings) -> JwtLogins:
+        """
+        Return what checks the tokens of an issuer; the listeners share it.
+
+        :raise ConfigError: the packages for tokens are not installed.
+        """
         if settings not in self._jwt:
             try:
                 from logbus.net.jwt_keys import JwtLogins  # only OAUTHBEARER needs its packages

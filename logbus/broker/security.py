@@ -12,6 +12,7 @@ from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.logger import Logger
 
 from logbus.broker.environment import Environment
+from logbus.broker.http_listeners import HttpListeners
 from logbus.broker.sasl_listeners import SaslListeners
 from logbus.cluster.peers import ConnectTo
 from logbus.cluster.security_nodes import SecurityNodes
@@ -45,6 +46,7 @@ class BrokerSecurity:
         self._tls: dict[str, ListenerTls] = {}
         self._listeners = {listener.name: listener for listener in listeners}
         self.sasl = SaslListeners(env, self._listeners.values(), nodes)
+        self.http = HttpListeners(env, self.sasl, nodes)
 
     def connect_to(self, plain: ConnectTo) -> ConnectTo:
         """
@@ -105,6 +107,11 @@ class BrokerSecurity:
 
         return principal
 
+    def stop_logins(self) -> None:
+        """Follow no settings of logins any more."""
+        self.http.stop()
+        self.sasl.stop()
+
     def reload(self) -> None:
         """Read keys and certificates again, for new connections; a listener whose new ones are wrong keeps the old."""
         for tls in self._tls.values():
@@ -129,6 +136,7 @@ class BrokerSecurity:
         :raise ConfigError: names the listener and the key.
         """
         self.sasl.check(config)
+        self.http.check(config)
         for tls in self._tls.values():
             tls.check(config)
 

@@ -81,9 +81,14 @@ class JwtLogins:
 
     def server(self) -> OAuthBearerServer:
         """Begin a login."""
-        return OAuthBearerServer(self._validate)
+        return OAuthBearerServer(self.validate)
 
-    def _validate(self, token: str) -> Login:
+    def validate(self, token: str) -> Login:
+        """
+        Return who has a token.
+
+        :raise SaslAuthenticationError: it is not valid.
+        """
         if self._keys is None:
             raise SaslAuthenticationError("the issuer's keys could not be read yet")
         try:

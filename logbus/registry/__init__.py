@@ -16,6 +16,7 @@ into state, routes calls the handler with a context, and store appends the handl
 Requests:
 
 * ``requests``: requests, responses, handlers' context
+* ``rights``: the rights that requests need
 * ``routes``: the routes
 * ``lookup``: handlers that read
 * ``registration``: handlers that register, look up and test schemas

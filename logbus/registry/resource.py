@@ -33,6 +33,7 @@ class RegistryPlugin:
 
     path = b"registry"
     body_bytes = RegistryLimits().body_bytes
+    authorizes = True
 
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[Any, RegistryResource] = WeakKeyDictionary()
@@ -74,9 +75,11 @@ class RegistryResource:
 
         from logbus.registry.errors import RegistryRefusal
         from logbus.registry.requests import RegistryResponse
+        from logbus.registry.rights import check_rights
 
         try:
             request = _request(http)
+            check_rights(request, http.access)
         except RegistryRefusal as e:
             self._send(RegistryResponse.refusal(e), http)
             return NOT_DONE_YET

@@ -4,4 +4,5 @@ Security: who somebody is, and what they may do.
 * ``tls``: keys, certificates, and the users that certificates name
 * ``sasl``: authentication by SASL: the mechanisms, and the state of a connection that logs in
 * ``acl``: ACLs and the authorizer
+* ``audit``: the log of denials and privileged operations
 """

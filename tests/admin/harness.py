@@ -20,6 +20,8 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 
+from logbus.admin.authentication import HttpAuthentication, HttpLoginMetrics, HttpLogins
+from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.site import AdminSite
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
@@ -32,6 +34,10 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import IAdminResource
 from logbus.metrics import Registry
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
+from logbus.net.connection_limits import WarningLimiter
+from logbus.security.sasl.mechanism import Login
+from logbus.security.sasl.scram_credential import ScramCredential
+from logbus.security.sasl.scram_server import ScramAccount
 
 NOW = 1_700_000_000.0
 ORDERS = UUID("7f0a4a52-9a3e-4a2e-8f11-0c8c6a2f9b01")
@@ -279,6 +285,37 @@ class MadeUpBroker:
 
 
 @define(eq=False)
+class Threads:
+    """
+    Runs at once what is for a thread, unless it is to wait.
+
+    :ivar ran: how much was.
+    :ivar held: what waits.
+    """
+
+    ran: int = 0
+    hold: bool = False
+    held: list[tuple[Callable[[], bool], Deferred[bool]]] = field(factory=list)
+
+    def run(self, function: Callable[[], bool]) -> Deferred[bool]:
+        """As a thread would."""
+        self.ran += 1
+        done: Deferred[bool] = Deferred()
+        if self.hold:
+            self.held.append((function, done))
+        else:
+            done.callback(function())
+        return done
+
+    def release(self) -> None:
+        """Run what waits."""
+        self.hold = False
+        while self.held:
+            function, done = self.held.pop(0)
+            done.callback(function())
+
+
+@define(eq=False)
 class World:
     """A site with its fakes."""
 
@@ -292,6 +329,11 @@ class World:
     transactions: MadeUpTransactions = field(factory=MadeUpTransactions)
     reasons: list[str] = field(factory=list)
     stop: Callable[[], object] | None = None
+    authorizer: Any = None
+    logins: HttpLogins = field(factory=HttpLogins)
+    accounts: dict[tuple[str, str], ScramCredential] = field(factory=dict)
+    threads: Threads = field(factory=Threads)
+    login_metrics: HttpLoginMetrics = field(factory=HttpLoginMetrics)
     view: ConfigView = field(init=False)
     metadata: ClusterMetadata = field(init=False)
     topics: MadeUpTopics = field(init=False)
@@ -315,6 +357,15 @@ class World:
             transactions=cast(Any, self.transactions),
             replication=cast(Any, SimpleNamespace(partition_families=lambda: iter(()))),
             config=self.view,
+            authentication=HttpAuthentication(
+                lambda: self.logins,
+                cast(Any, self.clock),
+                self.threads.run,
+                lambda: 0.1,
+                self._account,
+                metrics=self.login_metrics,
+            ),
+            authorization=HttpAuthorization("admin", self.authorizer, WarningLimiter(self.clock.seconds)),
             registry=self.registry,
             internal_topics={"__consumer_offsets"},
             not_ready=lambda: self.reasons,
@@ -326,6 +377,10 @@ class World:
             host_name="node1",
         )
         self.site.startFactory()
+
+    def _account(self, mechanism: str, user: str, by_token: bool) -> ScramAccount | None:
+        credential = self.accounts.get((mechanism, user))
+        return None if credential is None else ScramAccount(credential, Login(user))
 
     def connect(self, local: str = "127.0.0.1", peer: str = "127.0.0.1") -> Connection:
         """A new connection."""

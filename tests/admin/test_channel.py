@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.request_guard import SECURITY_HEADERS
-from logbus.admin.routing import ViewRequest, ViewResponse, route
+from logbus.admin.routing import FOR_ALL, ViewRequest, ViewResponse, route
 from tests.admin.harness import Answered, Connection, World, request
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -26,15 +26,15 @@ class MisbehavingRoutes:
 
     pieces: list[bytes]
 
-    @route("GET", "/odd/bug", "A bug", content_types=())
+    @route("GET", "/odd/bug", "A bug", content_types=(), rights=FOR_ALL)
     def bug(self, call: ViewRequest) -> Any:
         raise KeyError("hunter2")
 
-    @route("GET", "/odd/stream", "Pieces", content_types=("text/plain",))
+    @route("GET", "/odd/stream", "Pieces", content_types=("text/plain",), rights=FOR_ALL)
     def stream(self, call: ViewRequest) -> ViewResponse:
         return ViewResponse(HTTPStatus.OK, "text/plain", lambda: iter(self.pieces))
 
-    @route("GET", "/odd/broken", "Pieces, then a bug", content_types=("text/plain",))
+    @route("GET", "/odd/broken", "Pieces, then a bug", content_types=("text/plain",), rights=FOR_ALL)
     def broken(self, call: ViewRequest) -> ViewResponse:
         def pieces() -> Iterator[bytes]:
             yield b"one"

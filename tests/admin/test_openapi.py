@@ -51,7 +51,7 @@ class OpenApiTests(SynchronousTestCase):
     def test_outside(self) -> None:
         """The fixed fields of the document are there, and no others."""
         self.assertRegex(self.document["openapi"], r"^3\.1\.\d$")
-        self.assertEqual(set(self.document), {"openapi", "info", "servers", "paths", "components"})
+        self.assertEqual(set(self.document), {"openapi", "info", "servers", "security", "paths", "components"})
         self.assertLessEqual({"title", "version"}, set(self.document["info"]))
 
     def test_operations(self) -> None:

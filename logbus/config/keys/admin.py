@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.config.keys.declare import CLUSTER, boolean, key, texts
+from logbus.config.keys.declare import CLUSTER, boolean, choice, key, texts
 from logbus.config.listener_address import HTTP, ListenerAddress, http_listener_list
 
 ADMIN_LISTENERS = key(
@@ -19,6 +19,23 @@ ADMIN_ALLOWED_HOSTS = texts(
     "Names that the ``Host`` of a request may have, besides ``localhost``, addresses, this machine's host name and the "
     "names that the broker advertises; ``*`` is any. A web page of another site that makes its own name point to the "
     "broker is refused.",
+    dynamic=CLUSTER,
+)
+ADMIN_AUTHENTICATION = choice(
+    "admin.authentication",
+    "",
+    ("", "required", "optional"),
+    "Whether clients of HTTP must log in: by a password of SCRAM or PLAIN (Basic), a token (Bearer) or a certificate, "
+    "as the keys ``sasl.…`` and ``ssl.client.auth`` say. ``optional``: who does not is ``User:ANONYMOUS``, who may do "
+    "everything if there is no authorizer. Empty: optional for listeners that only this machine reaches, required "
+    "for all others.",
+    per_listener=True,
+)
+ADMIN_PUBLIC_PATHS = texts(
+    "admin.public.paths",
+    ("/healthz", "/readyz"),
+    "Paths that are answered without a login, to everybody.",
+    choices=("/healthz", "/readyz", "/metrics"),
     dynamic=CLUSTER,
 )
 ADMIN_METRICS_PER_PARTITION = boolean(

@@ -8,36 +8,19 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from attrs import define, frozen
-from twisted.logger import Logger
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError
 from logbus.net.connection_limits import WarningLimiter
 from logbus.net.request_context import BROKER_ITSELF, RequestContext
 from logbus.security.acl.acls import CLUSTER_NAME, OPERATIONS_OF, AclOperation, ResourceType
 from logbus.security.acl.iauthorizer import IAuthorizer
+from logbus.security.audit import PRIVILEGED, REFUSED, log_decision
 from logbus.wire.messages import api_name
 from logbus.wire.wire_types import ZERO_UUID
 
-REFUSED: dict[ResourceType, ErrorCode] = {
-    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-}
-"""The error for a resource that one may not use."""
-
-PRIVILEGED = frozenset({AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS})
-"""Operations that the audit log notes when they are allowed, too."""
-
 _MAX_LINES = 10
 """Lines in the audit log for one request; it may name a hundred thousand topics."""
-
-
-# As an attribute of a class it would have the class's namespace.
-audit_log = Logger(namespace="logbus.audit")
 
 
 @frozen
@@ -133,17 +116,16 @@ class Access:
         if self._lines > _MAX_LINES:
             return
         context = self.context
-        audit_log.info(
-            "{decision}: {principal} from {host} on {listener}: {operation} on {kind} {name!r} by {api}{more}",
-            decision=decision,
-            principal=context.principal or f"broker {context.broker}",
-            host=context.host,
-            listener=context.listener,
-            operation=operation.title,
-            kind=kind.title,
-            name=name,
-            api=api_name(self._api_key),
-            more=f" ({suppressed} more denials suppressed)" if suppressed else "",
+        log_decision(
+            decision,
+            context.principal or f"broker {context.broker}",
+            context.host,
+            context.listener,
+            operation,
+            kind,
+            name,
+            api_name(self._api_key),
+            suppressed,
         )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from logbus.errors import ErrorCode
-from logbus.handlers.authorization.access import REFUSED, Access
+from logbus.handlers.authorization.access import Access
 from logbus.handlers.authorization.guard import Serve, divided, guards
 from logbus.handlers.configs import ResourceType as ConfigResourceType
 from logbus.security.acl.acls import CLUSTER_NAME, AclOperation, ResourceType
+from logbus.security.audit import REFUSED
 from logbus.wire.connection import Request
 from logbus.wire.messages.configs import (
     AlterConfigsResourceResponse,

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
 from logbus.config import ConfigView, keys
 from logbus.config.config_key import ConfigKey
+from logbus.config.config_view import Source
 from logbus.config.key_table import listener_key_name
 from logbus.errors import ConfigError
 from logbus.security.sasl.jaas import SHAPE, JaasEntry, parse_jaas
 
 _PLAIN_MODULE = "PlainLoginModule"
+_JWT_KEYS: tuple[ConfigKey[Any], ...] = (
+    keys.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL,
+    keys.SASL_OAUTHBEARER_EXPECTED_ISSUER,
+    keys.SASL_OAUTHBEARER_EXPECTED_AUDIENCE,
+)
 
 
 @frozen
@@ -61,6 +68,29 @@ def read_sasl_config(config: ConfigView, listener: str, *, private: bool) -> Sas
     mechanisms = config.listener_get(listener, keys.SASL_ENABLED_MECHANISMS)
     if not mechanisms:
         raise ConfigError(f"listener {listener}: {keys.SASL_ENABLED_MECHANISMS.name} is empty: nobody could log in")
+    return _read(config, listener, mechanisms, private=private)
+
+
+def read_http_sasl_config(config: ConfigView, listener: str) -> SaslConfig:
+    """
+    Read the settings of a listener of HTTP, whose clients send passwords as they are.
+
+    Mechanisms that are enabled for all listeners count there if they have their settings there.
+
+    :raises ConfigError: names the listener, the key and what is accepted.
+    """
+    mechanisms = config.listener_get(listener, keys.SASL_ENABLED_MECHANISMS)
+    if config.listener_setting_name(listener, keys.SASL_ENABLED_MECHANISMS) == keys.SASL_ENABLED_MECHANISMS.name:
+        users = listener_key_name(listener, keys.SASL_JAAS_CONFIG, "PLAIN")
+        there = {
+            "PLAIN": any(users in config.layer(each) for each in (Source.BROKER, Source.CLUSTER, Source.STATIC)),
+            "OAUTHBEARER": all(config.listener_get(listener, key) for key in _JWT_KEYS),
+        }
+        mechanisms = tuple(each for each in mechanisms if there.get(each, True))
+    return _read(config, listener, mechanisms, private=True)
+
+
+def _read(config: ConfigView, listener: str, mechanisms: tuple[str, ...], *, private: bool) -> SaslConfig:
     passwords: dict[str, str] = {}
     if "PLAIN" in mechanisms:
         if not (private or config.listener_get(listener, keys.SASL_PLAIN_ALLOW_UNENCRYPTED)):

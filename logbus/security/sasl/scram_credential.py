@@ -61,6 +61,12 @@ class ScramCredential:
         stored_key = hashlib.new(digest, client_key(digest, salted)).digest()
         return cls(salt, stored_key, server_key(digest, salted), iterations)
 
+    def fits(self, mechanism: str, password: str) -> bool:
+        """Whether it is that of a password. This takes as long as :func:`salted_password`."""
+        digest = SCRAM_DIGESTS[mechanism]
+        key = client_key(digest, salted_password(mechanism, password, self.salt, self.iterations))
+        return hmac.compare_digest(hashlib.new(digest, key).digest(), self.stored_key)
+
     def encode(self) -> str:
         """Return Kafka's text, as it is stored."""
         return (
