@@ -12,6 +12,7 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``sasl_listeners``: the logins of listeners with SASL
 * ``http_listeners``: the logins of HTTP listeners
 * ``scram_accounts``: the SCRAM credentials of users
+* ``quotas``: the quotas of users and client ids
 * ``kafka_server``: the handlers of the APIs, and the connections of Kafka clients
 * ``admin_server``: the factories of HTTP listeners
 * ``authorizer``: builds the authorizer

@@ -13,6 +13,7 @@ from logbus.broker.cluster_control import ClusterControl
 from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.coordinators import Coordinators
 from logbus.broker.environment import Environment
+from logbus.broker.quotas import build_quotas
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
 from logbus.config import keys
@@ -36,6 +37,7 @@ class KafkaServer:
 
     :param release: advertise this Kafka release's versions; None: the default table.
     :ivar authorization: asks the authorizer; None: everybody may do everything.
+    :ivar quotas: of users and client ids.
     :ivar metadata_gate: holds back requests about the cluster until this broker has its metadata.
     """
 
@@ -53,6 +55,7 @@ class KafkaServer:
         config, reactor = env.config, env.reactor
         self._security = security
         self.net_metrics = NetMetrics()
+        self.quotas = build_quotas(config, reactor.seconds, member.metadata.security_nodes, env.registry)
         self.connections = SharedResources(
             reactor,
             connection_limits(config),
@@ -60,6 +63,7 @@ class KafkaServer:
             budget=RequestBudget(request_memory(config), self.net_metrics, reactor),
             quotas=connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"]),
             scheduler=env.slice_scheduler,
+            client_quotas=self.quotas,
         )
         self.metadata_gate = StartupGate()
         self.produce_appender = ProduceAppender(replication.replicas, member.metadata, reactor, env.wall_clock)
@@ -75,6 +79,7 @@ class KafkaServer:
         self.router = build_router(
             BrokerParts(
                 authorization=self.authorization,
+                client_quotas=self.quotas,
                 broker_id=env.broker_id,
                 config=config,
                 release=release,

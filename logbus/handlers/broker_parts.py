@@ -37,6 +37,7 @@ from logbus.handlers.startup_gate import StartupGate
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.net.connection_limits import WarningLimiter
 from logbus.net.time_slices import SliceScheduler
+from logbus.quotas.quota_managers import QuotaManagers
 
 
 @frozen(kw_only=True)
@@ -49,6 +50,7 @@ class BrokerParts:
     :ivar topic_admin: changes topics if this broker is the controller; ``topics_anywhere``: wherever the controller is.
     :ivar security_admin: changes users, quotas and ACLs if this broker is the controller.
     :ivar authorization: asks the authorizer; None: everybody may do everything.
+    :ivar client_quotas: the quotas of users and client ids.
     :ivar router: contains all handlers before the first request comes.
     """
 
@@ -61,6 +63,7 @@ class BrokerParts:
     slice_scheduler: SliceScheduler
     warning_limiter: WarningLimiter
     authorization: Authorization | None = None
+    client_quotas: QuotaManagers = field(factory=QuotaManagers)
     router: RequestRouter = field(factory=RequestRouter)
 
     metadata: ClusterMetadata

@@ -8,6 +8,7 @@ A request counts as a follower's only if the connection has proved to be from th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Self
 from uuid import UUID
 
@@ -42,8 +43,9 @@ from logbus.handlers.fetch_sessions import (
 )
 from logbus.handlers.request_router import Answer, serves
 from logbus.metrics import Registry, metric
-from logbus.net.request_context import RequestContext
+from logbus.net.request_context import RequestContext, quota_user
 from logbus.net.time_slices import TimeSlice
+from logbus.quotas.quota_managers import QuotaManagers
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
@@ -73,9 +75,11 @@ class _Fetch:
     """
     A fetch in progress.
 
+    :ivar context: the client's.
     :ivar partitions: to read, of the request or of its session.
     """
 
+    context: RequestContext
     message: FetchRequest
     fetch_params: FetchParams
     partitions: FetchContext
@@ -98,6 +102,7 @@ class FetchHandlers:
     sessions: FetchSessionCache
     max_bytes: int
     _authorization: Authorization | None = None
+    _quotas: QuotaManagers = field(factory=QuotaManagers)
     bytes_sent: int = metric("logbus_fetched_bytes_total", "Bytes of batches sent to consumers.")
     bytes_replicated: int = field(default=0, init=False)
 
@@ -112,7 +117,16 @@ class FetchHandlers:
             config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS),
         )
         leaders, max_bytes = CurrentLeaders(broker.metadata), config.get(keys.FETCH_MAX_BYTES)
-        return cls(broker.reader, broker.replicas, broker.metadata, leaders, sessions, max_bytes, broker.authorization)
+        return cls(
+            broker.reader,
+            broker.replicas,
+            broker.metadata,
+            leaders,
+            sessions,
+            max_bytes,
+            broker.authorization,
+            broker.client_quotas,
+        )
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of fetching."""
@@ -130,6 +144,8 @@ class FetchHandlers:
             access = self._access(context, fetch_params)
             for topic in message.topics:
                 requested += self._requested(topic, topic.partitions, request.api_version, access)
+            if self._quotas.fetch.is_active and (ms := self._wait_ms(context)):
+                return self._refuse(request, fetch_params, requested, ms)
             fetch = self._begin(context, request, fetch_params, requested, access)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
@@ -137,13 +153,13 @@ class FetchHandlers:
             return Deferred.fromCoroutine(self._read_in_slices(fetch, context.time_slice(request)))
         results = self._reader.fetch(
             fetch.partitions,
-            min_bytes=message.min_bytes,
-            max_bytes=self._max_bytes(fetch),
+            min_bytes=min(message.min_bytes, max(max_bytes := self._max_bytes(fetch), 1)),
+            max_bytes=max_bytes,
             max_wait_ms=message.max_wait_ms,
             fetch_params=fetch_params,
         )
         if isinstance(results, Deferred):
-            return results.addCallback(self._respond, fetch)
+            return results.addCallback(self._respond_later, fetch)
         return self._respond(results, fetch)
 
     async def _fetch_in_slices(self, context: RequestContext, request: Request) -> FetchResponse:
@@ -157,6 +173,8 @@ class FetchHandlers:
             for topic in message.topics:
                 async for some in time_slice.over_parts(topic.partitions, PARTITIONS_AT_A_TIME):
                     requested += self._requested(topic, some, request.api_version, access)
+            if self._quotas.fetch.is_active and (ms := self._wait_ms(context)):
+                return self._refuse(request, fetch_params, requested, ms)
             fetch = self._begin(context, request, fetch_params, requested, access)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
@@ -166,12 +184,14 @@ class FetchHandlers:
         """Read many partitions, and build the response."""
         results = await self._reader.fetch_in_slices(
             fetch.partitions,
-            min_bytes=fetch.message.min_bytes,
-            max_bytes=self._max_bytes(fetch),
+            min_bytes=min(fetch.message.min_bytes, max(max_bytes := self._max_bytes(fetch), 1)),
+            max_bytes=max_bytes,
             max_wait_ms=fetch.message.max_wait_ms,
             fetch_params=fetch.fetch_params,
             time_slice=time_slice,
         )
+        if self._quotas.fetch.is_active and (ms := self._wait_ms(fetch.context)):
+            return self._nothing(fetch, ms)
         async for some in time_slice.over_parts(fetch.response.select(results), PARTITIONS_AT_A_TIME):
             fetch.response.add(some)
         return self._finish(fetch)
@@ -180,17 +200,69 @@ class FetchHandlers:
         fetch.response.add(fetch.response.select(results))
         return self._finish(fetch)
 
+    def _respond_later(self, results: Sequence[PartitionFetchResult], fetch: _Fetch) -> FetchResponse:
+        """Respond to a fetch that has waited; others with its quota may have got all there was to get."""
+        if self._quotas.fetch.is_active and (ms := self._wait_ms(fetch.context)):
+            return self._nothing(fetch, ms)
+        return self._respond(results, fetch)
+
     def _finish(self, fetch: _Fetch) -> FetchResponse:
         """Count the bytes, and return the response."""
         if fetch.fetch_params.is_replica:
             self.bytes_replicated += fetch.response.size
         else:
             self.bytes_sent += fetch.response.size
-        return fetch.response.build()
+        response = fetch.response.build()
+        if self._quotas.fetch.is_active and fetch.context.broker is None:
+            user, client_id = quota_user(fetch.context.principal), fetch.context.client_id
+            response.throttle_time_ms = ceil(1000 * self._quotas.fetch.record(user, client_id, fetch.response.size))
+        return response
 
     def _max_bytes(self, fetch: _Fetch) -> int:
         asked = fetch.message.max_bytes
-        return max(0, asked if fetch.fetch_params.is_replica else min(asked, self.max_bytes))
+        if fetch.fetch_params.is_replica:
+            return max(0, asked)
+        most = min(asked, self.max_bytes)
+        if self._quotas.fetch.is_active:
+            context = fetch.context
+            quota = self._quotas.fetch.most(quota_user(context.principal), context.client_id)
+            if quota is not None and quota < most:
+                most = max(1, int(quota))
+        return max(0, most)
+
+    def _wait_ms(self, context: RequestContext) -> int:
+        """For how long a client must wait before it gets anything."""
+        if context.broker is not None:
+            return 0
+        return ceil(1000 * self._quotas.fetch.wait(quota_user(context.principal), context.client_id))
+
+    def _refuse(
+        self, request: Request, fetch_params: FetchParams, requested: list[CachedPartition], ms: int
+    ) -> FetchResponse:
+        """
+        The response to a client that must wait: it has no records, and no session is made for it (KIP-219).
+
+        :raise ApiError: as :meth:`.FetchSessionCache.resume`.
+        """
+        message: FetchRequest = request.message
+        if message.session_epoch == INITIAL_EPOCH:
+            if message.session_id != NO_SESSION:
+                self.sessions.close(message.session_id, fetch_params.broker_id)
+            return FetchResponse(throttle_time_ms=ms, responses=[])
+        session = self._session(message, fetch_params, request.api_version, requested)
+        return FetchResponse(
+            throttle_time_ms=ms, session_id=session.session_id if session else NO_SESSION, responses=[]
+        )
+
+    def _nothing(self, fetch: _Fetch, ms: int) -> FetchResponse:
+        """The response to a client that must wait since others with the same quota got what it waited for."""
+        session_id = NO_SESSION
+        if isinstance(fetch.partitions, FetchSession):
+            if fetch.message.session_epoch == INITIAL_EPOCH:
+                self.sessions.close(fetch.partitions.session_id, fetch.fetch_params.broker_id)
+            else:
+                session_id = fetch.partitions.session_id
+        return FetchResponse(throttle_time_ms=ms, session_id=session_id, responses=[])
 
     def _begin(
         self,
@@ -212,6 +284,7 @@ class FetchHandlers:
             self._authorize_again(session, access)
         full = message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         return _Fetch(
+            context,
             message,
             fetch_params,
             session or SessionlessFetchContext(self._replicas, requested, fetch_params.is_replica),

@@ -12,6 +12,7 @@ Servers:
 * ``response_order``: responses that wait for earlier ones
 * ``response_sender``: sends small responses together, and counts what is unsent
 * ``flow_control``: when a connection serves requests, and when it receives
+* ``client_throttle``: mutes the connections of clients over their quotas
 * ``frame_memory``: the memory of a connection's frame buffer
 * ``connection_deadlines``: finds peers that are idle, or slow to complete a frame
 * ``transport``: receives in place, sends from the read callback, ``sendfile``

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from attrs import define, field
@@ -52,7 +53,7 @@ class ConnectionDeadlines:
         :param partial: whether the bytes received are the beginning of a frame.
         :param reading: whether the connection receives. The time in which it does not is not added to the frame's age;
             but it does not reset it either.
-        :param patience: seconds for which nothing may move.
+        :param patience: seconds for which nothing may move; inf: the peer waits for us, and is not idle.
         """
         seconds, self._now = now - self._now, now
         before, self._progress = self._progress, progress
@@ -63,7 +64,7 @@ class ConnectionDeadlines:
             if self._frame_age >= self._limits.frame_seconds + progress.received / self._limits.frame_rate:
                 return f"a frame was not complete after {self._frame_age:.0f} s"
         self.is_still = progress == before
-        if not self.is_still:
+        if not self.is_still or patience == math.inf:
             self._still_since = now
         elif now - self._still_since >= patience:
             return f"nothing moved for {now - self._still_since:.0f} s"

@@ -18,6 +18,7 @@ UNSENT = 4  # the peer does not take its responses
 MEMORY = 8  # the next frame must wait for memory
 LATER = 16  # other connections get their turn
 CLOSING = 32
+THROTTLED = 64  # the client is over its quota (KIP-219)
 
 _MAX_READ_AHEAD = 1 << 16
 
@@ -40,6 +41,7 @@ class FlowControl:
     serving: bool = field(default=False, init=False)
     transport: IFrameTransport = field(init=False)
     _later: IDelayedCall | None = field(default=None, init=False)
+    _mute: IDelayedCall | None = field(default=None, init=False)
     _lost: bool = field(default=False, init=False)
 
     @property
@@ -85,6 +87,19 @@ class FlowControl:
         self.stops |= LATER
         self._later = self._shared.clock.callLater(0, self._begin_turn)
 
+    def mute(self, seconds: float) -> None:
+        """Serve and receive nothing for so long, or longer if it is muted already (Kafka: ThrottledChannel)."""
+        if self._lost:
+            return
+        if self._mute is not None:
+            until = self._shared.clock.seconds() + seconds
+            if until > self._mute.getTime():
+                self._mute.reset(seconds)
+            return
+        self.stops |= THROTTLED
+        self._mute = self._shared.clock.callLater(seconds, self._unmute)
+        self.transport.pause_reading()
+
     def connection_lost(self) -> None:
         """Serve nothing any more."""
         self._lost = True
@@ -92,6 +107,13 @@ class FlowControl:
         if self._later is not None:
             self._later.cancel()
             self._later = None
+        if self._mute is not None:
+            self._mute.cancel()
+            self._mute = None
+
+    def _unmute(self) -> None:
+        self._mute = None
+        self.resume(THROTTLED)
 
     def _begin_turn(self) -> None:
         self._later = None

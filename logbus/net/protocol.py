@@ -20,7 +20,7 @@ from zope.interface import implementer
 
 from logbus.errors import ProtocolError
 from logbus.net.connection_deadlines import ConnectionDeadlines, ConnectionProgress
-from logbus.net.flow_control import CLOSING, LATER, PENDING, UNSENT, FlowControl
+from logbus.net.flow_control import CLOSING, LATER, PENDING, THROTTLED, UNSENT, FlowControl
 from logbus.net.frame_memory import FrameMemory
 from logbus.net.itransport import IFrameTransport
 from logbus.net.request_context import RequestContext
@@ -188,7 +188,7 @@ class KafkaServerProtocol(Protocol):
     def check(self, now: float) -> None:
         """Close the connection if the peer has been idle for too long, or has left a frame incomplete."""
         limits, stops = self._shared.limits, self._flow.stops
-        if self.dispatcher.order:
+        if self.dispatcher.order or stops & (THROTTLED | CLOSING) == THROTTLED:
             patience = math.inf
         else:
             # A connection that is closing, and whose peer does not take the rest of its replies, has less time.
@@ -312,7 +312,7 @@ class KafkaServerProtocol(Protocol):
         if not self._ended or self.dispatcher.order:
             return
         stops = self._flow.stops
-        if stops & CLOSING or not stops & (LATER | UNSENT | PENDING):
+        if stops & CLOSING or not stops & (LATER | UNSENT | PENDING | THROTTLED):
             self._close_when_sent()
 
     def _close(self) -> None:

@@ -14,6 +14,11 @@ BROKER_ITSELF = ""
 """The principal of a request that a broker sends to the controller of its own accord: it may do everything."""
 
 
+def quota_user(principal: str) -> str:
+    """The user whose quotas apply to a principal: its name, of whatever type it is."""
+    return principal.partition(":")[2]
+
+
 @define
 class RequestContext:
     """

@@ -17,12 +17,14 @@ from attrs import define, evolve, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
+from logbus.net.client_throttle import ClientThrottle
 from logbus.net.flow_control import BLOCKED, PENDING, FlowControl
 from logbus.net.request_context import RequestContext
 from logbus.net.response_order import ResponseOrder, ResponseSlot
 from logbus.net.response_sender import ResponseSender
 from logbus.net.sasl_login import ConnectionLogin
 from logbus.net.shared_resources import SharedResources
+from logbus.quotas.quota_managers import QuotaManagers
 from logbus.records.file_slice import Parts
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
@@ -94,9 +96,13 @@ class RequestDispatcher:
     _template: RequestTemplate | None = field(default=None, init=False)
     _blocker: ResponseSlot | None = field(default=None, init=False)
     _lost: bool = field(default=False, init=False)
+    _quotas: QuotaManagers = field(init=False)
+    _throttle: ClientThrottle = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         shared = self._routing.shared
+        self._quotas = shared.client_quotas
+        self._throttle = ClientThrottle(shared.client_quotas, self._flow)
         self.order = ResponseOrder(shared.limits.max_pending, shared.limits.max_unsent, shared.metrics)
 
     @property
@@ -121,6 +127,8 @@ class RequestDispatcher:
         last, left = before + shared.limits.turn_requests, shared.limits.turn_bytes
         coalescing = self._login is None or self._login.session.is_open
         flow.serving = True
+        if self._quotas.is_active:
+            self._throttle.begin_turn()
         try:
             while not flow.stops:
                 run = (
@@ -141,6 +149,8 @@ class RequestDispatcher:
                     flow.end_turn()
         finally:
             flow.serving = False
+            if self._quotas.is_active:
+                self._throttle.end_turn(self.context)
             shared.metrics.requests += self.requests - before
         return self.requests > before
 
@@ -169,7 +179,10 @@ class RequestDispatcher:
         routing = self._routing
         if request.api_key == PRODUCE and may_repeat and routing.templates.learn(request, frame):
             self._coalesced_router = routing.coalesced_router
-        answer = self._routing.router(context, request)
+        if self._quotas.is_active:
+            answer = self._throttle.serve(context, request, self._routing.router)
+        else:
+            answer = self._routing.router(context, request)
         # Bytes are checked first: isinstance() of Deferred, an abstract class, is slow.
         if answer.__class__ is not bytes and isinstance(answer, Deferred):
             self._wait(request, answer)
@@ -190,13 +203,18 @@ class RequestDispatcher:
     async def _decode_and_route(self, context: RequestContext, request: Request) -> Answer:
         assert request.decoding is not None
         await context.time_slice(request).finish(request.decoding, ELEMENTS_PER_STEP)
-        answer = self._routing.router(context, request)
+        if self._quotas.is_active:
+            answer = self._throttle.serve(context, request, self._routing.router)
+        else:
+            answer = self._routing.router(context, request)
         return await answer if isinstance(answer, Deferred) else answer
 
     def _next_run(self, most: int, most_bytes: int) -> CoalescedProduce | None:
         """The next Produce requests in the buffer, if they differ only in their batches."""
         if self.order:
             most = min(most, self.order.room)
+        if self._quotas.is_active:
+            most_bytes = self._throttle.most_bytes(self.context, most_bytes)
         run = self._routing.templates.take(self._frames, self._template, most, most_bytes)
         if run is not None:
             self._template = run.template
@@ -209,6 +227,8 @@ class RequestDispatcher:
         if answer is None:
             return False
         self._routing.templates.passed(run, self._frames)
+        if self._quotas.is_active:
+            answer = self._throttle.served_run(self.context, run, answer)
         count = len(run.batches)
         self.requests += count
         if not isinstance(answer, bytes):

@@ -9,6 +9,7 @@ from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas, Uns
 from logbus.net.metrics import NetMetrics
 from logbus.net.request_budget import RequestBudget
 from logbus.net.time_slices import SliceScheduler
+from logbus.quotas.quota_managers import QuotaManagers
 
 
 @frozen(eq=False)
@@ -24,6 +25,7 @@ class SharedResources:
     :ivar unsent: replies that peers have not taken.
     :ivar scheduler: gives time slices to requests of many elements.
     :ivar warning_limiter: limits warnings about peers.
+    :ivar client_quotas: the quotas of users and client ids.
     """
 
     clock: IReactorTime
@@ -34,6 +36,7 @@ class SharedResources:
     unsent: UnsentReplies = field()
     scheduler: SliceScheduler = field()
     warning_limiter: WarningLimiter = field()
+    client_quotas: QuotaManagers = field(factory=QuotaManagers)
 
     @budget.default
     def _budget(self) -> RequestBudget:

@@ -8,7 +8,8 @@ request of few elements finishes within its first slice, and never waits.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Hashable, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable
 from itertools import islice
 from typing import TypeVar
 
@@ -44,6 +45,7 @@ class SliceScheduler:
     :param seconds: length of a slice; ``units``: upper bound of its units of work.
     :ivar slices: given so far.
     :ivar garbage: notified when work begins and ends; None: nothing is.
+    :ivar processor_seconds: reads the time that this thread has had of its processor.
     """
 
     clock: IReactorTime
@@ -51,6 +53,7 @@ class SliceScheduler:
     units: int = UNITS
     slices: int = field(default=0, init=False)
     garbage: GarbageCollection | None = field(default=None, init=False)
+    processor_seconds: Callable[[], float] = time.thread_time
     _waiting: dict[Deferred[None], TimeSlice] = field(factory=dict, init=False)
     _call: IDelayedCall | None = field(default=None, init=False)
 
@@ -79,7 +82,13 @@ class SliceScheduler:
         if self.garbage is not None:
             self.garbage.work_began()
         time_slice.begin(self.clock.seconds() + self.seconds, self.units)
-        waiter.callback(None)
+        charge = time_slice.charge
+        if charge is None:
+            waiter.callback(None)
+        else:
+            begun = self.processor_seconds()
+            waiter.callback(None)
+            charge(self.processor_seconds() - begun)
         if not self._waiting:
             self._rest()
 
@@ -106,6 +115,11 @@ class TimeSlice:
         self._units = 0
         self._ends = 0.0
         self._left = FIRST_UNITS
+
+    @property
+    def charge(self) -> Callable[[float], object] | None:
+        """Takes the seconds of processor time of a slice; None: nobody pays for them."""
+        return None if self._request is None else self._request.charge
 
     def begin(self, ends: float, units: int) -> None:
         """

@@ -7,39 +7,53 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from logbus.quotas.measured_rate import MeasuredRate
+from logbus.quotas.leaky_bucket import LeakyBucket
 from logbus.quotas.quota_table import Quota, QuotaTable
 
 MOST_CLIENTS = 10_000
 """Clients that are measured at the same time; beyond that, those unheard of for longest start afresh."""
 
+PART_AT_ONCE = 0.25
+"""The part of a window's amount that a client over its quota gets at once: four portions in each window."""
+
+
+def _nothing(seconds: float) -> None:
+    """Nobody counts throttle times."""
+
 
 @define(eq=False)
 class ClientQuotaManager:
     """
-    One type of quota.
+    One kind of quota.
+
+    A client may take one window's amount at once. Beyond that it waits, until it has paid for what it took; but never
+    longer than all windows together: what is more is forgiven, so that a request that is larger than all its client may
+    take in that time does not keep it waiting for hours.
 
     :ivar quotas: whose quota is what.
-    :ivar throttled: number of requests whose clients must wait.
-    :ivar throttled_seconds: how long in all.
+    :ivar throttled: called with the seconds that a client must wait, each time it must.
     """
 
     quotas: QuotaTable
     _now: Callable[[], float]
     _windows: int = 11
     _window_seconds: float = 1
-    throttled: int = field(default=0, init=False)
-    throttled_seconds: float = field(default=0.0, init=False)
+    throttled: Callable[[float], object] = _nothing
     # Those heard of last are at the end.
-    _rates: OrderedDict[tuple[str | None, str | None], MeasuredRate] = field(factory=OrderedDict, init=False)
+    _buckets: OrderedDict[tuple[str | None, str | None], LeakyBucket] = field(factory=OrderedDict, init=False)
 
     def __len__(self) -> int:
-        return len(self._rates)
+        return len(self._buckets)
 
     @property
     def is_active(self) -> bool:
         """Whether anybody has a quota."""
         return not self.quotas.is_empty
+
+    def add(self, user: str, client_id: str | None, amount: float) -> float:
+        """Count what a client took; the seconds for which it should wait, though it is not told now."""
+        quota = self.quotas.find(user, client_id or "")
+        return 0.0 if quota is None else self._wait(quota, amount)
 
     def record(self, user: str, client_id: str | None, amount: float) -> float:
         """
@@ -47,28 +61,47 @@ class ClientQuotaManager:
 
         :return: the seconds for which it must wait; 0: it is within its quota.
         """
-        quota = self.quotas.find(user, client_id or "")
-        if quota is None:
-            return 0.0
-        now = self._now()
-        rate = self._rate(quota, now)
-        rate.record(amount, now)
-        seconds = rate.throttle_seconds(quota.value, now)
+        seconds = self.add(user, client_id, amount)
         if seconds:
-            self.throttled += 1
-            self.throttled_seconds += seconds
+            self.throttled(seconds)
         return seconds
 
-    def _rate(self, quota: Quota, now: float) -> MeasuredRate:
-        rates, key = self._rates, quota.shared_by
-        rate = rates.get(key)
-        if rate is None:
-            rate = rates[key] = MeasuredRate(self._windows, self._window_seconds)
-        rates.move_to_end(key)
-        # Each time at most two, so that no request has to wait for a great many.
+    def wait(self, user: str, client_id: str | None) -> float:
+        """The seconds for which a client must wait before it takes anything; 0: it need not."""
+        return self.record(user, client_id, 0.0)
+
+    def most(self, user: str, client_id: str | None) -> float | None:
+        """
+        What a client should get at once, so that it takes its quota evenly (Kafka: getMaxValueInQuotaWindow); None: it
+        has no quota.
+        """
+        quota = self.quotas.find(user, client_id or "")
+        return None if quota is None else quota.value * self._window_seconds * PART_AT_ONCE
+
+    def _wait(self, quota: Quota, amount: float) -> float:
+        buckets, key, now = self._buckets, quota.shared_by, self._now()
+        bucket = buckets.get(key)
+        if bucket is None:
+            if not amount:
+                return 0.0
+            bucket = buckets[key] = LeakyBucket(now)
+            self._forget(key, now)
+        buckets.move_to_end(key)
+        burst = self._window_seconds
+        seconds = bucket.add(amount, quota.value, now) - burst
+        if seconds <= 0.0:
+            return 0.0
+        longest = self._windows * self._window_seconds
+        if seconds > longest:
+            seconds = longest
+            bucket.cap((burst + longest) * quota.value)
+        return seconds
+
+    def _forget(self, new: tuple[str | None, str | None], now: float) -> None:
+        """For each new client, forget two at most that are idle, so that no request has to wait for a great many."""
+        buckets, long_ago = self._buckets, now - (self._windows + 1) * self._window_seconds
         for _ in range(2):
-            oldest = next(iter(rates))
-            if oldest == key or (len(rates) <= MOST_CLIENTS and not rates[oldest].is_idle(now)):
+            oldest = next(iter(buckets))
+            if oldest == new or (len(buckets) <= MOST_CLIENTS and buckets[oldest].at > long_ago):
                 break
-            del rates[oldest]
-        return rate
+            del buckets[oldest]

@@ -72,6 +72,7 @@ class Request:
         (UNSUPPORTED_VERSION and the supported range) is encoded in version 0.
     :ivar exclusive: set by the handler of a Produce whose response waits for other reasons than its acks: later
         requests wait.
+    :ivar charge: set if its client pays for processor time: takes the seconds of each later time slice.
     :ivar held: set by the handler of a Produce that is not written completely yet: it is cancelled if the client
         disconnects.
     """
@@ -80,6 +81,7 @@ class Request:
         "_codec",
         "api_key",
         "api_version",
+        "charge",
         "client_id",
         "correlation_id",
         "decoding",
@@ -106,6 +108,7 @@ class Request:
         self.exclusive = False
         self.held = False
         self.sliced = False
+        self.charge: Callable[[float], object] | None = None
 
     def __repr__(self) -> str:
         return f"<Request {self.correlation_id}: api {self.api_key} version {self.api_version}, {self.size} bytes>"

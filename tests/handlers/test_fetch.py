@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from logbus.cluster.security_nodes import SecurityNodes
 from logbus.errors import ErrorCode, StorageError
 from logbus.handlers.fetch import FetchHandlers
-from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, content, fetch_request
+from logbus.metastore.security_znodes import EntityZnode
+from tests.handlers.kit import Client, HandlerCase, MemoryBroker, a_batch, content, fetch_request
 
 
 class FetchTests(HandlerCase):
@@ -46,3 +50,84 @@ class FetchTests(HandlerCase):
         self.patch(type(self.server.broker.replication.replicas.get("t", 0)), "read", gone)
         answers = self.client.ask(fetch_request([("t", 0, 0), ("t", 1, 0)]), 12).responses[0].partitions
         self.assertEqual({answer.error_code for answer in answers}, {ErrorCode.KAFKA_STORAGE_ERROR})
+
+
+class QuotaTests(HandlerCase):
+    """Consumers over their quota: 40,000 bytes a second."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        for _ in range(20):
+            self.client.produce(a_batch(bytes(9_000)))
+        self.size = len(a_batch(bytes(9_000)))
+        self.quota("40000")
+
+    def quota(self, value: str) -> None:
+        nodes: SecurityNodes = self.server.broker.member.metadata.security_nodes
+        entity = {"client-id": "tester"}
+        nodes.change({EntityZnode.path(entity): EntityZnode.encode({"consumer_byte_rate": value})})
+
+    def fetch(self, client: Client, offset: int = 0, **given: Any) -> Any:
+        return client.ask(fetch_request([("t", 0, offset)], **given), 12)
+
+    def test_portions_and_waits(self) -> None:
+        """A consumer gets a part of its quota at once, and a wait after each that is too much."""
+        waits = []
+        for offset in range(8):
+            response = self.fetch(self.client, offset)
+            data = content(response.responses[0].partitions[0])
+            self.assertEqual(len(data), self.size)
+            waits.append(response.throttle_time_ms)
+            self.client.turn(response.throttle_time_ms / 1000)
+        self.assertEqual(waits[:4], [0, 0, 0, 0])
+        self.assertTrue(all(100 < wait < 300 for wait in waits[5:]), waits)
+
+    def test_shared_by_two(self) -> None:
+        """While a client must wait, another one with the same quota gets nothing, and no session."""
+        for offset in range(5):
+            last = self.fetch(self.client, offset)
+        self.assertGreater(last.throttle_time_ms, 100)
+        other = self.server.connect()
+        response = self.fetch(other)
+        self.assertEqual((response.responses, response.session_id), ([], 0))
+        self.assertTrue(0 < response.throttle_time_ms <= last.throttle_time_ms)
+        other.turn(response.throttle_time_ms / 1000)
+        self.assertEqual(len(content(self.fetch(other).responses[0].partitions[0])), self.size)
+
+    def test_sessions(self) -> None:
+        """A session goes on after a response without records, and gets them with the next."""
+        first = self.fetch(self.client, session_epoch=0)
+        self.assertNotEqual(first.session_id, 0)
+        other = self.server.connect()
+        for offset in range(4):
+            wait = self.fetch(other, offset).throttle_time_ms / 1000
+        session = {"session_id": first.session_id}
+        empty = self.client.ask(fetch_request([("t", 0, 1)], session_epoch=1, **session), 12)
+        self.assertEqual((empty.error_code, empty.responses, empty.session_id), (0, [], first.session_id))
+        self.client.turn(wait)
+        got = self.client.ask(fetch_request([], session_epoch=2, **session), 12)
+        self.assertEqual(len(content(got.responses[0].partitions[0])), self.size)
+
+    def test_who_waited_for_what_others_got(self) -> None:
+        """A fetch that waited for records gets none while its quota is used up by others."""
+        waiting = self.server.connect()
+        waiting.send(fetch_request([("t", 1, 0)], max_wait_ms=10_000, session_epoch=0), 12)
+        self.assertEqual(waiting.answers(), [])
+        for offset in range(5):
+            self.fetch(self.client, offset)
+        producer = self.server.connect()
+        producer.produce(a_batch(b"v"), partition=1)
+        waiting.turn()
+        [response] = waiting.answers()
+        self.assertEqual((response.responses, response.session_id), ([], 0))
+        self.assertGreater(response.throttle_time_ms, 0)
+
+    def test_a_new_quota(self) -> None:
+        """It is in force at once; a very large one is none."""
+        for offset in range(5):
+            self.fetch(self.client, offset)
+        self.quota(str(2**63 - 1))
+        self.client.turn(1)
+        response = self.fetch(self.client)
+        self.assertEqual(len(content(response.responses[0].partitions[0])), 20 * self.size)
+        self.assertEqual(response.throttle_time_ms, 0)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from logbus.quotas.quota_table import Quota, QuotaTable
+import pytest
+
+from logbus.quotas import quota_table
+from logbus.quotas.quota_table import UNLIMITED, Quota, QuotaTable
 
 
 def test_quotas_take_precedence_as_in_kafka() -> None:
@@ -29,3 +32,23 @@ def test_a_removed_quota_applies_to_nobody() -> None:
     table.set({"user": "u"}, None)
     assert table.is_empty
     assert table.find("u", "c") is None
+
+
+def test_a_quota_without_a_limit_precedes_others() -> None:
+    """As tools write it: Kafka's largest numbers."""
+    table = QuotaTable(UNLIMITED)
+    assert table.is_empty
+    table.set({"user": None}, 5)
+    table.set({"user": "u"}, UNLIMITED)
+    assert table.find("u", "c") is None
+    assert table.find("v", "c") == Quota(5, ("v", None))
+    table.set({"user": "u"}, None)
+    assert table.find("u", "c") == Quota(5, ("u", None))
+
+
+def test_what_is_remembered_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota_table, "MOST_FOUND", 3)
+    table = QuotaTable(1)
+    for number in range(10):
+        assert table.find("u", str(number)) == Quota(1, (None, str(number)))
+    assert len(table._found) <= 3

@@ -1,0 +1,32 @@
+"""What a client took and has not paid for yet; it pays by waiting, at the rate of its quota. Pure."""
+
+from __future__ import annotations
+
+from attrs import define
+
+
+@define
+class LeakyBucket:
+    """
+    The level of a bucket, which rises by what a client takes, and falls by its quota each second.
+
+    So a client gets its quota and at most one burst more, over any time. (Kafka measures a rate over some windows,
+    with a burst each time those are forgotten.)
+
+    :param at: when the level was computed, in seconds.
+    """
+
+    at: float
+    level: float = 0.0
+
+    def add(self, amount: float, quota: float, now: float) -> float:
+        """Add what was taken; the new level, in seconds of the quota."""
+        level = self.level - (now - self.at) * quota
+        self.level = level = amount if level < 0.0 else level + amount
+        self.at = now
+        return level / quota
+
+    def cap(self, most: float) -> None:
+        """Forgive what is above a level."""
+        if self.level > most:
+            self.level = most
