@@ -10,6 +10,7 @@ from typing import Any
 from twisted.python.failure import Failure
 
 from logbus.broker.environment import Environment
+from logbus.cluster.broker_secret import BrokerSecret
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.cluster.membership import Membership, connected_again, ensure_cluster
@@ -55,8 +56,12 @@ class ClusterMember:
             config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
             lost,
         )
+        self.broker_secret = BrokerSecret(
+            self.store, env.reactor, env.random.randbytes, config.get(keys.INTER_BROKER_SECRET)
+        )
         self.peers = Peers(
             self._identity,
+            self.broker_secret,
             self.metadata,
             config.get(keys.INTER_BROKER_LISTENER_NAME),
             env.timers,
@@ -82,6 +87,7 @@ class ClusterMember:
         try:
             await self.store.open()
             self.metadata.cluster_id = await ensure_cluster(self.store, self._env.new_uuid)
+            await self.broker_secret.load()
             await self._load_security_nodes()
             await logs.claim(self._env.broker_id, self.metadata.cluster_id)
         except Exception:

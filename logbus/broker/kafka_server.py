@@ -93,6 +93,8 @@ class KafkaServer:
                 metadata_updates=control.receiver,
                 startup_gate=self.metadata_gate,
                 peers=member.peers,
+                broker_secret=member.broker_secret,
+                inter_broker_listener=member.inter_broker_listener,
                 plugin_calls=member.plugin_calls,
                 controller=control.controller,
                 forwarder=member.forwarder,

@@ -81,6 +81,13 @@ class BrokerSecurity:
                 tls.load(config)
                 self._tls[listener.name] = tls
                 self._warn(tls)
+        kept = config.get(keys.ZOOKEEPER_SET_ACL) or config.get(keys.INTER_BROKER_SECRET) is not None
+        if self._cluster and config.get(keys.AUTHORIZER_CLASS_NAME) and not kept:
+            self._log.warn(
+                "whoever can read ZooKeeper can pass for a broker, and do everything: set {secret} or {acl}",
+                secret=keys.INTER_BROKER_SECRET.name,
+                acl=keys.ZOOKEEPER_SET_ACL.name,
+            )
         if not self._tls:
             for key in _STORES:
                 if config.is_set(key):

@@ -26,6 +26,7 @@ Requests between brokers:
 
 * ``icluster``: the interfaces between the controller, brokers and replicas.
 * ``peers``: connections to the other brokers, one for each purpose.
+* ``broker_secret``: what brokers prove to each other that they are brokers with.
 * ``controller_channel``: calls of this broker to the controller.
 * ``forwarding_manager``: forwards clients' requests to the controller (KIP-590).
 * ``topic_admin_forwarder``: topic administration on any broker.

@@ -2,8 +2,8 @@
 Connections to the other brokers, one for each broker and purpose.
 
 A long poll, or a slow metadata update, holds up all requests behind it on its connection, so each purpose has its own.
-A connection begins with an introduction: this broker identifies itself, proves it by the incarnation of its
-registration, and checks that the other end is the intended broker.
+A connection begins with an introduction: this broker and the intended one prove to each other who they are. (Brokers of
+feature levels below 4 are shown the incarnation of the registration instead.)
 
 A connection that cannot be made is retried with a growing backoff; until then requests fail at once. Every request ends
 with an answer or an :class:`.ApiError`.
@@ -24,15 +24,23 @@ from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.cluster.broker_secret import BrokerSecret
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut, error_of
-from logbus.metastore.znodes import FEATURE_LEVEL
+from logbus.metastore.znodes import CHALLENGE_LEVEL, FEATURE_LEVEL
 from logbus.model import Endpoint
 from logbus.net.channel import Channel
+from logbus.net.channel_binding import channel_binding
 from logbus.net.connect import connect
 from logbus.net.keepalive import enable_keepalive
+from logbus.security.broker_challenge import BrokerChallenge, is_same
 from logbus.timers import Timers
-from logbus.wire.messages.inter_broker import IntroduceRequest, IntroduceResponse
+from logbus.wire.messages.inter_broker import (
+    IntroduceRequest,
+    IntroduceResponse,
+    ProveIdentityRequest,
+    ProveIdentityResponse,
+)
 from logbus.wire.version_range import VersionRange
 
 CONTROL, METADATA_UPDATES, FORWARD, FETCH, PLUGIN = "control", "metadata-updates", "forward", "fetch", "plugin"
@@ -119,6 +127,7 @@ class Peers:
     The connections to all other brokers.
 
     :ivar identity: read for each introduction: the broker's epoch changes while it runs.
+    :ivar secret: proves that this broker is one of the cluster.
     :ivar listener: the inter-broker listener; None: the first one of each broker.
     :ivar connect_to: creates endpoints; tests and the simulation have their own network.
     :ivar timeout: seconds for each answer, unless a request has its own; a connection whose other machine is silent for
@@ -126,6 +135,7 @@ class Peers:
     """
 
     identity: Callable[[], Identity]
+    secret: BrokerSecret
     metadata: ClusterMetadata
     listener: str | None
     timers: Timers
@@ -234,7 +244,7 @@ class Peers:
             client_id=f"broker-{self.identity().broker_id}-{purpose}",
             timeout=min(self.timeout, CONNECT_SECONDS),
             lends=purpose == FETCH,
-            begin=partial(self._introduce, broker.broker_id),
+            begin=partial(self._introduce, broker),
         )
         link.connecting = connecting
         connecting.addCallbacks(
@@ -251,21 +261,52 @@ class Peers:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it has not registered {wanted}")
         return at
 
-    async def _introduce(self, receiver_id: int, channel: Channel) -> None:
+    async def _introduce(self, broker: BrokerImage, channel: Channel) -> None:
         enable_keepalive(channel.transport, self.timeout)
-        me = self.identity()
+        me, nonce, is_old = self.identity(), self.secret.nonce(), broker.feature_level < CHALLENGE_LEVEL
         request = IntroduceRequest(
             cluster_id=me.cluster_id,
             broker_id=me.broker_id,
             broker_epoch=me.broker_epoch,
-            incarnation=me.incarnation.bytes,
-            receiver_id=receiver_id,
+            receiver_id=broker.broker_id,
             feature_level=FEATURE_LEVEL,
         )
-        answer: IntroduceResponse = await channel.request(request, 0)
+        if is_old:
+            request.incarnation = me.incarnation.bytes
+        else:
+            request.nonce = nonce
+        answer: IntroduceResponse = await channel.request(request, 0 if is_old else 1)
         if answer.error_code:
             raise error_of(answer.error_code, answer.error_message)
+        if not is_old:
+            await self._prove(request, answer, channel)
         channel.versions = versions_of(min(FEATURE_LEVEL, answer.feature_level))
+
+    async def _prove(self, request: IntroduceRequest, answer: IntroduceResponse, channel: Channel) -> None:
+        """
+        Prove who this broker is, and check that the other one is what was asked for.
+
+        Its proof is judged second: if it has an old secret, it finds that by ours.
+        """
+        challenge = BrokerChallenge(
+            request.cluster_id,
+            request.broker_id,
+            request.broker_epoch,
+            request.feature_level,
+            request.nonce,
+            request.receiver_id,
+            answer.feature_level,
+            answer.nonce,
+            channel_binding(channel.transport),
+        )
+        proof = ProveIdentityRequest(proof=challenge.proof_of_sender(self.secret.value))
+        proved: ProveIdentityResponse = await channel.request(proof, 0)
+        if not await self.secret.fits(lambda secret: is_same(answer.proof, challenge.proof_of_receiver(secret))):
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"it does not prove that it is broker {request.receiver_id}"
+            )
+        if proved.error_code:
+            raise error_of(proved.error_code, proved.error_message)
 
     def _connected(self, channel: Channel, link: _Link) -> None:
         link.connecting = None

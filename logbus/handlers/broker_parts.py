@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from logbus.cluster.broker_secret import BrokerSecret
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.partition_admin import PartitionAdmin
@@ -51,6 +52,7 @@ class BrokerParts:
     :ivar security_admin: changes users, quotas and ACLs if this broker is the controller.
     :ivar authorization: asks the authorizer; None: everybody may do everything.
     :ivar client_quotas: the quotas of users and client ids.
+    :ivar inter_broker_listener: the name of the listener that brokers connect to.
     :ivar router: contains all handlers before the first request comes.
     """
 
@@ -65,6 +67,8 @@ class BrokerParts:
     authorization: Authorization | None = None
     client_quotas: QuotaManagers = field(factory=QuotaManagers)
     router: RequestRouter = field(factory=RequestRouter)
+    broker_secret: BrokerSecret
+    inter_broker_listener: Callable[[], str | None]
 
     metadata: ClusterMetadata
     store: IMetadataStore

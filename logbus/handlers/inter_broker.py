@@ -1,9 +1,11 @@
 """
-Inter-broker APIs: Introduce, MetadataUpdate, AlterPartitions, ShutDown, ReportFailed, ReportReplicas, ReportLogEnds.
+Inter-broker APIs: Introduce, ProveIdentity, MetadataUpdate, AlterPartitions, ShutDown, ReportFailed, ReportReplicas,
+ReportLogEnds.
 
-They are not listed in ApiVersions, and all but Introduce are refused on a connection whose peer has not proved to be a
-broker. The proof is the incarnation in the broker's registration, which is known only to that broker and to readers of
-the metadata store.
+They are not listed in ApiVersions, and all but the first two are refused on a connection whose peer has not proved to
+be a broker. The proof shows that the peer knows the secret of the cluster's brokers
+(:mod:`logbus.security.broker_challenge`); a broker that is registered with a feature level below 4 shows the
+incarnation in its registration instead.
 """
 
 from __future__ import annotations
@@ -11,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from hmac import compare_digest
 from typing import Any, Self, TypeVar
-from uuid import UUID
 
 from attrs import define
 
+from logbus.cluster.broker_secret import BrokerSecret
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller_channel import partitions_of, topics_of
 from logbus.cluster.icluster import IMetadataUpdateReceiver
+from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update_codec import decode_update
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
@@ -28,10 +31,11 @@ from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import serves, task
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import MetastoreError, NoNode
-from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
+from logbus.metastore.znodes import CHALLENGE_LEVEL, FEATURE_LEVEL, BrokerIdZnode
 from logbus.model import IsrChange, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
+from logbus.security.broker_challenge import NONCE_BYTES, BrokerChallenge, is_same
 from logbus.wire.connection import Request
 from logbus.wire.messages.inter_broker import (
     AlteredPartition,
@@ -42,6 +46,8 @@ from logbus.wire.messages.inter_broker import (
     IntroduceResponse,
     MetadataUpdateRequest,
     MetadataUpdateResponse,
+    ProveIdentityRequest,
+    ProveIdentityResponse,
     ReportFailedRequest,
     ReportFailedResponse,
     ReportLogEndsRequest,
@@ -61,6 +67,7 @@ class InterBrokerHandlers:
     Serves the inter-broker APIs.
 
     :param receiver: applies metadata updates to this broker.
+    :param listener: the name of the listener that brokers connect to.
     """
 
     _broker_id: int
@@ -68,6 +75,8 @@ class InterBrokerHandlers:
     _store: IMetadataStore
     _receiver: IMetadataUpdateReceiver
     _controller: Controller
+    _secret: BrokerSecret
+    _listener: Callable[[], str | None]
     _identity: InterBrokerIdentity
 
     @classmethod
@@ -78,25 +87,46 @@ class InterBrokerHandlers:
             broker.store,
             broker.metadata_updates,
             broker.controller,
+            broker.broker_secret,
+            broker.inter_broker_listener,
             InterBrokerIdentity(broker.warning_limiter),
         )
 
-    @serves(1000, 0, 0)
+    @serves(1000, 0, 1)
     @task
     async def introduce(self, context: RequestContext, request: Request) -> IntroduceResponse:
         message: IntroduceRequest = request.message
+        context.challenge = None
         try:
-            await self._check(message)
+            await self._check(context, message, is_old=request.api_version == 0)
         except ApiError as e:
-            self._identity.warn(
-                context, f"introduced itself as broker {message.broker_id}, and was refused: {e.message}"
-            )
+            self._refused(context, message.broker_id, e)
             return IntroduceResponse(error_code=e.code, error_message=e.message)
-        context.broker = message.broker_id
-        return IntroduceResponse(feature_level=FEATURE_LEVEL)
+        if request.api_version == 0:
+            context.broker = message.broker_id
+            return IntroduceResponse(feature_level=FEATURE_LEVEL)
+        context.challenge = challenge = BrokerChallenge(
+            message.cluster_id,
+            message.broker_id,
+            message.broker_epoch,
+            message.feature_level,
+            bytes(message.nonce),
+            self._broker_id,
+            FEATURE_LEVEL,
+            self._secret.nonce(),
+            context.channel,
+        )
+        return IntroduceResponse(
+            feature_level=FEATURE_LEVEL,
+            nonce=challenge.receiver_nonce,
+            proof=challenge.proof_of_receiver(self._secret.value),
+        )
 
-    async def _check(self, message: IntroduceRequest) -> None:
-        """Check that the sender means this broker, and is the broker that it claims to be."""
+    async def _check(self, context: RequestContext, message: IntroduceRequest, *, is_old: bool) -> None:
+        """Check that the sender means this broker, and that the broker that it claims to be is registered."""
+        listener = self._listener()
+        if context.listener != listener:
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"brokers connect to listener {listener}")
         if message.cluster_id != self._metadata.cluster_id:
             raise ApiError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -108,26 +138,59 @@ class InterBrokerHandlers:
             )
         if message.broker_id == self._broker_id:
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"this is broker {self._broker_id} itself")
+        if not is_old and len(message.nonce) != NONCE_BYTES:
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"its nonce is not of {NONCE_BYTES} bytes")
         known = self._metadata.brokers.get(message.broker_id)
-        if known is not None and _same(known.incarnation, message.incarnation):
-            return
-        # It may have started since this broker's metadata was updated.
-        if not _same(await self._registered(message.broker_id), message.incarnation):
+        if known is None or not _is_registration(known, message, is_old):
+            # It may have started since this broker's metadata was updated.
+            known = await self._registered(message.broker_id)
+        if known is None or not _is_registration(known, message, is_old):
             raise ApiError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                f"broker {message.broker_id} is not registered with that incarnation",
+                f"broker {message.broker_id} is not registered with that {'incarnation' if is_old else 'epoch'}",
+            )
+        if is_old and known.feature_level >= CHALLENGE_LEVEL:
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"a broker of feature level {known.feature_level} proves itself by a challenge",
             )
 
-    async def _registered(self, broker_id: int) -> UUID | None:
+    async def _registered(self, broker_id: int) -> BrokerImage | None:
         try:
-            data, _ = await self._store.get(BrokerIdZnode.path(broker_id))
-            return BrokerIdZnode.decode(broker_id, data).incarnation
+            data, stat = await self._store.get(BrokerIdZnode.path(broker_id))
         except NoNode:
             return None
         except MetastoreError as e:
             raise ApiError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} cannot be looked up in the metadata store: {e}"
             ) from None
+        found = BrokerIdZnode.decode(broker_id, data)
+        return BrokerImage(
+            broker_id, {}, epoch=stat.czxid, incarnation=found.incarnation, feature_level=found.feature_level
+        )
+
+    @serves(1009, 0, 0)
+    @task
+    async def prove_identity(self, context: RequestContext, request: Request) -> ProveIdentityResponse:
+        message: ProveIdentityRequest = request.message
+        challenge, context.challenge = context.challenge, None
+        error = None
+        if challenge is None:
+            error = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "an introduction comes first")
+        elif not await self._secret.fits(lambda secret: is_same(message.proof, challenge.proof_of_sender(secret))):
+            error = ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"it does not prove that it is broker {challenge.sender_id}"
+            )
+        if error is not None:
+            self._refused(context, None if challenge is None else challenge.sender_id, error)
+            return ProveIdentityResponse(error_code=error.code, error_message=error.message)
+        assert challenge is not None
+        context.broker = challenge.sender_id
+        return ProveIdentityResponse()
+
+    def _refused(self, context: RequestContext, broker_id: int | None, why: ApiError) -> None:
+        who = "a broker" if broker_id is None else f"broker {broker_id}"
+        self._identity.warn(context, f"introduced itself as {who}, and was refused: {why.message}")
 
     @serves(1001, 0, 0)
     @task
@@ -249,8 +312,11 @@ class InterBrokerHandlers:
         return await self._controller.submit(lambda active: run(active, broker_id))
 
 
-def _same(known: UUID | None, given: bytes) -> bool:
-    return known is not None and compare_digest(known.bytes, given)
+def _is_registration(known: BrokerImage, message: IntroduceRequest, is_old: bool) -> bool:
+    """Whether a registration is that of the sender."""
+    if is_old:
+        return known.incarnation is not None and compare_digest(known.incarnation.bytes, message.incarnation)
+    return known.epoch == message.broker_epoch
 
 
 def _outcome(name: TopicPartition, outcome: LeaderAndIsr | ApiError) -> AlteredPartition:

@@ -1,12 +1,13 @@
 """
-The znodes of the cluster as a whole: its id, controller, broker incarnations, feature level and producer id blocks.
-Pure.
+The znodes of the cluster as a whole: its id, the secret of its brokers, controller, broker incarnations, feature level
+and producer id blocks. Pure.
 
 Encoded like those in :mod:`.znodes`.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from typing import ClassVar
@@ -17,6 +18,7 @@ from attrs import frozen
 from logbus.metastore.znode_json import BadZnode, ZnodeReader, dump
 from logbus.metastore.znodes import (
     BROKER_INCARNATIONS,
+    BROKER_SECRET,
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -117,6 +119,28 @@ class ClusterIdZnode:
             if not isinstance(node["id"], str) or not node["id"]:
                 raise ValueError("the id is empty")
             return str(node["id"])
+
+
+class BrokerSecretZnode:
+    """
+    ``/cluster/broker_secret``: what the brokers of a cluster know, and nobody else, in base64.
+
+    Not in Kafka. With it brokers prove to each other that they are brokers.
+    """
+
+    VERSION = 1
+
+    @classmethod
+    def encode(cls, secret: bytes) -> bytes:
+        return dump({"version": cls.VERSION, "secret": base64.b64encode(secret).decode()})
+
+    @classmethod
+    def decode(cls, data: bytes) -> bytes:
+        with ZnodeReader(BROKER_SECRET, data, cls.VERSION) as node:
+            secret = base64.b64decode(node["secret"], validate=True)
+            if len(secret) < 16:
+                raise ValueError("the secret is shorter than 16 bytes")
+            return secret
 
 
 class BrokerIncarnationsZnode:

@@ -16,6 +16,7 @@ from attrs import frozen
 
 from logbus.errors import LogbusError
 from logbus.metastore.cluster_znodes import (
+    BrokerSecretZnode,
     ClusterIdZnode,
     ControllerEpochZnode,
     FeatureLevelZnode,
@@ -28,6 +29,7 @@ from logbus.metastore.znode_json import BadZnode
 from logbus.metastore.znodes import (
     ACLS,
     BROKER_IDS,
+    BROKER_SECRET,
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -173,6 +175,7 @@ def _check_partitions(nodes: Mapping[str, bytes]) -> None:
 _STATE = re.compile(f"{TOPICS}/([^/]+)/partitions/([0-9]{{1,9}})/state")
 _KINDS: tuple[tuple[re.Pattern[str], Callable[..., Any]], ...] = (
     (re.compile(CLUSTER_ID), lambda path, data: ClusterIdZnode.decode(data)),
+    (re.compile(BROKER_SECRET), lambda path, data: BrokerSecretZnode.decode(data)),
     (re.compile(CONTROLLER_EPOCH), lambda path, data: ControllerEpochZnode.decode(data)),
     (re.compile(PRODUCER_ID_BLOCK), lambda path, data: ProducerIdBlockZnode.decode(data)),
     (re.compile(FEATURES), lambda path, data: FeatureLevelZnode.decode(data)),

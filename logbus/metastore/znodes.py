@@ -20,8 +20,11 @@ from logbus.metastore.sanitizer import desanitize, sanitize
 from logbus.metastore.znode_json import ZnodeReader, dump, uuid_from_text, uuid_text
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 
-FEATURE_LEVEL = 3
+FEATURE_LEVEL = 4
 """The inter-broker protocol level of this release; grows with every change of that protocol."""
+
+CHALLENGE_LEVEL = 4
+"""From this feature level on brokers prove themselves by a challenge."""
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
@@ -39,6 +42,7 @@ DELETED_TOPICS = "/admin/delete_topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
+BROKER_SECRET = "/cluster/broker_secret"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 BROKER_INCARNATIONS = "/brokers/lives"

@@ -20,6 +20,7 @@ Servers:
 * ``sendfile``: send queues of bytes and slices of files
 * ``cold_reads``: waits for cold data before it is sent
 * ``tls``: TLS with a deadline for the handshake
+* ``channel_binding``: what identifies a TLS connection to both of its ends
 * ``reactor``: an epoll reactor that calls our transport directly
 * ``request_context``: the peer of a request
 * ``shared_resources``: what the connections of all listeners share

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import ProtocolError
+from logbus.net.channel_binding import channel_binding
 from logbus.net.connection_deadlines import ConnectionDeadlines, ConnectionProgress
 from logbus.net.flow_control import CLOSING, LATER, PENDING, THROTTLED, UNSENT, FlowControl
 from logbus.net.frame_memory import FrameMemory
@@ -113,6 +114,7 @@ class KafkaServerProtocol(Protocol):
 
     def handshakeCompleted(self) -> None:
         """The TLS handshake is over: learn who the peer is, by its certificate."""
+        self.context.channel = channel_binding(self.transport)
         build = self._listener.principal_builder
         if build is None:
             return

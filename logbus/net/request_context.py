@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from logbus.net.time_slices import SliceScheduler, TimeSlice
+from logbus.security.broker_challenge import BrokerChallenge
 from logbus.wire.connection import Request
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -36,6 +37,8 @@ class RequestContext:
     :ivar software_name: the client library, from ApiVersions 3 and later (KIP-511); the handler sets it.
     :ivar software_version: its version.
     :ivar broker: the id of the broker at the other end, once it has proved its identity; None: a client.
+    :ivar challenge: what a peer that said to be a broker must prove next.
+    :ivar channel: identifies the TLS connection (:mod:`.channel_binding`); empty without TLS.
     :ivar scheduler: gives time slices to requests of many elements; None: they are served at once.
     """
 
@@ -48,6 +51,8 @@ class RequestContext:
     software_name: str = "unknown"
     software_version: str = "unknown"
     broker: int | None = None
+    challenge: BrokerChallenge | None = None
+    channel: bytes = field(default=b"", repr=False)
     scheduler: SliceScheduler | None = field(default=None, eq=False, repr=False)
 
     def time_slice(self, request: Request) -> TimeSlice:

@@ -5,4 +5,5 @@ Security: who somebody is, and what they may do.
 * ``sasl``: authentication by SASL: the mechanisms, and the state of a connection that logs in
 * ``acl``: ACLs and the authorizer
 * ``audit``: the log of denials and privileged operations
+* ``broker_challenge``: the proofs by which brokers convince each other that they are brokers
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import fail, succeed
@@ -14,17 +15,27 @@ from logbus.cluster.metadata_update import MetadataUpdate
 from logbus.cluster.metadata_update_codec import update_request
 from logbus.cluster.plugin_calls import MAX_BODY_BYTES
 from logbus.errors import ApiError, ErrorCode
-from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode, Registration
+from logbus.metastore.cluster_znodes import BrokerSecretZnode
+from logbus.metastore.znodes import BROKER_SECRET, FEATURE_LEVEL, BrokerIdZnode, Registration
 from logbus.model import Endpoint
 from logbus.records.file_slice import joined
+from logbus.security.broker_challenge import BrokerChallenge
 from logbus.wire.messages.api_versions import ApiVersionsRequest
-from logbus.wire.messages.inter_broker import AskPluginRequest, ForwardRequest, IntroduceRequest, ShutDownRequest
+from logbus.wire.messages.inter_broker import (
+    AskPluginRequest,
+    ForwardRequest,
+    IntroduceRequest,
+    IntroduceResponse,
+    ProveIdentityRequest,
+    ShutDownRequest,
+)
 from logbus.wire.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from logbus.wire.schema import decode, encode
 from tests.handlers.kit import Client, HandlerCase
 from tests.hostile.inter_broker_requests import broker_requests
 
 INCARNATION = UUID(int=77)
+NONCE = bytes(range(32))
 
 
 class PeerCase(HandlerCase):
@@ -32,13 +43,16 @@ class PeerCase(HandlerCase):
 
     # The controller that some tests pretend to be would not answer.
     config = {"controlled.shutdown.enable": "false"}
+    feature_level = FEATURE_LEVEL
 
     def setUp(self) -> None:
         super().setUp()
         self.store = self.server.ensemble.client()
         self.now(self.store.open())
-        registration = Registration(1, {"kafka": Endpoint("kafka", "192.0.2.1", 9092)}, INCARNATION, 0)
+        endpoints = {"kafka": Endpoint("kafka", "192.0.2.1", 9092)}
+        registration = Registration(1, endpoints, INCARNATION, 0, feature_level=self.feature_level)
         self.now(self.store.create(BrokerIdZnode.path(1), BrokerIdZnode.encode(registration), ephemeral=True))
+        self.epoch = self.now(self.store.get(BrokerIdZnode.path(1)))[1].czxid
 
     def now(self, answer: Any) -> Any:
         return self.server.now(answer)
@@ -48,22 +62,52 @@ class PeerCase(HandlerCase):
         given: dict[str, Any] = {
             "cluster_id": self.server.broker.plugin_services.cluster_id,
             "broker_id": 1,
-            "broker_epoch": 1,
-            "incarnation": INCARNATION.bytes,
+            "broker_epoch": self.epoch,
             "receiver_id": 0,
             "feature_level": 1,
+            "nonce": NONCE,
         }
         return IntroduceRequest(**{**given, **changes})
 
-    def introduced(self) -> Client:
+    @property
+    def secret(self) -> bytes:
+        """The secret in the metadata store."""
+        return BrokerSecretZnode.decode(self.server.ensemble.tree.get(BROKER_SECRET)[0])
+
+    def challenge(self, request: IntroduceRequest, answer: IntroduceResponse) -> BrokerChallenge:
+        """What both sides have said."""
+        return BrokerChallenge(
+            request.cluster_id,
+            request.broker_id,
+            request.broker_epoch,
+            request.feature_level,
+            request.nonce,
+            request.receiver_id,
+            answer.feature_level,
+            answer.nonce,
+            b"",
+        )
+
+    def introduced(self, client: Client | None = None) -> Client:
         """A connection of broker 1."""
-        answer = self.client.ask(self.introduction(), 0)
+        client = client or self.client
+        request = self.introduction()
+        answer = client.ask(request, 1)
         self.assertEqual((answer.error_code, answer.feature_level), (0, FEATURE_LEVEL))
-        return self.client
+        challenge = self.challenge(request, answer)
+        self.assertEqual(answer.proof, challenge.proof_of_receiver(self.secret))
+        proved = client.ask(ProveIdentityRequest(proof=challenge.proof_of_sender(self.secret)), 0)
+        self.assertEqual((proved.error_code, proved.error_message), (0, None))
+        return client
+
+    def assertNoBroker(self, client: Client) -> None:
+        """The connection is a client's."""
+        refused = client.ask(ShutDownRequest(broker_epoch=1), 0)
+        self.assertEqual(refused.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class IntroductionTests(PeerCase):
-    """Introduce: accepted and refused brokers."""
+    """Introduce and ProveIdentity: accepted and refused brokers."""
 
     def test_not_advertised(self) -> None:
         """Inter-broker APIs are not advertised."""
@@ -72,7 +116,7 @@ class IntroductionTests(PeerCase):
 
     def test_unidentified_connection(self) -> None:
         """A connection that has not identified itself gets no response, and one line in the log."""
-        for request in broker_requests()[1:]:
+        for request in broker_requests()[2:]:
             client = self.server.connect()
             self.server.reactor.advance(2)
             with capturedLogs() as log:
@@ -82,40 +126,113 @@ class IntroductionTests(PeerCase):
         self.assertEqual(sorted(self.server.broker.member.metadata.topics), ["t"])
 
     def test_forged(self) -> None:
-        """A wrong proof, broker or cluster, and this broker's own id, are refused with an explanation."""
+        """A wrong broker, registration or cluster, and this broker's own id, are refused with an explanation."""
         for changes, code, words in (
-            (
-                {"incarnation": bytes(16)},
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                "not registered with that incarnation",
-            ),
-            ({"broker_id": 2}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not registered with that incarnation"),
-            ({"broker_id": -1}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not registered with that incarnation"),
+            ({"broker_epoch": 1}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not registered with that epoch"),
+            ({"broker_id": 2}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not registered with that epoch"),
+            ({"broker_id": -1}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not registered with that epoch"),
             ({"broker_id": 0}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "itself"),
+            ({"nonce": b"short"}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "nonce"),
             ({"receiver_id": 5}, ErrorCode.BROKER_NOT_AVAILABLE, "this is broker 0, not 5"),
             ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID, "not another"),
         ):
             client = self.server.connect()
             self.server.reactor.advance(2)
             with capturedLogs() as log:
-                answer = client.ask(self.introduction(**changes), 0)
+                answer = client.ask(self.introduction(**changes), 1)
             self.assertEqual(answer.error_code, code)
             self.assertIn(words, answer.error_message)
             self.assertEqual(len([one for one in log if words in str(one.get("sentence"))]), 1)
-            refused = client.ask(ShutDownRequest(broker_epoch=1), 0)
-            self.assertEqual(refused.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            self.assertNoBroker(client)
+            self.assertEqual(
+                client.ask(ProveIdentityRequest(proof=bytes(32)), 0).error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            )
+
+    def test_incarnation_is_no_proof(self) -> None:
+        """What everybody can read in the registration makes nobody a broker."""
+        old = IntroduceRequest(
+            cluster_id=self.server.broker.plugin_services.cluster_id,
+            broker_id=1,
+            broker_epoch=self.epoch,
+            incarnation=INCARNATION.bytes,
+            receiver_id=0,
+            feature_level=3,
+        )
+        answer = self.client.ask(old, 0)
+        self.assertEqual(answer.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        self.assertIn("challenge", answer.error_message)
+        self.assertNoBroker(self.client)
+
+    def test_wrong_proofs(self) -> None:
+        """With another secret, replayed, reflected, for another broker or in another role, a proof is refused."""
+        first = self.introduction()
+        heard = self.challenge(first, self.client.ask(first, 1)).proof_of_sender(self.secret)
+        for make in (
+            lambda challenge, answer: challenge.proof_of_sender(bytes(32)),
+            lambda challenge, answer: heard,
+            lambda challenge, answer: answer.proof,
+            lambda challenge, answer: evolve(challenge, sender_id=2).proof_of_sender(self.secret),
+            lambda challenge, answer: evolve(challenge, channel=b"another").proof_of_sender(self.secret),
+            lambda challenge, answer: b"",
+        ):
+            client = self.server.connect()
+            request = self.introduction()
+            answer = client.ask(request, 1)
+            proof = make(self.challenge(request, answer), answer)
+            proved = client.ask(ProveIdentityRequest(proof=proof), 0)
+            self.assertEqual(proved.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            self.assertIn("does not prove that it is broker 1", proved.error_message)
+            self.assertNoBroker(client)
+            # Nor is the same challenge good for another try.
+            right = self.challenge(request, answer).proof_of_sender(self.secret)
+            again = client.ask(ProveIdentityRequest(proof=right), 0)
+            self.assertIn("introduction comes first", again.error_message)
+            self.assertNoBroker(client)
+
+    def test_changed_secret(self) -> None:
+        """A secret that was changed is read when a proof does not fit."""
+        request = self.introduction()
+        answer = self.client.ask(request, 1)
+        self.now(self.store.set(BROKER_SECRET, BrokerSecretZnode.encode(b"another secret, as long"), -1))
+        proof = self.challenge(request, answer).proof_of_sender(self.secret)
+        self.assertEqual(self.client.ask(ProveIdentityRequest(proof=proof), 0).error_code, 0)
 
     def test_cannot_be_checked(self) -> None:
         """Without the metadata store unknown brokers get a retriable error."""
         self.server.broker.member.store.suspend()
-        answer = self.client.ask(self.introduction(incarnation=bytes(16)), 0)
+        answer = self.client.ask(self.introduction(broker_epoch=1), 1)
         self.assertEqual(answer.error_code, ErrorCode.BROKER_NOT_AVAILABLE)
         self.assertIn("metadata store", answer.error_message)
 
     def test_known_broker(self) -> None:
         """A broker from the metadata is accepted even if the store is unreachable."""
         self.server.broker.member.store.suspend()
-        self.introduced()
+        request = self.introduction()
+        answer = self.client.ask(request, 1)
+        self.server.broker.member.store.resume()
+        proof = self.challenge(request, answer).proof_of_sender(self.secret)
+        self.assertEqual(self.client.ask(ProveIdentityRequest(proof=proof), 0).error_code, 0)
+
+
+class OlderBrokerTests(PeerCase):
+    """A broker of a release before the challenge."""
+
+    feature_level = 3
+
+    def test_incarnation(self) -> None:
+        """It shows its incarnation; a wrong one is refused."""
+        old = {
+            "cluster_id": self.server.broker.plugin_services.cluster_id,
+            "broker_id": 1,
+            "broker_epoch": self.epoch,
+            "receiver_id": 0,
+            "feature_level": 3,
+        }
+        refused = self.client.ask(IntroduceRequest(**old, incarnation=bytes(16)), 0)
+        self.assertEqual(refused.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        self.assertNoBroker(self.client)
+        self.assertEqual(self.client.ask(IntroduceRequest(**old, incarnation=INCARNATION.bytes), 0).error_code, 0)
+        self.assertEqual(self.client.ask(ShutDownRequest(broker_epoch=1), 0).error_code, ErrorCode.STALE_BROKER_EPOCH)
 
 
 class MetadataUpdateTests(PeerCase):
@@ -150,7 +267,7 @@ class MetadataUpdateTests(PeerCase):
             st.sampled_from([b"", b"\xff\xff\xff\xff\x0f"])
         )
         client = self.server.connect()
-        client.ask(self.introduction(), 0)
+        self.introduced(client)
         client.send(request, 0)
         for _ in range(5):
             client.turn()

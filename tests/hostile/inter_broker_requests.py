@@ -13,6 +13,7 @@ from logbus.wire.messages.inter_broker import (
     AskPluginRequest,
     ForwardRequest,
     IntroduceRequest,
+    ProveIdentityRequest,
     ReportedLogEnd,
     ReportedLogEnds,
     ReportedReplica,
@@ -30,6 +31,7 @@ def broker_requests() -> list[Any]:
         IntroduceRequest(
             cluster_id="c", broker_id=1, broker_epoch=1, incarnation=bytes(16), receiver_id=0, feature_level=1
         ),
+        ProveIdentityRequest(proof=bytes(32)),
         update_request(MetadataUpdate(1, 2**31 - 1, 2**63 - 1, brokers={1: BrokerImage(1, {})}, full=True)),
         AlterPartitionsRequest(
             broker_epoch=1,

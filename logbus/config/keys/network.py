@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logbus.config import kinds
-from logbus.config.keys.declare import CLUSTER, int32, int64, key, optional_text, same
+from logbus.config.keys.declare import CLUSTER, int32, int64, key, optional_text, same, secret
 from logbus.config.kinds import INT_MAX
 from logbus.config.listener_address import ListenerAddress, listener_list
 
@@ -32,6 +32,11 @@ LISTENER_SECURITY_PROTOCOL_MAP = key(
 INTER_BROKER_LISTENER_NAME = optional_text(
     "inter.broker.listener.name",
     "The listener for connections between brokers; by default the first one with ``security.inter.broker.protocol``.",
+)
+INTER_BROKER_SECRET = secret(
+    "inter.broker.secret",
+    "A secret of at least 16 characters, the same on all brokers, by which they prove to each other that they are "
+    "brokers; by default one that the first broker puts into ZooKeeper.",
 )
 
 SOCKET_REQUEST_MAX_BYTES = int32(

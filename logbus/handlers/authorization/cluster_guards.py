@@ -150,7 +150,7 @@ async def describe_cluster(access: Access, request: Request, serve: Serve) -> An
     return answer
 
 
-@guards(17, 18, 36, *range(1000, 1009))
+@guards(17, 18, 36, *range(1000, 1010))
 async def open_to_all(access: Access, request: Request, serve: Serve) -> Any:
     """ApiVersions, logins, and requests between brokers, whose handlers check that the peer has proved to be one."""
     return await serve()
