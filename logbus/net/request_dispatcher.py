@@ -283,6 +283,15 @@ class RequestDispatcher:
     def _answered(self, answer: Answer, slot: ResponseSlot) -> None:
         if self._lost:
             return
+        if not self._quotas.is_active or self._flow.serving:
+            self._respond(answer, slot)
+            return
+        self._throttle.begin_turn()
+        self._respond(answer, slot)
+        self._throttle.end_turn(self.context)
+
+    def _respond(self, answer: Answer, slot: ResponseSlot) -> None:
+        """Encode the answer to a request that had to wait."""
         request = slot.request
         try:
             if isinstance(request, CoalescedProduce):

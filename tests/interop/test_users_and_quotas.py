@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -140,3 +141,58 @@ def test_first_user(tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         assert list(admin.describe_user_scram_credentials().result(SECONDS)) == ["admin"]
         assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 1
+
+
+def test_quotas_in_force(users_broker: Broker) -> None:
+    """
+    A producer and a consumer are held to quotas that are set while they are connected, and told so; without them, not.
+    """
+    waits: list[float] = []
+    common = {
+        "bootstrap.servers": users_broker.bootstrap,
+        "client.id": "app",
+        "throttle_cb": lambda event: waits.append(event.throttle_time),
+    }
+
+    def logbus(*arguments: str) -> None:
+        subprocess.run(["logbus", *arguments, "--bootstrap", users_broker.bootstrap], check=True, timeout=300)
+
+    def produced(megabytes: float) -> float:
+        """The seconds it took."""
+        begun = time.monotonic()
+        for _ in range(int(megabytes * 100)):
+            producer.produce("quotas", bytes(10_000), on_delivery=delivered)
+        assert producer.flush(SECONDS) == 0
+        return time.monotonic() - begun
+
+    def delivered(error: object, message: object) -> None:
+        assert error is None
+
+    producer = Producer({**common, "batch.size": 50_000, "linger.ms": 5})
+    produced(1)
+    assert not waits
+    logbus("quotas", "set", "--client-id", "app", "producer_byte_rate=500000", "consumer_byte_rate=500000")
+    # A second's worth is free, and then each takes a second.
+    assert produced(1.5) > 1.5
+    assert waits
+    assert max(waits) < 2
+    logbus("quotas", "delete", "--client-id", "app", "producer_byte_rate")
+    produced(0.1)
+    waits.clear()
+    produced(1)
+    assert not waits
+    consumer = Consumer({**common, "group.id": "quotas", "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    try:
+        consumer.subscribe(["quotas"])
+        begun, got = time.monotonic(), 0
+        while got < 2_000_000:
+            message = consumer.poll(SECONDS)
+            assert message is not None
+            assert message.error() is None
+            got += len(message.value())
+            begun = begun if got > 10_000 else time.monotonic()
+        assert time.monotonic() - begun > 2
+        consumer.poll(0)
+        assert waits
+    finally:
+        consumer.close()

@@ -141,6 +141,22 @@ class ClientThrottleTests(SynchronousTestCase):
         self.server.turn()
         self.assertEqual(self.throttled()[0], 3000)
 
+    def test_processor_time_of_answers_that_come_later(self) -> None:
+        """Encoding and sending them is charged as well."""
+        self.quotas.set({"user": None}, {"request_percentage": 10.0})
+        self.handler.held = {1}
+        self.send(produce(1))
+        send = self.transport.writeSequence
+
+        def work(parts: Any) -> None:
+            self.processor += 0.3
+            send(parts)
+
+        self.patch(self.transport, "writeSequence", work)
+        self.patch(self.transport, "write", lambda data: work([data]))
+        self.handler.release(1)
+        self.assertEqual(self.quotas.request.wait("ANONYMOUS", "tester"), 2)
+
     def test_brokers_are_exempt(self) -> None:
         self.protocol.context.broker = 2
         self.quotas.set({"user": None}, {"producer_byte_rate": 1.0, "request_percentage": 0.1})

@@ -17,8 +17,15 @@ QUOTA_CONSUMER_DEFAULT = int64(
     "Bytes a second that a client may fetch from a broker while it has no quota of its own.",
     at_least=1,
 )
-QUOTA_WINDOW_NUM = int32("quota.window.num", 11, "Number of windows for measuring a client's rate.", at_least=1)
-QUOTA_WINDOW_SIZE_SECONDS = int32("quota.window.size.seconds", 1, "Seconds in each of those windows.", at_least=1)
+QUOTA_WINDOW_NUM = int32(
+    "quota.window.num", 11, "A client over its quota waits for this many windows at most.", at_least=1
+)
+QUOTA_WINDOW_SIZE_SECONDS = int32(
+    "quota.window.size.seconds",
+    1,
+    "Seconds in each of those windows; a client may take so much of its quota at once.",
+    at_least=1,
+)
 CONTROLLER_QUOTA_WINDOW_NUM = int32(
     "controller.quota.window.num", 11, "Number of windows for measuring the rate of topic changes.", at_least=1
 )
