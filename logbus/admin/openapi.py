@@ -98,7 +98,7 @@ def _operation(described: Route) -> dict[str, Any]:
             {
                 "name": name,
                 "in": "path" if name in described.variables else "query",
-                "required": name in described.variables,
+                "required": name in described.variables or "default" not in shape,
                 "description": shape.get("description", ""),
                 "schema": {word: value for word, value in shape.items() if (word, value) != ("default", None)},
             }

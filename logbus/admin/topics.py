@@ -33,7 +33,7 @@ CHANGE_TIMEOUT_MS = 30_000
 MAX_INT = 2**31 - 1
 
 TOPIC_NAME = string("Name of a topic: ASCII letters, digits, '.', '_' and '-'.", maxLength=249)
-CONFIRM = {**string("The topic's name again, without which nothing is deleted.", maxLength=249), "default": None}
+CONFIRM = string("The topic's name again, without which nothing is deleted.", maxLength=249)
 LIMIT = integer("Maximum size of a page.", minimum=1, maximum=MAX_PAGE, default=MAX_PAGE)
 OFFSET = integer("An offset.")
 TOPIC = object_schema(
