@@ -10,6 +10,7 @@ The HTTP server:
 * ``channel``: connections, with limits and timeouts
 * ``connection_slots``: limits and evicts connections
 * ``http_limits``: the limits
+* ``address_share``: which addresses count as one client
 * ``request``: a request, passed to the router or a plugin's resource
 * ``request_guard``: refuses foreign hosts, foreign origins and bodies that are not JSON
 * ``authentication``: who sends a request

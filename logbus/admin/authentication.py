@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from logbus.admin.address_share import address_share
 from logbus.admin.authorization_header import PasswordCredentials, TokenCredentials, read_authorization
 from logbus.admin.problem_details import RETRY_AFTER_SECONDS, HttpProblem
 from logbus.admin.verified_passwords import VerifiedPasswords
@@ -181,13 +182,14 @@ class HttpAuthentication:
         basis = tuple(known)
         if self._verified.has(given, basis):
             return None
-        if self._waiting.total() >= MOST_WAITING or self._waiting[host] >= MOST_WAITING_OF_ADDRESS:
+        share = address_share(host)
+        if self._waiting.total() >= MOST_WAITING or self._waiting[share] >= MOST_WAITING_OF_ADDRESS:
             raise HttpProblem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "Too many logins are being verified; try again soon.",
                 {"Retry-After": str(RETRY_AFTER_SECONDS)},
             )
-        self._waiting[host] += 1
+        self._waiting[share] += 1
 
         def verify() -> bool:
             # All of them, whichever is right, so that the time does not tell.
@@ -195,9 +197,9 @@ class HttpAuthentication:
             return any(fitting)
 
         def done(result: Any) -> Any:
-            self._waiting[host] -= 1
-            if not self._waiting[host]:
-                del self._waiting[host]
+            self._waiting[share] -= 1
+            if not self._waiting[share]:
+                del self._waiting[share]
             return result
 
         def remember(fits: bool) -> bool:

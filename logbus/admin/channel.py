@@ -21,6 +21,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from logbus.admin import strict_json
+from logbus.admin.address_share import address_share
 from logbus.admin.authentication import HttpAuthentication
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.connection_slots import ConnectionSlots
@@ -46,12 +47,14 @@ class AdminChannel(HTTPChannel):
     :ivar host: the client's address; empty on a UNIX socket.
     :ivar health_only: whether it was admitted for health checks only.
     :ivar refused: whether a request was refused; further bytes are discarded.
+    :ivar logging_in: whether it is not known yet who sends the request.
     """
 
     site: AdminHTTPFactory
     host = ""
     health_only = False
     refused = False
+    logging_in = False
     _busy = False
     _discarded = 0
     _deadline: IDelayedCall | None = None
@@ -156,8 +159,8 @@ class AdminChannel(HTTPChannel):
 
     @property
     def answering(self) -> bool:
-        """Whether a complete request is not answered yet."""
-        return self._busy
+        """Whether a complete request of somebody known is not answered yet."""
+        return self._busy and not self.logging_in
 
     @property
     def body_bytes(self) -> int:
@@ -285,7 +288,7 @@ class AdminHTTPFactory(Site):
 
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:  # type: ignore[override]
         host = getattr(addr, "host", "")
-        admission = None if self._drained is not None else self.slots.admit(host)
+        admission = None if self._drained is not None else self.slots.admit(address_share(host))
         if admission is None:
             return RejectedConnection()
         if admission.evict is not None:
@@ -299,7 +302,7 @@ class AdminHTTPFactory(Site):
     def opened(self, channel: AdminChannel) -> None:
         """Register a connection."""
         self.connections.add(channel)
-        self.slots.enter(channel, channel.host, channel.health_only)
+        self.slots.enter(channel, address_share(channel.host), channel.health_only)
 
     def closed(self, channel: AdminChannel) -> None:
         """Unregister a connection."""

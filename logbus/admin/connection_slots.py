@@ -3,8 +3,8 @@ Limits the HTTP connections, and chooses the one to evict for a new one. Pure.
 
 A client that opens connections and sends nothing must not lock out others, in particular the probes of an orchestrator,
 which would restart the broker. So a new connection replaces the one that has been idle for longest, at the address with
-the most connections; connections with a request in progress stay. If all have one, a few more are admitted for health
-checks only.
+the most connections; connections with a request in progress stay, but not while its login is verified or was wrong. If
+all have one, a few more are admitted for health checks only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SlotConnection(Protocol):
 
     @property
     def answering(self) -> bool:
-        """Whether a complete request is not answered yet."""
+        """Whether a complete request of somebody known is not answered yet."""
 
 
 C = TypeVar("C", bound=SlotConnection)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from http import HTTPStatus
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from twisted.internet.defer import Deferred
@@ -93,6 +93,8 @@ class AdminRequest(Request):
         if not isinstance(principal, Deferred):
             self._serve(principal, method, target, headers)
         else:
+            self.channel.logging_in = True
+            principal.addBoth(_logged_in, self.channel)
             principal.addCallback(self._serve, method, target, headers)
             principal.addErrback(lambda failure: self.send(self._answer_for(failure)))
 
@@ -102,7 +104,7 @@ class AdminRequest(Request):
 
         :param principal: None: the path is public.
         """
-        if self._disconnected:
+        if self._disconnected or self.channel.refused:
             return
         http, request = self.channel.site, f"{method} {target.partition('?')[0][:300]}"
         if principal is None:
@@ -200,3 +202,8 @@ class AdminRequest(Request):
             http = self.channel.site
             stall = http.limits.idle_seconds
             ResponseStream(self, body(), http.cooperator, http.clock, stall, self.channel.abort).start()
+
+
+def _logged_in(result: Any, channel: AdminChannel) -> Any:
+    channel.logging_in = False
+    return result

@@ -8,15 +8,16 @@ from pathlib import Path
 import click
 
 
-def read_password(file: Path | None, what: str) -> str:
+def read_password(file: Path | None, what: str, *, confirm: bool = True) -> str:
     """
     Read a password.
 
-    :param file: its first line is the password; ``-``: standard input; None: ask on the terminal, twice.
+    :param file: its first line is the password; ``-``: standard input; None: ask on the terminal.
+    :param confirm: ask twice, as for a new password.
     :raise click.ClickException: there is none.
     """
     if file is None:
-        return str(click.prompt(f"Password of {what}", hide_input=True, confirmation_prompt=True))
+        return str(click.prompt(f"Password of {what}", hide_input=True, confirmation_prompt=confirm))
     try:
         text = sys.stdin.readline() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:

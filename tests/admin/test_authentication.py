@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin import authentication
 from logbus.admin.authentication import HttpLogins
+from logbus.admin.http_limits import HttpLimits
 from logbus.security.sasl.mechanism import Login, SaslAuthenticationError
 from logbus.security.sasl.plain import verifier
 from logbus.security.sasl.scram_credential import ScramCredential
@@ -197,6 +198,22 @@ class CostTests(AuthenticationCase):
             self.world.threads.release()
         self.assertEqual([Answered(each.take()).status for each in waiting], [200] * 5)
         self.assertEqual(self.status(basic("alice", "wonderland")), 200)
+
+    def test_failing_logins_hold_no_connection(self) -> None:
+        """However many connections wait for a login that fails, the next one is served."""
+        self.world = World(
+            logins=HttpLogins(True, (SHA256,)), limits=HttpLimits(connections=4, connections_per_address=4)
+        )
+        failing = []
+        for number in range(4):
+            connection = self.world.connect(peer=f"10.0.0.{number}")
+            connection.send(request("GET", "/", headers=basic("alice", "x")))
+            failing.append(connection)
+        self.assertEqual(self.status({}), 401)
+        self.assertEqual([each.aborted for each in failing], [True, False, False, False])
+        failing[0].lose()
+        self.world.clock.advance(DELAY + 0.001)
+        self.assertEqual([Answered(each.take()).status for each in failing[1:]], [401] * 3)
 
     def test_client_leaves(self) -> None:
         """What a client asks for that leaves during its login is not done."""

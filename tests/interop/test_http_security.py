@@ -27,6 +27,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from logbus.testing import Broker
 from tests.certificates import Authority
+from tests.cli.test_commands import run
 from tests.registry.kit import ORDER
 from tests.security.sasl.tokens import AUDIENCE, ISSUER, Issuer
 
@@ -149,6 +150,21 @@ def test_changed_password(secured: Secured) -> None:
     secured.password("dave", "second")
     assert secured.curl("/api/v1/brokers", "-u", "dave:second")[0] == 200
     assert secured.curl("/api/v1/brokers", "-u", "dave:first")[0] == 401
+
+
+def test_shutdown_command(secured: Secured, tmp_path: Path) -> None:
+    """The command that stops a broker logs in; this one cannot be stopped, and says so to who may."""
+    command = ["cluster", "shutdown-broker", "0", "--admin", secured.url, "--ca", str(secured.authority)]
+    assert "Log in with --user" in run(*command).err
+    passwords = tmp_path / "passwords"
+    for user, password, words in (
+        ("alice", "wonderland", "Alter on the Cluster"),
+        ("admin", "wonderland", "login failed"),
+        ("admin", "admin-secret", "part of another process"),
+    ):
+        passwords.write_text(password)
+        assert words in run(*command, "--user", user, "--password-file", str(passwords)).err
+    assert "certificate verify failed" in run(*command[:-2]).err
 
 
 def test_registry(secured: Secured) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,9 +24,30 @@ PAUSE_SECONDS = 0.1
     show_default=True,
     help="HTTP address of this broker's admin listener.",
 )
+@click.option("--user", metavar="NAME", default="", help="Log in as this user; the password is asked for.")
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Read the password from here; -: from standard input.",
+)
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Certificates of authorities to trust, for https; else the system's.",
+)
 @click.option("--force", is_flag=True, help="Even if partitions lose their leader, or refuse acks=all.")
 @click.option("--timeout", type=click.FloatRange(min=0.001), default=60.0, show_default=True, help="Seconds to wait.")
-def shutdown_broker(broker: int, admin: str, force: bool, timeout: float) -> None:
+def shutdown_broker(
+    broker: int,
+    admin: str,
+    user: str,
+    password_file: Path | None,
+    ca: Path | None,
+    force: bool,
+    timeout: float,
+) -> None:
     """Stop a broker in order: its leaderships move to other brokers first. Returns when the broker has stopped.
 
     Refused if partitions would have no leader, or fewer in-sync replicas than min.insync.replicas.
@@ -32,18 +55,29 @@ def shutdown_broker(broker: int, admin: str, force: bool, timeout: float) -> Non
     \b
     Example:
       logbus cluster shutdown-broker 1 --admin http://127.0.0.1:8081
+      logbus cluster shutdown-broker 1 --admin https://broker-1:8443 --ca ca.pem --user admin --password-file admin.txt
     """
+    from logbus.cli.password import read_password
     from logbus.cli.runner import CommandFailed
 
     url = urlsplit(admin if "//" in admin else f"//{admin}")
+    has_tls = url.scheme == "https"
     try:
-        host, port = url.hostname, url.port or 80
+        host, port = url.hostname, url.port or (443 if has_tls else 80)
     except ValueError:
         host, port = None, 0
-    if host is None or url.scheme not in ("", "http"):
+    if host is None or url.scheme not in ("", "http", "https"):
         raise click.BadParameter(f"{admin!r} is not an address such as http://127.0.0.1:8080", param_hint="--admin")
+    if ca is not None and not has_tls:
+        raise click.BadParameter("only https has certificates", param_hint="--ca")
+    headers = {"Content-Type": "application/json"}
+    if user:
+        password = read_password(password_file, f"user {user}", confirm=False)
+        headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
     try:
-        status, answer = _post(host, port, f"/api/v1/brokers/{broker}/shutdown", {"force": force}, timeout)
+        connection = _connect(host, port, timeout, has_tls, ca)
+        path = f"/api/v1/brokers/{broker}/shutdown"
+        status, answer = _post(connection, path, json.dumps({"force": force}), headers)
     except (OSError, http.client.HTTPException, ValueError) as e:
         raise CommandFailed(f"{host}:{port}: {e}; is this the admin listener of a broker?") from None
     if status != http.client.ACCEPTED:
@@ -51,6 +85,8 @@ def shutdown_broker(broker: int, admin: str, force: bool, timeout: float) -> Non
         if status == http.client.CONFLICT and "force" in why:
             # The rest of the message is about the REST interface.
             why = f"{why.partition(';')[0]}; --force stops it all the same"
+        if status == http.client.UNAUTHORIZED and not user:
+            why += " Log in with --user."
         raise CommandFailed(f"broker {broker} was not stopped: {why}")
     deadline = time.monotonic() + timeout
     while _listens(host, port):
@@ -60,10 +96,19 @@ def shutdown_broker(broker: int, admin: str, force: bool, timeout: float) -> Non
     click.echo(f"broker {broker} has stopped")
 
 
-def _post(host: str, port: int, path: str, body: Any, timeout: float) -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+def _connect(host: str, port: int, timeout: float, has_tls: bool, ca: Path | None) -> http.client.HTTPConnection:
+    if not has_tls:
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+    import ssl
+
+    return http.client.HTTPSConnection(host, port, timeout=timeout, context=ssl.create_default_context(cafile=ca))
+
+
+def _post(
+    connection: http.client.HTTPConnection, path: str, body: str, headers: dict[str, str]
+) -> tuple[int, dict[str, Any]]:
     try:
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        connection.request("POST", path, body, headers)
         response = connection.getresponse()
         answer = json.loads(response.read())
         return response.status, answer if isinstance(answer, dict) else {}
