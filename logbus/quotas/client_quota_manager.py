@@ -13,6 +13,9 @@ from logbus.quotas.quota_table import Quota, QuotaTable
 MOST_CLIENTS = 10_000
 """Clients that are measured at the same time; beyond that, those unheard of for longest start afresh."""
 
+LONGEST_WAIT = 2_000_000
+"""Seconds; responses have no room for a longer throttle time, in milliseconds."""
+
 PART_AT_ONCE = 0.25
 """The part of a window's amount that a client over its quota gets at once: four portions in each window."""
 
@@ -91,7 +94,7 @@ class ClientQuotaManager:
         seconds = bucket.add(amount, quota.value, now) - burst
         if seconds <= 0.0:
             return 0.0
-        longest = self._windows * self._window_seconds
+        longest = min(self._windows * self._window_seconds, LONGEST_WAIT)
         if seconds > longest:
             seconds = longest
             bucket.cap((burst + longest) * quota.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.net.connection_deadlines import ConnectionDeadlines, ConnectionProgress
@@ -121,3 +123,20 @@ class DeadlineTests(SynchronousTestCase):
         self.assertIsNone(self.check(500.0, 1, 0, 202, partial=True, reading=False))
         self.assertIsNone(self.check(506.0, 1, 0, 203, partial=True))
         self.assertEqual(self.check(508.0, 1, 0, 204, partial=True), "a frame was not complete after 33 s")
+
+
+class IdleTests(SynchronousTestCase):
+    """Peers that wait for us."""
+
+    def test_who_had_to_wait_was_not_idle(self) -> None:
+        """The time counts from when it may send again."""
+        deadlines = ConnectionDeadlines(ConnectionLimits(), 0.0)
+        still = ConnectionProgress(5)
+
+        def check(now: float, patience: float) -> str | None:
+            return deadlines.check(now, still, partial=False, reading=False, patience=patience)
+
+        self.assertIsNone(check(1, 600))
+        self.assertIsNone(check(10_000, math.inf))
+        self.assertIsNone(check(10_599, 600))
+        self.assertIsNotNone(check(10_600, 600))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
 from logbus.quotas import client_quota_manager
-from logbus.quotas.client_quota_manager import ClientQuotaManager
+from logbus.quotas.client_quota_manager import LONGEST_WAIT, ClientQuotaManager
 from logbus.quotas.quota_table import LONGEST_NAME, UNLIMITED, QuotaTable
 
 
@@ -62,6 +62,14 @@ def test_one_wait_is_no_longer_than_all_windows() -> None:
     assert manager.wait("u", "c") == 11
     clock.advance(11)
     assert manager.wait("u", "c") == 0
+
+
+def test_a_wait_fits_in_a_response() -> None:
+    manager = ClientQuotaManager(QuotaTable(1e-300), Clock().seconds, 2**31 - 1, 2**31 - 1)
+    table = manager.quotas
+    assert manager.record("u", "c", 1e9) == LONGEST_WAIT
+    table.set({"user": "u"}, 0.001)
+    assert 0 <= manager.wait("u", "c") <= LONGEST_WAIT
 
 
 @given(
