@@ -19,7 +19,7 @@ from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
-from logbus.listener_config import http_login_config
+from logbus.listener_config import http_login_config, is_local
 from logbus.net.protocol import PrincipalBuilder
 from logbus.security.sasl.plain import verifier
 from logbus.security.sasl.scram_credential import SCRAM_DIGESTS
@@ -58,7 +58,12 @@ class HttpListeners:
         :raise ConfigError: names the listener, the keys and what is accepted.
         """
         env = self._env
-        self._logins[listener] = self._read(env.config, listener)
+        self._logins[listener] = logins = self._read(env.config, listener)
+        if not (logins.required or is_local(listener.endpoint) or env.config.get(keys.AUTHORIZER_CLASS_NAME)):
+            _log.warn(
+                "listener {listener}: everybody who reaches it may do everything: no login, no authorizer",
+                listener=listener.name,
+            )
         if self._unsubscribe is None:
             self._unsubscribe = env.config.subscribe(_DYNAMIC, self._changed)
         return HttpAuthentication(

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.broker.environment import Environment
@@ -106,6 +107,15 @@ class LoginTests(SynchronousTestCase):
         self.assertEqual(self.principal("other"), "User:alice")
         self.assertNotEqual(self.principal("secret"), "User:alice")
         self.http.stop()
+
+    def test_warning(self) -> None:
+        """A listener that is open to a network is in the log."""
+        for listener, authorizer, warned in ((OPEN, "", 1), (LOCAL, "", 0), (OPEN, "a.B", 0)):
+            config = ConfigView.load(set={"admin.authentication": "optional", "authorizer.class.name": authorizer})
+            env = Environment(Clock(), config, lambda: 0.0, random.Random(1))
+            with capturedLogs() as logged:
+                HttpListeners(env, self.sasl, SecurityNodes).authentication(listener, None)
+            self.assertEqual(len(logged), warned)
 
     def test_check(self) -> None:
         """A change that nobody could log in with is refused."""

@@ -41,8 +41,9 @@ ORDERS = "/api/v1/topics/orders"
 @frozen
 class Secured:
     """
-    A broker whose HTTP listener has TLS and demands a login. Alice (SCRAM) may describe and write to ``orders``, the
-    user ``admin`` (PLAIN) everything; Carol (tokens) nothing. Kafka's port is open, to prepare all this.
+    A broker whose HTTP listener has TLS and demands a login. Alice (SCRAM) may describe and write to ``orders``, Dora
+    (certificates) describe it, the user ``admin`` (PLAIN) everything; Carol (tokens) nothing. Kafka's port is open, to
+    prepare all this.
     """
 
     broker: Broker
@@ -79,12 +80,17 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("http")
     authority = Authority.new()
     authority.write(directory / "ca.pem")
+    authority.issue("CN=dora,O=x").write(directory / "dora.pem")
+    Authority.new("CN=Strangers").issue("CN=dora,O=x").write(directory / "mallory.pem")
     (directory / "keys.json").write_bytes(TOKENS.jwks)
     with Broker(
         {
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADMIN:SSL",
             "ssl.keystore.location": str(authority.issue().write(directory / "server.pem")),
             "admin.authentication": "required",
+            "listener.name.admin.ssl.client.auth": "requested",
+            "listener.name.admin.ssl.truststore.location": str(directory / "ca.pem"),
+            "listener.name.admin.ssl.principal.mapping.rules": "RULE:^CN=([a-z]+),.*$/$1/",
             "listener.name.admin.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
             "listener.name.admin.plain.sasl.jaas.config": ADMIN,
             "sasl.oauthbearer.jwks.endpoint.url": (directory / "keys.json").as_uri(),
@@ -98,12 +104,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         secured.password("alice", "wonderland")
         for topic in secured.kafka.create_topics([NewTopic("orders", 1), NewTopic("secrets", 1)]).values():
             topic.result(SECONDS)
-        rights = [(AclOperation.WRITE, "orders"), (AclOperation.DESCRIBE, "_schemas")]
+        rights = [
+            ("User:alice", AclOperation.WRITE, "orders"),
+            ("User:alice", AclOperation.DESCRIBE, "_schemas"),
+            ("User:dora", AclOperation.DESCRIBE, "orders"),
+        ]
         acls = [
-            AclBinding(
-                ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:alice", "*", right, AclPermissionType.ALLOW
-            )
-            for right, name in rights
+            AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, who, "*", right, AclPermissionType.ALLOW)
+            for who, right, name in rights
         ]
         for acl in secured.kafka.create_acls(acls).values():
             acl.result(SECONDS)
@@ -143,6 +151,16 @@ def test_rights(secured: Secured) -> None:
     assert "admin-secret" not in json.dumps(configs)
 
 
+def test_certificates(secured: Secured) -> None:
+    """A certificate is a login; that of a stranger's authority is none."""
+    own = str(secured.authority.with_name("dora.pem"))
+    status, found = secured.curl("/api/v1/topics", "--cert", own)
+    assert (status, [topic["name"] for topic in found["items"]]) == (200, ["orders"])
+    assert secured.curl("/metrics", "--cert", own)[0] == 403
+    with pytest.raises(subprocess.CalledProcessError):
+        secured.curl("/api/v1/topics", "--cert", own.replace("dora", "mallory"))
+
+
 def test_changed_password(secured: Secured) -> None:
     """A new password counts at once, and the old one no more, although it was right a moment ago."""
     secured.password("dave", "first")
@@ -179,5 +197,9 @@ def test_registry(secured: Secured) -> None:
         assert (refused.value.http_status_code, refused.value.error_code) == (403, 40301)
         with pytest.raises(SchemaRegistryError):
             alice.delete_subject("orders-value")
+    with SchemaRegistryClient({**settings, "basic.auth.user.info": "alice:carroll"}) as wrong:
+        with pytest.raises(SchemaRegistryError) as refused:
+            wrong.get_subjects()
+        assert refused.value.http_status_code == 401
     with SchemaRegistryClient({**settings, "basic.auth.user.info": "admin:admin-secret"}) as admin:
         assert admin.delete_subject("orders-value") == [1]
