@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -16,6 +18,7 @@ from logbus.security.sasl.plain import verifier
 from logbus.security.sasl.scram_credential import ScramCredential
 from logbus.security.tls.ssl_principal_mapper import NoMatchingRule
 from tests.admin.harness import Answered, Connection, World, request
+from tests.admin.test_site import Page, PagePlugin
 
 SHA256, SHA512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 DELAY = 0.1
@@ -57,8 +60,46 @@ class AuthenticationCase(SynchronousTestCase):
         return self.ask(headers).status
 
 
+PARTS = [
+    "api",
+    "v1",
+    "topics",
+    "orders",
+    "configs",
+    "brokers",
+    "0",
+    "shutdown",
+    "metrics",
+    "healthz",
+    "readyz",
+    "registry",
+]
+PATHS = st.lists(
+    st.sampled_from([*PARTS, "", ".", "..", "%2e%2e", "%68ealthz", "metri%63s", "healthz;x", "page", "a%2Fhealthz"]),
+    max_size=6,
+).map(lambda parts: "/" + "/".join(parts))
+
+
 class LoginTests(AuthenticationCase):
     """Right and wrong credentials."""
+
+    @given(
+        st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]),
+        PATHS,
+        st.sampled_from(["", "?", "?confirm=orders", "?/healthz", "#/healthz", "%3F/healthz"]),
+        st.sampled_from(["/healthz", "", "https://x/healthz"]),
+    )
+    def test_no_way_around(self, method: str, path: str, query: str, header: str) -> None:
+        """However a path is written, nothing but the probes themselves is answered without a login."""
+        world = World(logins=HttpLogins(True, (SHA256,)), plugins=[PagePlugin(page=Page())], stop=self.fail)
+        body = {"name": "x"} if method in ("POST", "PUT", "PATCH") else None
+        headers = {"X-Original-URL": header, "X-Forwarded-User": "admin", "X-Forwarded-For": "127.0.0.1"}
+        status = world.ask(method, path + query, body, headers).status
+        if path in ("/healthz", "/readyz") and query[:1] in ("", "?"):
+            self.assertIn(status, (200, 204, 400, 405))
+        else:
+            self.assertIn(status, (400, 401))
+        self.assertEqual((world.topics.created, world.topics.deleted), ([], []))
 
     def test_nobody_gets_in(self) -> None:
         """Without credentials nothing is told, be it there or not, and the client learns how to log in."""

@@ -228,6 +228,13 @@ class AuditTests(AuthorizationCase):
             ],
         )
 
+    def test_forged_line(self) -> None:
+        """A path puts nothing into the log that a terminal or a reader could take for something else."""
+        self.ask("GET", "/api/v1/topics/a%0Ab\xc2\x9b2J?x")
+        (line,) = self.logged
+        self.assertTrue(line.isprintable(), line)
+        self.assertTrue(line.endswith("by GET /api/v1/topics/a%0Ab%C2%9B2J"), line)
+
     def test_flood(self) -> None:
         """Denials fill no disk."""
         for _ in range(20):
