@@ -106,7 +106,7 @@ class AdminRequest(Request):
         """
         if self._disconnected or self.channel.refused:
             return
-        http, request = self.channel.site, f"{method} {_printable(target.partition('?')[0][:300])}"
+        http, request = self.channel.site, f"{method} {target.partition('?')[0][:300]}"
         if principal is None:
             self.access = http.authorization.public_access(self.channel.host, request)
         else:
@@ -202,11 +202,6 @@ class AdminRequest(Request):
             http = self.channel.site
             stall = http.limits.idle_seconds
             ResponseStream(self, body(), http.cooperator, http.clock, stall, self.channel.abort).start()
-
-
-def _printable(path: str) -> str:
-    """A path for the log, where it forges no lines."""
-    return "".join(each if " " < each < "\x7f" else f"%{ord(each):02X}" for each in path)
 
 
 def _logged_in(result: Any, channel: AdminChannel) -> Any:

@@ -230,10 +230,12 @@ class AuditTests(AuthorizationCase):
 
     def test_forged_line(self) -> None:
         """A path puts nothing into the log that a terminal or a reader could take for something else."""
-        self.ask("GET", "/api/v1/topics/a%0Ab\xc2\x9b2J?x")
+        for raw in ("a\x1b[2J", "a\xc2\x9b2J", "a\rb"):
+            self.assertEqual(self.ask("GET", f"/api/v1/topics/{raw}").status, 400)
+        self.ask("GET", "/api/v1/topics/a%0Adenied:%C2%9B2J?x")
         (line,) = self.logged
         self.assertTrue(line.isprintable(), line)
-        self.assertTrue(line.endswith("by GET /api/v1/topics/a%0Ab%C2%9B2J"), line)
+        self.assertTrue(line.endswith("by GET /api/v1/topics/a%0Adenied:%C2%9B2J"), line)
 
     def test_flood(self) -> None:
         """Denials fill no disk."""
