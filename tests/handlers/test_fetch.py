@@ -82,6 +82,15 @@ class QuotaTests(HandlerCase):
         self.assertEqual(waits[:4], [0, 0, 0, 0])
         self.assertTrue(all(100 < wait < 300 for wait in waits[5:]), waits)
 
+    def test_half_a_minute(self) -> None:
+        """A consumer that takes all it gets has its quota, within 5 %, the beginning included."""
+        begun, got = self.server.reactor.seconds(), 0
+        while self.server.reactor.seconds() < begun + 30:
+            response = self.fetch(self.client, got // self.size % 20)
+            got += sum(len(content(data)) for topic in response.responses for data in topic.partitions)
+            self.client.turn(max(response.throttle_time_ms, 1) / 1000)
+        self.assertTrue(0.95 < got / 30 / 40_000 < 1.05, got)
+
     def test_shared_by_two(self) -> None:
         """While a client must wait, another one with the same quota gets nothing, and no session."""
         for offset in range(5):
