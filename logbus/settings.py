@@ -23,6 +23,7 @@ from logbus.config.config_key import ConfigKey
 from logbus.config.config_view import usable_topic_overrides
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
+from logbus.metastore.zookeeper_security import ZooKeeperSecurity
 from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
@@ -170,9 +171,10 @@ def metadata_store(config: ConfigView, reactor: Any, wall_clock: Callable[[], fl
     """
     Return the metadata store: ZooKeeper, or a file in the first log directory.
 
-    :raise ConfigError: ``zookeeper.connect`` cannot be read.
+    :raise ConfigError: ``zookeeper.connect`` cannot be read, or credentials for ZooKeeper are missing.
     """
     zookeeper = config.get(keys.ZOOKEEPER_CONNECT)
+    security = ZooKeeperSecurity.of(config)
     if not zookeeper:
         return EmbeddedStore(Path(config.get(keys.LOG_DIRS)[0]) / FILE_NAME, reactor, wall_clock)
     return ZooKeeperStore(
@@ -181,4 +183,5 @@ def metadata_store(config: ConfigView, reactor: Any, wall_clock: Callable[[], fl
         config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
         config.get(keys.ZOOKEEPER_CONNECTION_TIMEOUT_MS) / 1000,
         config.get(keys.ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS),
+        security,
     )

@@ -41,6 +41,7 @@ from logbus.listener_config import (
     resolve_listeners,
 )
 from logbus.metastore.connect_string import ConnectString
+from logbus.metastore.zookeeper_security import ZooKeeperSecurity
 from logbus.metastore.zookeeper_store import require_kazoo
 from logbus.net.garbage_collection import GarbageCollection
 from logbus.protocols import protocol_plugins
@@ -127,6 +128,7 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     if zookeeper:
         ConnectString.parse(zookeeper)
         require_kazoo()
+    ZooKeeperSecurity.of(config)
     listeners = resolve_listeners(options["listen"], options["advertise"], config)
     refuse_unenforced(config, [(at.name, at.security_protocol) for at in listeners])
     return config, listeners

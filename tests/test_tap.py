@@ -124,7 +124,10 @@ def stop(process: subprocess.Popen[str]) -> str:
             ["--zookeeper", "localhost:port"],
             "zookeeper.connect: 'localhost:port' is not valid: 'localhost:port' is not HOST",
         ),
-        (["--set", "zookeeper.ssl.client.enable=true"], "zookeeper.ssl.client.enable: this version does not enforce"),
+        (
+            ["--zookeeper", "zk", "--set", "zookeeper.set.acl=true"],
+            "zookeeper.set.acl=true needs credentials: set zookeeper.digest.username and zookeeper.digest.password, or",
+        ),
         (
             ["--set", "listeners=SSL://127.0.0.1:0"],
             "listener SSL: TLS needs a key and its certificate: set ssl.keystore",
@@ -167,7 +170,7 @@ def test_wrong_options(
         ("foo.bar=1", "foo.bar is not a broker configuration key"),
         ("num.partitions = many", "num.partitions: 'many' is not valid; accepted: a whole number"),
         ("num.partitions=\\u12", "\\u12 is not an escape"),
-        ("zookeeper.set.acl=true", "zookeeper.set.acl: this version does not enforce it"),
+        ("zookeeper.ssl.ocsp.enable=true", "zookeeper.ssl.ocsp.enable"),
         ("auto.create.topics.enable=perhaps", "'perhaps' is not valid"),
     ],
 )

@@ -20,7 +20,7 @@ class AbsentProtectionTests(SynchronousTestCase):
     """Settings with which Kafka would require authentication."""
 
     def test_protected_nodes_are_refused(self) -> None:
-        """Ignored, the key would leave the nodes in ZooKeeper open."""
+        """Without credentials nobody could be told from the broker, and the nodes in ZooKeeper would be open."""
         error = self.assertRaises(ConfigError, listeners, "zookeeper.set.acl=true")
         self.assertIn("zookeeper.set.acl", str(error))
 

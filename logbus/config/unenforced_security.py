@@ -16,8 +16,6 @@ from logbus.errors import ConfigError
 _KEYS: frozenset[ConfigKey[Any]] = frozenset(
     {
         keys.SASL_MECHANISM_INTER_BROKER_PROTOCOL,
-        keys.ZOOKEEPER_SET_ACL,
-        keys.ZOOKEEPER_SSL_CLIENT_ENABLE,
     }
 )
 

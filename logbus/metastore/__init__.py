@@ -7,6 +7,8 @@ The metadata store: a tree of versioned nodes with watches and sessions, as in Z
 The stores:
 
 * ``zookeeper_store``: of a cluster, in ZooKeeper.
+* ``zookeeper_security``: how a client proves itself to ZooKeeper.
+* ``secret_paths``: which nodes strangers may not read. Pure.
 * ``request_queue``: the requests of its session, in order.
 * ``kazoo_session``: a session with ZooKeeper; the only module that uses kazoo.
 * ``embedded_store``: of a single broker, in one SQLite file.
@@ -24,6 +26,7 @@ Their content:
 * ``security_znodes``: nodes of users, quotas, ACLs and delegation tokens. Pure.
 * ``sanitizer``: names as elements of paths. Pure.
 * ``znode_json``: the JSON of nodes. Pure.
+* ``acl_migration``: protects the nodes of a cluster that was open, or the reverse.
 * ``connect_string``: ``zookeeper.connect``. Pure.
 * ``metadata_file``: the file format of ``logbus metadata export``. Pure.
 * ``metadata_copy``: copies the metadata from one store to another.

@@ -10,9 +10,11 @@ Import it only where ZooKeeper is used: kazoo is an extra (``zookeeper``).
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 from kazoo import exceptions
@@ -20,7 +22,9 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
+from logbus.errors import ConfigError
 from logbus.metastore.operations import (
     BadVersion,
     Check,
@@ -31,9 +35,11 @@ from logbus.metastore.operations import (
     MetastoreError,
     MultiFailed,
     NoChildrenForEphemerals,
+    NodeAccess,
     NodeError,
     NodeExists,
     NoNode,
+    NotAllowed,
     NotEmpty,
     Op,
     OpResult,
@@ -43,6 +49,11 @@ from logbus.metastore.operations import (
     StoreUnusable,
     WatchedEvent,
 )
+from logbus.metastore.secret_paths import access_of
+from logbus.metastore.zookeeper_security import ANONYMOUS, ZooKeeperSecurity
+
+if TYPE_CHECKING:
+    from logbus.security.tls.zookeeper_tls import ZooKeeperTls
 
 #: The share of the session timeout for one connection attempt, so that there is time for another.
 CONNECT_TIMEOUT_SHARE = 1 / 3
@@ -69,6 +80,12 @@ _EVENTS = {
     EventType.CHANGED: EventKind.CHANGED,
     EventType.CHILD: EventKind.CHILDREN,
 }
+_ACLS = {
+    NodeAccess.OPEN: OPEN_ACL_UNSAFE,
+    NodeAccess.READABLE: CREATOR_ALL_ACL + READ_ACL_UNSAFE,
+    NodeAccess.SECRET: CREATOR_ALL_ACL,
+}
+_WHO_WE_ARE = "zookeeper.digest.username or the certificate in zookeeper.ssl.keystore.location"
 # The errors of a transaction's operations that failed because another one did.
 _ROLLED_BACK = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 
@@ -104,26 +121,60 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     kazoo's thread handler without worker threads, and with a callback when the connection thread ends.
 
     :param patience: seconds for a server to accept a connection, and to answer the first request.
+    :param tls: None: connections are not encrypted.
+    :param complain: takes words about keys and certificates that cannot be read any more.
     :ivar greeting: a connection was made, and the server has not answered yet.
     """
 
-    def __init__(self, ended: Callable[[], object], patience: float) -> None:
+    def __init__(
+        self,
+        ended: Callable[[], object],
+        patience: float,
+        tls: ZooKeeperTls | None,
+        complain: Callable[[str], object],
+    ) -> None:
         super().__init__()
         self.callback_queue = self.completion_queue = _SynchronousQueue()
         self.greeting = False
         self._ended = ended
         self._patience = patience
+        self._tls = tls
+        self._complain = complain
 
     # kazoo itself waits for a whole session timeout.  A server that is just starting may accept a connection and never
     # read from it, and one that was cut off does not answer.  Either way the session would expire.
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         self.greeting = True
-        return super().create_connection(*args, **{**kwargs, "timeout": min(kwargs["timeout"], self._patience)})
+        timeout = min(kwargs["timeout"], self._patience)
+        if self._tls is not None:
+            return self._tls_connection(self._tls, kwargs["address"], kwargs["hostname"], timeout)
+        return super().create_connection(*args, **{**kwargs, "timeout": timeout})
+
+    def _tls_connection(self, tls: ZooKeeperTls, address: tuple[str, int], host: str, timeout: float) -> ssl.SSLSocket:
+        # kazoo itself would take PEM files alone, and any version of TLS.
+        try:
+            context = tls.renew()
+        except ConfigError as e:
+            self._complain(f"{e}; the earlier keys and certificates are used")
+            context = tls.last
+        plain = socket.create_connection(address, timeout)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return context.wrap_socket(plain, server_hostname=host)
+        except BaseException:
+            plain.close()
+            raise
 
     def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
         if self.greeting and timeout is not None:
             timeout = min(timeout, self._patience)
+        if self._tls is not None:
+            # What was decrypted already is not seen on the socket any more.
+            decrypted = [one for one in reads if isinstance(one, ssl.SSLSocket) and one.pending()]
+            if decrypted:
+                found, writable, failed = super().select(reads, writes, errors, 0)
+                return [*decrypted, *(one for one in found if one not in decrypted)], writable, failed
         return super().select(reads, writes, errors, timeout)
 
     def start(self) -> None:
@@ -167,6 +218,7 @@ class KazooSession:
     session_timeout: float
     from_thread: Callable[..., object]
     user: IKazooSessionUser
+    security: ZooKeeperSecurity = ANONYMOUS
     _words: _LastKazooError = field(factory=lambda: _LastKazooError(logging.WARNING), init=False)
     _stopping: bool = field(default=False, init=False)
     _client: Any = field(init=False)
@@ -174,13 +226,18 @@ class KazooSession:
 
     def __attrs_post_init__(self) -> None:
         patience = max(MIN_CONNECT_TIMEOUT, self.session_timeout * CONNECT_TIMEOUT_SHARE)
-        handler = self._handler = _Handler(self._thread_ended, patience)
         # A logger of its own, independent of the process's logging configuration.
         logger = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001
         logger.addHandler(self._words)
+        handler = self._handler = _Handler(self._thread_ended, patience, self.security.tls, logger.warning)
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=MAX_PAUSE, sleep_func=handler.sleep_func)
         self._client = KazooClient(
-            self.hosts, timeout=self.session_timeout, handler=handler, connection_retry=retry, logger=logger
+            self.hosts,
+            timeout=self.session_timeout,
+            handler=handler,
+            connection_retry=retry,
+            logger=logger,
+            auth_data=None if self.security.digest is None else [("digest", self.security.digest)],
         )
         self._client.add_listener(self._moved)
 
@@ -250,7 +307,8 @@ class KazooSession:
         for op in ops:
             match op:
                 case Create(path, data, ephemeral, sequence):
-                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+                    acl = _ACLS[access_of(path)] if self.security.set_acl else OPEN_ACL_UNSAFE
+                    transaction.create(path, data, acl, ephemeral, sequence)
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
                 case Delete(path, version):
@@ -259,6 +317,14 @@ class KazooSession:
                     transaction.check(path, version)
         path = ops[0].path if ops else "/"
         self._link(transaction.commit_async(), path, partial(_results, ops), answer)
+
+    def access(self, path: str, answer: Answer) -> None:
+        """:class:`NodeAccess`."""
+        self._link(self._client.get_acls_async(path), path, lambda found: _access(found[0]), answer)
+
+    def set_access(self, path: str, access: NodeAccess, answer: Answer) -> None:
+        """Replace the ACL; the owner is who we are."""
+        self._link(self._client.set_acls_async(path, _ACLS[access]), path, lambda _: None, answer)
 
     def _watch(self, wanted: bool) -> Callable[[Any], object] | None:
         return self._fired if wanted else None
@@ -325,6 +391,10 @@ def _explained(path: str, error: Exception) -> MetastoreError:
         | exceptions.SessionMovedError,
     ):
         return ConnectionLost("the connection to ZooKeeper was lost while a request was out")
+    if isinstance(error, exceptions.NoAuthError):
+        return NotAllowed(f"{path}: ZooKeeper does not allow it: the node belongs to others; check {_WHO_WE_ARE}")
+    if isinstance(error, exceptions.InvalidACLError):
+        return NotAllowed(f"{path}: ZooKeeper does not know who we are: it takes neither {_WHO_WE_ARE}")
     return StoreUnusable(f"{path}: ZooKeeper refused: {type(error).__name__} {error}".rstrip())
 
 
@@ -337,6 +407,16 @@ def _results(ops: Sequence[Op], found: Sequence[Any]) -> list[OpResult] | Metast
         str(one) if isinstance(op, Create) else _stat(one) if isinstance(op, Set) else None
         for op, one in zip(ops, found, strict=True)
     ]
+
+
+def _access(acls: Sequence[Any]) -> NodeAccess:
+    world = {acl.perms for acl in acls if acl.id.scheme == "world"}
+    owners = {acl.perms for acl in acls if acl.id.scheme != "world"}
+    if world == {Permissions.ALL}:
+        return NodeAccess.OPEN
+    if owners == {Permissions.ALL} and world <= {Permissions.READ}:
+        return NodeAccess.READABLE if world else NodeAccess.SECRET
+    return NodeAccess.OTHER
 
 
 def _stat(found: Any) -> Stat:

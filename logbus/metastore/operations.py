@@ -76,6 +76,20 @@ class Check:
     version: int = ANY_VERSION
 
 
+class NodeAccess(Enum):
+    """
+    What a client without credentials may do with a node (Kafka: ZkData.defaultAcls).
+
+    OPEN: everything. READABLE: read it; only those with the credentials of its creator may do more. SECRET: nothing.
+    OTHER: what the node's ACL says, which is none that a broker sets.
+    """
+
+    OPEN = "open"
+    READABLE = "readable"
+    SECRET = "secret"
+    OTHER = "other"
+
+
 Op = Create | Set | Delete | Check
 OpResult = str | Stat | None
 """Create: the path made. Set: the new :class:`Stat`. Delete and Check: None."""
@@ -176,3 +190,7 @@ class SessionLost(MetastoreError):
 
 class StoreUnusable(MetastoreError):
     """The store's file is damaged, of a newer version, held by another process, or failed a write."""
+
+
+class NotAllowed(StoreUnusable):
+    """ZooKeeper does not let this client do it."""

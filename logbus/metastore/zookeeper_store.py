@@ -32,6 +32,7 @@ from logbus.metastore.operations import (
     Create,
     Delete,
     MultiFailed,
+    NodeAccess,
     NodeExists,
     Op,
     OpResult,
@@ -45,6 +46,7 @@ from logbus.metastore.operations import (
 )
 from logbus.metastore.request_queue import RequestQueue, StoreRequest
 from logbus.metastore.tree import check_path
+from logbus.metastore.zookeeper_security import ANONYMOUS, ZooKeeperSecurity
 
 IN_FLIGHT = 200
 """Requests in flight at a time; further ones are queued."""
@@ -78,6 +80,7 @@ class ZooKeeperStore(BaseStore):
 
     :ivar session_timeout: in seconds; ZooKeeper may have another one.
     :ivar complain_seconds: interval of the warnings while ZooKeeper is out of reach.
+    :ivar security: credentials, TLS, and whether nodes are protected.
     """
 
     connect: ConnectString
@@ -85,6 +88,7 @@ class ZooKeeperStore(BaseStore):
     session_timeout: float = 18.0
     complain_seconds: float = 18.0
     in_flight: int = IN_FLIGHT
+    security: ZooKeeperSecurity = ANONYMOUS
     _link: Any = field(default=None, init=False)
     _opening: Deferred[None] | None = field(default=None, init=False)
     _closing: list[Deferred[None]] | None = field(default=None, init=False)
@@ -104,6 +108,11 @@ class ZooKeeperStore(BaseStore):
     def credentials(self) -> tuple[int, bytes] | None:
         """The session's id and password, while it is connected: with them another client can take it over."""
         return self._link.credentials if self._link is not None else None
+
+    @property
+    def complaint(self) -> str:
+        """What was last wrong with the connection; empty: nothing."""
+        return str(self._link.complaint) if self._link is not None else ""
 
     def open(self) -> Deferred[None]:
         """
@@ -178,6 +187,25 @@ class ZooKeeperStore(BaseStore):
         """Fires once later reads show all earlier writes of any client."""
         return self._request(StoreRequest(lambda link, answer: link.sync(ROOT, answer)))
 
+    # ACLs, which only ZooKeeper has.
+
+    def access(self, path: str) -> Deferred[NodeAccess | None]:
+        """
+        What clients without credentials may do with a node; None: its ACL is none that a broker sets.
+
+        :raise NoNode:
+        """
+        return self._request(StoreRequest(lambda link, answer: link.access(path, answer)))
+
+    def set_access(self, path: str, access: NodeAccess) -> Deferred[None]:
+        """
+        Let clients without credentials do this with a node; it belongs to this client's credentials then.
+
+        :raise NoNode:
+        :raise NotAllowed: it belongs to others.
+        """
+        return self._request(StoreRequest(lambda link, answer: link.set_access(path, access, answer)))
+
     def _read(
         self, path: str, method: str, watch: Watcher | None, leave: Callable[[str, Watcher], None]
     ) -> Deferred[Any]:
@@ -234,7 +262,9 @@ class ZooKeeperStore(BaseStore):
     def _begin(self) -> None:
         from logbus.metastore.kazoo_session import KazooSession
 
-        self._link = KazooSession(self.connect.hosts, self.session_timeout, self.reactor.callFromThread, self)
+        self._link = KazooSession(
+            self.connect.hosts, self.session_timeout, self.reactor.callFromThread, self, self.security
+        )
         self._complain_in(FIRST_WARNING_SECONDS)
         self._link.start()
 

@@ -47,6 +47,8 @@ _JAVA = (
     "-Dzookeeper.jmx.log4j.disable=true",
 )
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+# The jar names those that it needs without TLS.
+_CLASS_PATH = ":".join([str(JAR), *(f"/usr/share/java/netty-{part}.jar" for part in ("codec", "resolver"))])
 _CLOSE_SESSION = -11
 
 
@@ -67,7 +69,7 @@ class _Server:
     def start(self) -> None:
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                ["java", *_JAVA, "-cp", str(JAR), _MAIN, str(self.directory / "zoo.cfg")],
+                ["java", *_JAVA, "-cp", _CLASS_PATH, _MAIN, str(self.directory / "zoo.cfg")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -111,11 +113,15 @@ class ZooKeeper(Closable):
     :param servers: how many; three are an ensemble that survives the loss of one.
     :param timeout: seconds to wait until they serve.
     :param home: where their data are, and stay, whatever happens to the machine; None: temporary, and quick.
+    :param tls: key store and trust store, as PEM files: they serve TLS too, and ask clients for certificates.
 
     :ivar connect: what ``zookeeper.connect`` takes.  The addresses stay the same over a restart.
+    :ivar tls_connect: the same with the ports of TLS; empty without it.
     """
 
-    def __init__(self, servers: int = 1, *, timeout: float = 30.0, home: Path | None = None) -> None:
+    def __init__(
+        self, servers: int = 1, *, timeout: float = 30.0, home: Path | None = None, tls: tuple[Path, Path] | None = None
+    ) -> None:
         self.timeout = timeout
         self._temporary = home is None
         self._home = Path(tempfile.mkdtemp(prefix="logbus-zookeeper-")) if home is None else home
@@ -126,8 +132,11 @@ class ZooKeeper(Closable):
             f"server.{number}={_host(number)}:{peers}:{election}"
             for number, (_, peers, election) in enumerate(ports, 1)
         ]
+        secure = [] if tls is None else [self._held.free(_host(number)) for number in range(1, servers + 1)]
+        self._tls = tls
+        self.tls_connect = ",".join(f"{_host(number)}:{port}" for number, port in enumerate(secure, 1))
         self._servers = [
-            self._configure(number, client, members if servers > 1 else [])
+            self._configure(number, client, members if servers > 1 else [], secure[number - 1] if secure else None)
             for number, (client, _, _) in enumerate(ports, 1)
         ]
         self.connect = ",".join(f"{server.host}:{server.port}" for server in self._servers)
@@ -254,7 +263,7 @@ class ZooKeeper(Closable):
             self.stop()
         self._held.close()
 
-    def _configure(self, number: int, port: int, members: list[str]) -> _Server:
+    def _configure(self, number: int, port: int, members: list[str], secure_port: int | None) -> _Server:
         directory = self._home / str(number)
         directory.mkdir(parents=True, exist_ok=True)
         settings = {
@@ -273,6 +282,17 @@ class ZooKeeper(Closable):
             "forceSync": "no" if self._temporary else "yes",
             "autopurge.purgeInterval": "1",
         }
+        if self._tls is not None:
+            key_store, trust_store = self._tls
+            settings |= {
+                "secureClientPort": secure_port,
+                "secureClientPortAddress": _host(number),
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+                "ssl.keyStore.location": key_store,
+                "ssl.trustStore.location": trust_store,
+                "ssl.clientAuth": "want",
+            }
         lines = [f"{name}={value}" for name, value in settings.items()]
         (directory / "zoo.cfg").write_text("\n".join([*lines, *members, ""]))
         (directory / "myid").write_text(f"{number}\n")

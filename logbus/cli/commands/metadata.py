@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from logbus.metastore.imetastore import IMetadataStore
+    from logbus.metastore.zookeeper_security import ZooKeeperSecurity
+    from logbus.metastore.zookeeper_store import ZooKeeperStore
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,9 +24,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 CONNECT_SECONDS = 30.0
 RETIRED = "metadata.db.retired"
 
+_CONFIG_FILE = f"{__name__}.zookeeper_config"
+
 
 def location_options(command: F) -> F:
     """Add the options ``--data-dir`` and ``--zookeeper``."""
+    command = zookeeper_config_option(command)
     command = click.option(
         "--zookeeper", "-z", metavar="CONNECT", help="HOST:PORT,HOST:PORT/CHROOT, as in zookeeper.connect."
     )(command)
@@ -36,12 +41,28 @@ def location_options(command: F) -> F:
     )(command)
 
 
+def zookeeper_config_option(command: F) -> F:
+    """Add the option ``--zookeeper-config``, which :func:`zookeeper_at` reads."""
+
+    def keep(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
+        context.meta[_CONFIG_FILE] = value
+
+    return click.option(
+        "--zookeeper-config",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        metavar="FILE",
+        expose_value=False,
+        callback=keep,
+        help="Properties file, such as a broker's, with the keys zookeeper.* for credentials and TLS.",
+    )(command)
+
+
 @click.group()
 def metadata() -> None:
-    """Move a cluster's metadata between a data directory and ZooKeeper.
+    """Move a cluster's metadata between a data directory and ZooKeeper; protect them there.
 
     The metadata are topics with their ids, settings and assignments, the cluster's id, epochs and producer ids. Records
-    and committed offsets stay in the data directory. Stop all brokers first.
+    and committed offsets stay in the data directory. Stop all brokers before you export or import.
 
     \b
     Example:
@@ -121,6 +142,70 @@ def import_metadata(file: Path, data_dir: Path | None, zookeeper: str | None) ->
     click.echo(f"cluster {given.cluster_id}: {given.topics} topics, {made} nodes made in {data_dir or zookeeper}")
 
 
+def _migration_options(command: F) -> F:
+    command = click.option("--dry-run", is_flag=True, help="Only say how many nodes would change.")(command)
+    command = zookeeper_config_option(command)
+    return click.option(
+        "--zookeeper",
+        "-z",
+        required=True,
+        metavar="CONNECT",
+        help="HOST:PORT,HOST:PORT/CHROOT, as in zookeeper.connect.",
+    )(command)
+
+
+@metadata.command()
+@_migration_options
+def secure(zookeeper: str, dry_run: bool) -> None:
+    """Protect the nodes of a running cluster in ZooKeeper.
+
+    Only who has the brokers' credentials may change them afterwards, or read those with secrets. First restart all
+    brokers, one by one, with credentials, and then once more with zookeeper.set.acl=true. If it is interrupted, run it
+    again.
+
+    \b
+    Example:
+      logbus metadata secure --zookeeper localhost:2181/logbus --zookeeper-config server.properties
+    """
+    _migrate(zookeeper, secure=True, dry_run=dry_run)
+
+
+@metadata.command()
+@_migration_options
+def unsecure(zookeeper: str, dry_run: bool) -> None:
+    """Open the nodes of a protected cluster in ZooKeeper to everybody.
+
+    First restart all brokers, one by one, with zookeeper.set.acl=false, and take their credentials away only
+    afterwards. If it is interrupted, run it again.
+
+    \b
+    Example:
+      logbus metadata unsecure --zookeeper localhost:2181/logbus --zookeeper-config server.properties
+    """
+    _migrate(zookeeper, secure=False, dry_run=dry_run)
+
+
+def _migrate(zookeeper: str, *, secure: bool, dry_run: bool) -> None:
+    from logbus.cli.runner import CommandFailed
+    from logbus.metastore.acl_migration import NotMigrated, migrate
+
+    make = zookeeper_at(zookeeper)
+    if secure:
+        make.security.require_credentials("logbus metadata secure (with --zookeeper-config)")
+
+    async def work(store: Any) -> dict[str, int]:
+        return await migrate(store, secure=secure, dry_run=dry_run)
+
+    try:
+        found = with_store(make, work)
+    except NotMigrated as e:
+        raise CommandFailed(f"{zookeeper}: {e}") from None
+    for what, count in sorted(found.items()):
+        click.echo(f"{what}: {count} nodes")
+    if not found:
+        click.echo("nothing to change")
+
+
 Work = Callable[["IMetadataStore"], Coroutine["Deferred[Any]", Any, T]]
 
 
@@ -132,15 +217,13 @@ def opened_store(data_dir: Path | None, zookeeper: str | None, *, must_exist: bo
     :raise CommandFailed: a broker runs there, or there is no metadata.
     """
     from logbus.cli.runner import CommandFailed
-    from logbus.metastore.connect_string import ConnectString
     from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
-    from logbus.metastore.zookeeper_store import ZooKeeperStore
 
     if (data_dir is None) == (zookeeper is None):
         raise click.UsageError("give either --data-dir or --zookeeper")
     if zookeeper is not None:
-        connect = ConnectString.parse(zookeeper)
-        yield lambda work: with_store(lambda reactor: ZooKeeperStore(connect, reactor), work)
+        make = zookeeper_at(zookeeper)
+        yield lambda work: with_store(make, work)
         return
     assert data_dir is not None
     path = data_dir / FILE_NAME
@@ -152,6 +235,47 @@ def opened_store(data_dir: Path | None, zookeeper: str | None, *, must_exist: bo
 
     with locked_directory(data_dir):
         yield lambda work: with_store(lambda reactor: EmbeddedStore(path, reactor, time.time), work)
+
+
+class _StoreMaker:
+    """Makes stores of one ZooKeeper."""
+
+    def __init__(self, connect: str, security: ZooKeeperSecurity) -> None:
+        from logbus.metastore.connect_string import ConnectString
+
+        self.connect = ConnectString.parse(connect)
+        self.security = security
+
+    def __call__(self, reactor: Any) -> ZooKeeperStore:
+        from logbus.metastore.zookeeper_store import ZooKeeperStore
+
+        return ZooKeeperStore(self.connect, reactor, security=self.security)
+
+
+def zookeeper_at(connect: str) -> _StoreMaker:
+    """
+    Return what makes a store from a reactor, with the credentials and TLS of ``--zookeeper-config``.
+
+    :raise ConfigError: the file or a key in it is wrong.
+    """
+    from logbus.config import ConfigView, keys
+    from logbus.config.properties import parse_properties
+    from logbus.errors import ConfigError
+    from logbus.metastore.zookeeper_security import ANONYMOUS, ZooKeeperSecurity
+
+    path: Path | None = click.get_current_context().meta.get(_CONFIG_FILE)
+    if path is None:
+        return _StoreMaker(connect, ANONYMOUS)
+    try:
+        given = parse_properties(path.read_text(encoding="utf-8"))
+        # A broker's file may have keys of packages that are not installed here.
+        view = ConfigView.load(
+            {name: value for name, value in given.items() if name.startswith("zookeeper.")},
+            {keys.ZOOKEEPER_CONNECT.name: connect},
+        )
+        return _StoreMaker(connect, ZooKeeperSecurity.of(view))
+    except (OSError, UnicodeDecodeError, ConfigError) as e:
+        raise ConfigError(f"--zookeeper-config {path}: {e}") from None
 
 
 def with_store(make: Callable[[Any], Any], work: Work[T]) -> T:
@@ -166,7 +290,8 @@ def with_store(make: Callable[[Any], Any], work: Work[T]) -> T:
             try:
                 await store.open().addTimeout(CONNECT_SECONDS, reactor)
             except TookTooLong:
-                raise CommandFailed(f"{store.path} does not answer") from None
+                complaint = getattr(store, "complaint", "")
+                raise CommandFailed(f"{store.path} does not answer{complaint and f' ({complaint})'}") from None
             return await work(store)
         finally:
             await store.close()

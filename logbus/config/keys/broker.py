@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from logbus.config import kinds
 from logbus.config.config_key import Fallback
-from logbus.config.keys.declare import boolean, int32, int64, key, optional_text, same, secret, text
+from logbus.config.keys.declare import boolean, int32, int64, key, optional_text, same, secret, text, texts
 
 NODE_ID = int32("node.id", 0, "Another name for ``broker.id``.", at_least=0)
 BROKER_ID = int32(
@@ -79,15 +79,59 @@ ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = int32(
     "zookeeper.max.in.flight.requests", 200, "Maximum number of requests to ZooKeeper in flight.", at_least=1
 )
 ZOOKEEPER_SET_ACL = boolean(
-    "zookeeper.set.acl", False, "Whether only the broker's user may write the nodes it creates in ZooKeeper."
+    "zookeeper.set.acl",
+    False,
+    "Whether only clients with the broker's credentials may change the nodes that it creates in ZooKeeper, and read "
+    "those with secrets. Needs ``zookeeper.digest.username`` or a client certificate.",
+)
+ZOOKEEPER_DIGEST_USERNAME = optional_text(
+    "zookeeper.digest.username",
+    "User with which the broker proves itself to ZooKeeper (scheme ``digest``); the same on all brokers.",
+)
+ZOOKEEPER_DIGEST_PASSWORD = secret(
+    "zookeeper.digest.password",
+    "Password of ``zookeeper.digest.username``. Without TLS it goes over the network in clear.",
 )
 ZOOKEEPER_SSL_CLIENT_ENABLE = boolean("zookeeper.ssl.client.enable", False, "Whether to speak TLS to ZooKeeper.")
 ZOOKEEPER_SSL_KEYSTORE_LOCATION = optional_text(
-    "zookeeper.ssl.keystore.location", "PEM file with the client certificate and key for ZooKeeper."
+    "zookeeper.ssl.keystore.location",
+    "File with the private key and certificate by which ZooKeeper knows the broker (scheme ``x509``).",
 )
-ZOOKEEPER_SSL_KEYSTORE_PASSWORD = secret("zookeeper.ssl.keystore.password", "Password of the key for ZooKeeper.")
+ZOOKEEPER_SSL_KEYSTORE_PASSWORD = secret(
+    "zookeeper.ssl.keystore.password", "Password of ``zookeeper.ssl.keystore.location``, and of the key in it."
+)
+ZOOKEEPER_SSL_KEYSTORE_TYPE = key(
+    kinds.optional(kinds.one_of("PEM", "PKCS12")),
+    "zookeeper.ssl.keystore.type",
+    None,
+    "Format of ``zookeeper.ssl.keystore.location``: ``PEM`` or ``PKCS12``; when empty, files named ``.p12`` or "
+    "``.pfx`` are PKCS12, others PEM.",
+)
 ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = optional_text(
-    "zookeeper.ssl.truststore.location", "PEM file with the CA certificates that verify ZooKeeper's certificate."
+    "zookeeper.ssl.truststore.location",
+    "File with the CA certificates that verify ZooKeeper's certificate; when empty, those of the system.",
+)
+ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = secret(
+    "zookeeper.ssl.truststore.password", "Password of ``zookeeper.ssl.truststore.location``, if it is PKCS12."
+)
+ZOOKEEPER_SSL_TRUSTSTORE_TYPE = key(
+    kinds.optional(kinds.one_of("PEM", "PKCS12")),
+    "zookeeper.ssl.truststore.type",
+    None,
+    "Format of ``zookeeper.ssl.truststore.location``, as in ``zookeeper.ssl.keystore.type``.",
+)
+ZOOKEEPER_SSL_ENABLED_PROTOCOLS = texts(
+    "zookeeper.ssl.enabled.protocols",
+    ("TLSv1.2", "TLSv1.3"),
+    "TLS versions spoken with ZooKeeper.",
+    choices=("TLSv1.2", "TLSv1.3"),
+    empty=False,
+)
+ZOOKEEPER_SSL_CIPHER_SUITES = texts(
+    "zookeeper.ssl.cipher.suites",
+    (),
+    "Cipher suites spoken with ZooKeeper, by their names in RFCs or OpenSSL; when empty, all with forward secrecy but "
+    "those with CBC. Those of TLS 1.3 cannot be chosen one by one.",
 )
 ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = text(
     "zookeeper.ssl.endpoint.identification.algorithm",

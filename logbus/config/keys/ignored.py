@@ -71,6 +71,9 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     ),
     "zookeeper.clientCnxnSocket": _JVM,
     "zookeeper.metadata.migration.enable": _KRAFT,
+    "zookeeper.ssl.crl.enable": "revocation is not checked",
+    "zookeeper.ssl.ocsp.enable": "revocation is not checked",
+    "zookeeper.ssl.protocol": "zookeeper.ssl.enabled.protocols says which versions are allowed",
     "zookeeper.sync.time.ms": "it has no effect in Kafka either",
     "ssl.protocol": "ssl.enabled.protocols says which versions are allowed",
     "ssl.provider": _JVM,
@@ -126,5 +129,7 @@ ONLY_VALUES: Mapping[str, frozenset[str]] = {
     "remote.log.storage.system.enable": frozenset({"false"}),
     "remote.storage.enable": frozenset({"false"}),
     "zookeeper.metadata.migration.enable": frozenset({"false"}),
+    "zookeeper.ssl.crl.enable": frozenset({"false"}),
+    "zookeeper.ssl.ocsp.enable": frozenset({"false"}),
 }
 """The accepted values of ignored keys whose other values are refused."""
