@@ -15,6 +15,7 @@ Parts start in this order, each awaited before the next, and stop in reverse::
     groups      start to expire offsets
     transactions  start to abort transactions past their timeout
     controller  take part in the controller election; accept requests of another controller
+    tokens      start to remove delegation tokens that have ended
     serving     accept connections, once the leaders and ISRs are applied here
     leadership  balance leaders; a stop begins with a controlled shutdown
 """
@@ -181,6 +182,7 @@ class Broker(OrderedService):
             _Part("groups", coordinators.group_cleanup.scan.start, coordinators.group_cleanup.scan.stop),
             _Part("transactions", coordinators.transaction_expiration.start, coordinators.transaction_expiration.stop),
             _Part("controller", self._start_controller, self.control.controller.stop),
+            _Part("tokens", self.control.token_expiration.start, self.control.token_expiration.stop),
             _Part("serving", self._serve, self._drain),
             _Part("leadership", self.control.balancer.start, self._hand_over),
         ):

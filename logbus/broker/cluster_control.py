@@ -17,6 +17,7 @@ from logbus.cluster.controller.leader_rebalancer import LeaderRebalancer
 from logbus.cluster.controller.metadata_update_sender import update_receivers
 from logbus.cluster.controller.partition_admin import PartitionAdmin
 from logbus.cluster.controller.security_admin import SecurityAdmin
+from logbus.cluster.controller.token_expiration import TokenExpiration
 from logbus.cluster.controller.topic_admin import TopicAdmin
 from logbus.cluster.controller_epoch_store import ControllerEpochStore
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
@@ -33,6 +34,7 @@ class ClusterControl:
 
     :ivar topic_admin: of this broker as the controller; ``topics_anywhere``: of whichever broker is it.
     :ivar security_admin: changes users, quotas and ACLs, if this broker is the controller.
+    :ivar token_expiration: removes delegation tokens that have ended.
     :ivar balancer: gives leaderships back to preferred leaders.
     """
 
@@ -76,6 +78,7 @@ class ClusterControl:
             env.slice_scheduler,
         )
         self.security_admin = SecurityAdmin(self.controller, reactor, env.slice_scheduler)
+        self.token_expiration = TokenExpiration(security.tokens, self.security_admin, config, reactor, env.wall_clock)
         self.topics_anywhere = TopicAdminForwarder(self.topic_admin, member.forwarder)
         self.partition_admin = PartitionAdmin(self.controller, reactor)
         self.balancer = LeaderRebalancer(self.partition_admin, config, reactor)

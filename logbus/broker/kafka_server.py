@@ -67,6 +67,7 @@ class KafkaServer:
         )
         self.metadata_gate = StartupGate()
         self.produce_appender = ProduceAppender(replication.replicas, member.metadata, reactor, env.wall_clock)
+        security.tokens.follow(member.metadata.security_nodes)
         authorizer = build_authorizer(config, member.metadata.security_nodes)
         self.authorization = None
         if authorizer is not None:
@@ -80,6 +81,7 @@ class KafkaServer:
             BrokerParts(
                 authorization=self.authorization,
                 client_quotas=self.quotas,
+                delegation_tokens=security.tokens,
                 broker_id=env.broker_id,
                 config=config,
                 release=release,

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 
 from logbus.broker.environment import Environment
 from logbus.broker.scram_accounts import scram_accounts
+from logbus.cluster.delegation_tokens import DelegationTokens
 from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
@@ -38,12 +39,14 @@ class SaslListeners:
     The logins of all listeners.
 
     :param nodes: returns the users, as this broker knows them.
+    :param tokens: those by which clients can log in.
     :ivar unknown_users: makes up the credentials of users that do not exist.
     """
 
     _env: Environment
     _listeners: Iterable[Listener]
     _nodes: Callable[[], SecurityNodes]
+    _tokens: DelegationTokens = field(factory=DelegationTokens)
     unknown_users: UnknownUsers = field(factory=UnknownUsers, init=False)
     _settings: dict[str, SaslSettings] = field(factory=dict, init=False)
     _jwt: dict[JwtSettings, JwtLogins] = field(factory=dict, init=False)
@@ -112,7 +115,7 @@ class SaslListeners:
             verify = verifier(settings.passwords)
             return lambda: PlainServer(verify)
         if name in SCRAM_DIGESTS:
-            accounts = scram_accounts(self._nodes)
+            accounts = scram_accounts(self._nodes, self._tokens)
             return lambda: ScramServer(name, accounts, self.unknown_users)
         assert settings.jwt is not None
         return self.jwt_logins(settings.jwt).server

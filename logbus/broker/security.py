@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from logbus.broker.environment import Environment
 from logbus.broker.http_listeners import HttpListeners
 from logbus.broker.sasl_listeners import SaslListeners
+from logbus.cluster.delegation_tokens import DelegationTokens
 from logbus.cluster.peers import ConnectTo
 from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
@@ -35,6 +36,7 @@ class BrokerSecurity:
 
     :param listeners: those of the broker.
     :param nodes: returns the users, as this broker knows them.
+    :ivar tokens: the delegation tokens.
     """
 
     _log = Logger()
@@ -45,7 +47,8 @@ class BrokerSecurity:
         self._cluster = bool(env.config.get(keys.ZOOKEEPER_CONNECT))
         self._tls: dict[str, ListenerTls] = {}
         self._listeners = {listener.name: listener for listener in listeners}
-        self.sasl = SaslListeners(env, self._listeners.values(), nodes)
+        self.tokens = DelegationTokens((env.config.get(keys.DELEGATION_TOKEN_SECRET_KEY) or "").encode())
+        self.sasl = SaslListeners(env, self._listeners.values(), nodes, self.tokens)
         self.http = HttpListeners(env, self.sasl, nodes)
 
     def connect_to(self, plain: ConnectTo) -> ConnectTo:

@@ -52,13 +52,14 @@ class ForwardingManager:
         principal: str = BROKER_ITSELF,
         client_id: str | None = None,
         host: str = "",
+        by_delegation_token: bool = False,
         timeout_ms: int = 0,
         time_slice: TimeSlice | None = None,
     ) -> bytes:
         """
         Forward a request.
 
-        :param principal: of the client; sent along with its ``client_id`` and ``host``.
+        :param principal: of the client; sent along with its ``client_id``, its ``host``, and how it logged in.
         :param timeout_ms: the timeout of the request itself; 0 or less: 30 s.
         :param time_slice: that of a large request, which is encoded in slices; None: it is encoded at once.
         :return: the body of the response, encoded at ``version``.
@@ -82,6 +83,7 @@ class ForwardingManager:
             client_id=client_id,
             host=host,
             body=body,
+            by_delegation_token=by_delegation_token,
         )
         seconds = (timeout_ms / 1000 if timeout_ms > 0 else 30.0) + TIMEOUT_SECONDS
         way = min(range(CONNECTIONS), key=lambda number: self._busy[number])

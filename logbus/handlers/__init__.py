@@ -39,6 +39,7 @@ Cluster and topics:
 * ``config_resources``: ListConfigResources
 * ``acls``: DescribeAcls, CreateAcls, DeleteAcls
 * ``user_scram_credentials``: DescribeUserScramCredentials, AlterUserScramCredentials
+* ``delegation_tokens``: CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken
 * ``client_quotas``: DescribeClientQuotas, AlterClientQuotas
 * ``elections``: ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments
 * ``log_dirs``: DescribeLogDirs, AlterReplicaLogDirs

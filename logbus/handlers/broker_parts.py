@@ -16,6 +16,7 @@ from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.partition_admin import PartitionAdmin
 from logbus.cluster.controller.security_admin import SecurityAdmin
 from logbus.cluster.controller.topic_admin import TopicAdmin
+from logbus.cluster.delegation_tokens import DelegationTokens
 from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.cluster.icluster import IMetadataUpdateReceiver
 from logbus.cluster.peers import Peers
@@ -53,6 +54,7 @@ class BrokerParts:
     :ivar authorization: asks the authorizer; None: everybody may do everything.
     :ivar client_quotas: the quotas of users and client ids.
     :ivar inter_broker_listener: the name of the listener that brokers connect to.
+    :ivar delegation_tokens: those that this broker knows.
     :ivar router: contains all handlers before the first request comes.
     """
 
@@ -66,6 +68,7 @@ class BrokerParts:
     warning_limiter: WarningLimiter
     authorization: Authorization | None = None
     client_quotas: QuotaManagers = field(factory=QuotaManagers)
+    delegation_tokens: DelegationTokens = field(factory=DelegationTokens)
     router: RequestRouter = field(factory=RequestRouter)
     broker_secret: BrokerSecret
     inter_broker_listener: Callable[[], str | None]

@@ -62,6 +62,7 @@ class ForwardHandlers:
             principal=message.principal,
             client_id=message.client_id,
             broker=context.broker,
+            by_delegation_token=message.by_delegation_token,
             scheduler=context.scheduler,
         )
         time_slice = context.time_slice(request)

@@ -38,6 +38,7 @@ class ForwardToController:
                     principal=context.principal,
                     client_id=context.client_id,
                     host=context.host,
+                    by_delegation_token=context.by_delegation_token,
                     timeout_ms=getattr(message, "timeout_ms", 0),
                     time_slice=context.time_slice(request) if request.sliced else None,
                 )

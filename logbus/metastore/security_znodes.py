@@ -205,8 +205,39 @@ class AclZnode:
             ]
 
 
+@frozen
+class DelegationToken:
+    """
+    A delegation token (KIP-48; Kafka: TokenInformation). Times are in milliseconds since the epoch.
+
+    :ivar owner: the principal that it stands for, such as ``User:alice``.
+    :ivar requester: who asked for it.
+    :ivar renewers: who may renew it, and end it, besides these.
+    :ivar expiry_ms: when it ends, unless it is renewed; at ``max_ms`` it ends anyway.
+    """
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_ms: int
+    max_ms: int
+    expiry_ms: int
+
+    def is_expired(self, now_ms: float) -> bool:
+        """Whether it has ended."""
+        return min(self.expiry_ms, self.max_ms) < now_ms
+
+    def is_of(self, principal: str) -> bool:
+        """Whether a principal owns it, asked for it, or may renew it (Kafka: ownerOrRenewer)."""
+        return principal in (self.owner, self.requester) or principal in self.renewers
+
+
 class DelegationTokenZnode:
-    """``/delegation_token/tokens/ID``: a delegation token (KIP-48), as Kafka's JSON."""
+    """
+    ``/delegation_token/tokens/ID``: a delegation token, as Kafka's JSON. Its secret is not there: it follows from the
+    id and ``delegation.token.secret.key``.
+    """
 
     VERSION = 3
 
@@ -225,6 +256,42 @@ class DelegationTokenZnode:
         if parent != DELEGATION_TOKENS:
             raise BadZnode(f"{path} is not the path of a delegation token")
         return desanitize(parent, name)
+
+    @classmethod
+    def encode(cls, token: DelegationToken) -> bytes:
+        """The node's content."""
+        return dump(
+            {
+                "version": cls.VERSION,
+                "owner": token.owner,
+                "tokenRequester": token.requester,
+                "renewers": list(token.renewers),
+                "issueTimestamp": token.issue_ms,
+                "maxTimestamp": token.max_ms,
+                "expiryTimestamp": token.expiry_ms,
+                "tokenId": token.token_id,
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> DelegationToken:
+        """
+        The token; before version 3 its owner had asked for it.
+
+        :raise BadZnode: it cannot be read.
+        """
+        token_id = cls.token_id(path)
+        with ZnodeReader(path, data, cls.VERSION) as node:
+            owner = str(node["owner"])
+            return DelegationToken(
+                token_id,
+                owner,
+                str(node.get("tokenRequester", owner)),
+                tuple(map(str, node["renewers"])),
+                int(node["issueTimestamp"]),
+                int(node["maxTimestamp"]),
+                int(node["expiryTimestamp"]),
+            )
 
 
 def changed_entity(data: bytes) -> str | None:

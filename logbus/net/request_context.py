@@ -33,6 +33,7 @@ class RequestContext:
     :ivar host: the peer's address; empty on a UNIX socket.
     :ivar port: the peer's port; 0 on a UNIX socket.
     :ivar principal: ``User:name``; set by authentication.
+    :ivar by_delegation_token: whether the client has logged in by a delegation token (KIP-48).
     :ivar client_id: sent by the client; may be None.
     :ivar software_name: the client library, from ApiVersions 3 and later (KIP-511); the handler sets it.
     :ivar software_version: its version.
@@ -53,6 +54,7 @@ class RequestContext:
     broker: int | None = None
     challenge: BrokerChallenge | None = None
     channel: bytes = field(default=b"", repr=False)
+    by_delegation_token: bool = False
     scheduler: SliceScheduler | None = field(default=None, eq=False, repr=False)
 
     def time_slice(self, request: Request) -> TimeSlice:

@@ -257,7 +257,11 @@ class RequestDispatcher:
             self._requester.login_failed(parts, reply.failure)
             return None
         if reply.login is not None:
-            self.context = evolve(self.context, principal=f"User:{reply.login.user}")
+            self.context = evolve(
+                self.context,
+                principal=f"User:{reply.login.user}",
+                by_delegation_token=reply.login.by_delegation_token,
+            )
             self._requester.logged_in()
         if self.order and request is not None:
             self._append(ResponseSlot(request, None, parts))

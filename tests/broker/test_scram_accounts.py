@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from logbus.broker.scram_accounts import scram_accounts
+from logbus.cluster.delegation_tokens import DelegationTokens
 from logbus.cluster.security_nodes import SecurityNodes
-from logbus.metastore.security_znodes import USER, EntityZnode
+from logbus.metastore.security_znodes import USER, DelegationToken, DelegationTokenZnode, EntityZnode
 from logbus.security.sasl.mechanism import Login, SaslAuthenticationError
 from logbus.security.sasl.scram_credential import ScramCredential
 
@@ -49,3 +50,22 @@ def test_broken_nodes(data: bytes) -> None:
     with pytest.raises(SaslAuthenticationError, match="'alice' cannot log in") as caught:
         scram_accounts(lambda: nodes)("SCRAM-SHA-256", "alice", False)
     assert "secret" not in str(caught.value)
+
+
+def test_delegation_tokens() -> None:
+    """A token's id is only found by a client that says that it is one, and a user's name only by others."""
+    nodes, tokens = SecurityNodes(), DelegationTokens(b"secret")
+    tokens.follow(nodes)
+    token = DelegationToken("id", "User:ann", "User:ann", (), 1, 3, 2)
+    nodes.change(
+        {
+            DelegationTokenZnode.path("id"): DelegationTokenZnode.encode(token),
+            **node("ann", SCRAM_SHA_256=CREDENTIAL.encode()),
+        }
+    )
+    find = scram_accounts(lambda: nodes, tokens)
+    account = find("SCRAM-SHA-256", "id", True)
+    assert account is not None
+    assert account.login == Login("ann", 2, by_delegation_token=True)
+    assert find("SCRAM-SHA-256", "id", False) is None
+    assert find("SCRAM-SHA-256", "ann", True) is None

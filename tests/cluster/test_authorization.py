@@ -7,6 +7,7 @@ from typing import Any
 from logbus.errors import ErrorCode
 from logbus.security.acl.acls import AclOperation, AclPermission, PatternType, ResourceType
 from logbus.wire.messages.acls import AclCreation, CreateAclsRequest
+from logbus.wire.messages.delegation_tokens import CreateDelegationTokenRequest, DescribeDelegationTokenRequest
 from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
@@ -23,6 +24,7 @@ class AuthorizationTests(ClusterCase):
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:root",
         "min.insync.replicas": "3",
+        "delegation.token.secret.key": "secret",
     }
 
     def ask(self, principal: str, broker_id: int, message: Any, version: int) -> Any:
@@ -99,3 +101,18 @@ class AuthorizationTests(ClusterCase):
         self.cluster.boot(1)
         answer = self.ask("User:a", 1, MetadataRequest(topics=None), 9)
         self.assertEqual([topic.name for topic in answer.topics], ["t"])
+
+    def test_delegation_tokens(self) -> None:
+        """A token that is made by way of one broker is known to all, and how a client has logged in to each."""
+        request = CreateDelegationTokenRequest(renewers=[])
+        made = self.ask("User:a", 2, request, 3)
+        self.assertEqual(made.error_code, 0)
+        for broker_id in range(3):
+            (found,) = self.ask("User:a", broker_id, DescribeDelegationTokenRequest(), 3).tokens
+            self.assertEqual((found.token_id, bytes(found.hmac)), (made.token_id, bytes(made.hmac)))
+            client = self.cluster[broker_id].connect()
+            client.protocol.context.principal, client.protocol.context.by_delegation_token = "User:a", True
+            client.send(request, 3)
+            while not (answers := client.answers()):
+                self.cluster.settle(0.05)
+            self.assertEqual(answers[0].error_code, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

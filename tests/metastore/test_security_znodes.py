@@ -12,6 +12,7 @@ from logbus.metastore.sanitizer import desanitize, sanitize
 from logbus.metastore.security_znodes import (
     AclEntry,
     AclZnode,
+    DelegationToken,
     DelegationTokenZnode,
     EntityZnode,
     changed_entity,
@@ -130,6 +131,22 @@ class AclTests(SynchronousTestCase):
         """A token's id comes back from its path."""
         self.assertEqual(DelegationTokenZnode.token_id(DelegationTokenZnode.path("a/b")), "a/b")
         self.assertRaises(BadZnode, DelegationTokenZnode.token_id, "/config/users/a")
+
+    def test_token_content(self) -> None:
+        """A token's node is Kafka's JSON; older ones name only the owner."""
+        token = DelegationToken("id", "User:ann", "User:root", ("User:bob",), 1, 3, 2)
+        path = DelegationTokenZnode.path("id")
+        data = (
+            b'{"version":3,"owner":"User:ann","tokenRequester":"User:root","renewers":["User:bob"],"issueTimestamp":1,'
+            b'"maxTimestamp":3,"expiryTimestamp":2,"tokenId":"id"}'
+        )
+        self.assertEqual(DelegationTokenZnode.encode(token), data)
+        self.assertEqual(DelegationTokenZnode.decode(path, data), token)
+        older = data.replace(b'"version":3', b'"version":1').replace(b'"tokenRequester":"User:root",', b"")
+        self.assertEqual(DelegationTokenZnode.decode(path, older).requester, "User:ann")
+        self.assertEqual([token.is_expired(now) for now in (2, 3)], [False, True])
+        for bad in (b"", b"{}", data.replace(b":3,", b":4,"), data.replace(b":2,", b":[],")):
+            self.assertRaises(BadZnode, DelegationTokenZnode.decode, path, bad)
 
     def test_other_paths(self) -> None:
         """Nothing lies above the roots, below their levels, or beside them."""

@@ -33,6 +33,7 @@ Changes on request:
 * ``partition_changes``: the same, as steps of the active controller.
 * ``broker_changes``: requests and reports of brokers, as steps of the active controller.
 * ``security_admin``: changes users, quotas, ACLs and delegation tokens, for request handlers.
+* ``token_expiration``: removes delegation tokens that have ended.
 * ``security_changes``: the same, as steps of the active controller.
 * ``leader_rebalancer``: hands leadership back to preferred leaders now and then.
 

@@ -17,7 +17,6 @@ _TIERED = "there is no tiered storage"
 _FORMAT = "records are always stored as version 2 batches, and never converted for readers"
 _BUFFERS = "the system sizes socket buffers better"
 _WAITING = "waiting requests are dropped when they end, not purged"
-_TOKENS = "delegation tokens are not offered"
 _METRICS = "metrics are at /metrics of the admin listener"
 
 IGNORED_BROKER_KEYS: Mapping[str, str] = {
@@ -96,7 +95,6 @@ IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "broker.heartbeat.": _KRAFT,
     "broker.session.": _KRAFT,
     "controller.quorum.": _KRAFT,
-    "delegation.token.": _TOKENS,
     "group.share.": "share groups are not offered",
     "group.streams.": "streams groups are not offered",
     "share.coordinator.": "share groups are not offered",

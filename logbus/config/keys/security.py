@@ -9,6 +9,7 @@ from logbus.config.keys.declare import (
     int32,
     int64,
     optional_text,
+    same,
     secret,
     text,
     texts,
@@ -124,6 +125,43 @@ SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = text(
 )
 SASL_OAUTHBEARER_SUB_CLAIM_NAME = text(
     "sasl.oauthbearer.sub.claim.name", "sub", "The claim of a token that holds the user's name.", per_listener=True
+)
+
+DELEGATION_TOKEN_MASTER_KEY = secret(
+    "delegation.token.master.key", "The older name of ``delegation.token.secret.key``."
+)
+DELEGATION_TOKEN_SECRET_KEY = secret(
+    "delegation.token.secret.key",
+    "The secret from which those of delegation tokens are made, the same on all brokers; none: there are no delegation "
+    "tokens.",
+    fallbacks=(same(DELEGATION_TOKEN_MASTER_KEY),),
+)
+DELEGATION_TOKEN_MAX_LIFETIME_MS = int64(
+    "delegation.token.max.lifetime.ms",
+    604_800_000,
+    "Milliseconds after which a delegation token ends, however often it is renewed.",
+    at_least=1,
+)
+DELEGATION_TOKEN_EXPIRY_TIME_MS = int64(
+    "delegation.token.expiry.time.ms",
+    86_400_000,
+    "Milliseconds for which a delegation token is valid before it must be renewed.",
+    at_least=1,
+)
+DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = int64(
+    "delegation.token.expiry.check.interval.ms",
+    3_600_000,
+    "Milliseconds between two removals of delegation tokens that have ended.",
+    at_least=1,
+)
+DELEGATION_TOKEN_MAX_COUNT = int32(
+    "delegation.token.max.count", 10_000, "Most delegation tokens that there may be.", at_least=1
+)
+DELEGATION_TOKEN_MAX_COUNT_PER_OWNER = int32(
+    "delegation.token.max.count.per.owner",
+    1_000,
+    "Most delegation tokens of one owner, and most that one user may have asked for.",
+    at_least=1,
 )
 
 SSL_KEYSTORE_TYPE = choice(

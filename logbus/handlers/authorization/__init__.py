@@ -8,6 +8,7 @@ What each API needs: guards stand before the handlers, and ask the authorizer (K
 * ``group_guards``: of groups and their offsets.
 * ``transaction_guards``: of producers and transactions.
 * ``config_guards``: of settings.
+* ``token_guards``: of delegation tokens.
 * ``cluster_guards``: of what concerns the whole cluster, and of requests between brokers.
 
 A guard takes elements that are refused out of a request, has the rest served, and adds the refused to the response.

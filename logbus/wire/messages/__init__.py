@@ -10,6 +10,7 @@ The messages, one family per module, and the register of APIs by number.
 * ``configs``: settings
 * ``user_scram_credentials``: SCRAM credentials of users
 * ``client_quotas``: quotas of users, client ids and addresses
+* ``delegation_tokens``: delegation tokens
 * ``elections``: leader elections and reassignments
 * ``log_dirs``: log directories
 * ``transactions``: producer ids and transactions

@@ -286,6 +286,7 @@ class ForwardRequest:
     A client's request that only the controller can serve, forwarded by the broker that received it (Kafka: Envelope).
 
     :ivar body: the request's, without its header, at ``api_version``.
+    :ivar by_delegation_token: whether the client has logged in by a delegation token.
     """
 
     api_key: Int16
@@ -294,6 +295,7 @@ class ForwardRequest:
     client_id: String | None = None
     host: String
     body: Bytes
+    by_delegation_token: Bool = field("0+", default=False, tag=0)
 
 
 @message(1005, versions="0", flexible="0+")

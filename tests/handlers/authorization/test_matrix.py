@@ -46,6 +46,12 @@ from logbus.wire.messages.configs import (
     ListConfigResourcesRequest,
 )
 from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from logbus.wire.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -397,6 +403,15 @@ ROWS = [
         0,
         [right(Op.ALTER, CLUSTER)],
     ),
+    Row(CreateDelegationTokenRequest(renewers=[]), 3),
+    Row(
+        CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="b", renewers=[]),
+        3,
+        [(Op.CREATE_TOKENS, Kind.USER, "User:b")],
+    ),
+    Row(RenewDelegationTokenRequest(hmac=b"none"), 2),
+    Row(ExpireDelegationTokenRequest(hmac=b"none"), 2),
+    Row(DescribeDelegationTokenRequest(), 3, [(Op.DESCRIBE_TOKENS, Kind.USER, "User:b")], lists=True),
     Row(UpdateFeaturesRequest(feature_updates=[]), 1, [right(Op.ALTER, CLUSTER)]),
     Row(DescribeClusterRequest(), 0),
     Row(
@@ -439,6 +454,7 @@ class AuthorizedCase(HandlerCase):
     config = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        "delegation.token.secret.key": "secret",
     }
 
     def setUp(self) -> None:
@@ -497,3 +513,22 @@ class MatrixTests(AuthorizedCase):
         here = {api_key_of(row.message) for row in ROWS}
         missing = sorted(key for key in served - here if key < 1000)
         self.assertEqual([api_name(key) for key in missing], [])
+
+    def test_tokens_of_others(self) -> None:
+        """Who may see a token: those it concerns, and who has a right to it or to its owner's tokens."""
+        for name in ("a", "b"):
+            message = CreateDelegationTokenRequest(renewers=[])
+            self.assertEqual(self.connect(f"User:{name}").ask(message, 3).error_code, 0)
+
+        def seen() -> list[str]:
+            answer = self.connect("User:a").ask(DescribeDelegationTokenRequest(), 3)
+            return sorted(token.principal_name for token in answer.tokens)
+
+        self.assertEqual(seen(), ["a"])
+        (token,) = self.connect("User:b").ask(DescribeDelegationTokenRequest(), 3).tokens
+        for right in (
+            (Op.DESCRIBE, Kind.DELEGATION_TOKEN, token.token_id),
+            (Op.DESCRIBE_TOKENS, Kind.USER, "User:b"),
+        ):
+            self.grant([right])
+            self.assertEqual(seen(), ["a", "b"])
