@@ -117,6 +117,36 @@ class QuotaTests(HandlerCase):
         got = self.client.ask(fetch_request([], session_epoch=2, **session), 12)
         self.assertEqual(len(content(got.responses[0].partitions[0])), self.size)
 
+    def many(self, client: Client, **given: Any) -> Any:
+        """Fetch so many partitions that it takes time slices; all but one do not exist."""
+        wanted = [("t", 0, 0), *(("t", partition, 0) for partition in range(2, 2500))]
+        return client.ask(fetch_request(wanted, **given), 12)
+
+    def test_many_partitions(self) -> None:
+        """Requests that are served in time slices are charged, and held up, like others."""
+        for _ in range(5):
+            response = self.many(self.client)
+            records = content(response.responses[0].partitions[0])
+            self.assertEqual(len(records), self.size)
+        self.assertGreater(response.throttle_time_ms, 100)
+        refused = self.many(self.server.connect())
+        self.assertEqual(refused.responses, [])
+        self.assertTrue(0 < refused.throttle_time_ms <= response.throttle_time_ms)
+
+    def test_many_partitions_that_were_waited_for(self) -> None:
+        """A fetch in time slices gets nothing, too, when others got all while it waited."""
+        waiting = self.server.connect()
+        wanted = [("t", 1, offset) for offset in [0] * 2500]
+        waiting.send(fetch_request(wanted, max_wait_ms=10_000), 12)
+        for offset in range(5):
+            self.fetch(self.client, offset)
+        self.server.connect().produce(a_batch(b"v"), partition=1)
+        for _ in range(20):
+            waiting.turn()
+        [response] = waiting.answers()
+        self.assertEqual(response.responses, [])
+        self.assertGreater(response.throttle_time_ms, 0)
+
     def test_who_waited_for_what_others_got(self) -> None:
         """A fetch that waited for records gets none while its quota is used up by others."""
         waiting = self.server.connect()
