@@ -87,6 +87,7 @@ CLIENT_KEYS = {
     "broker.log",
     "broker.reactor",
     "producer.metrics",
+    "request.access",
 }
 
 
