@@ -3,7 +3,6 @@ Quotas: how much of a broker users and clients may take (Kafka: ClientQuotaManag
 
 * ``quota_table``: the quota of a user and client id, by Kafka's precedence
 * ``leaky_bucket``: what a client took, and has not paid for by waiting
-* ``measured_rate``: a rate over a few windows of time
 * ``client_quota_manager``: measures clients, and says how long those over their quota must wait
 * ``quota_managers``: the managers of all kinds of quotas
 """
