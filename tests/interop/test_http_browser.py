@@ -1,7 +1,8 @@
 """
 A real browser shows the page of an attacker, which tries to change a broker on the same machine.
 
-The broker takes requests without a login, as on a developer's machine. It needs Debian's ``chromium``.
+The broker takes requests without a login, as on a developer's machine, and with one, which the browser knows. It needs
+Debian's ``chromium``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="needs chromium (apt-get install --no-install-recommends chromium)"),
 ]
 SECONDS = 180
+CONFIG = {
+    "admin.allowed.hosts": "friend.example",
+    "listener.name.admin.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.admin.plain.sasl.jaas.config": 'PlainLoginModule required user_alice="secret";',
+}
 
 # Each attempt is reported with what the page learns of it. BROKER is the broker's own address; the attacker's own paths
 # below /api go to the broker, too, as if its name pointed there now.
@@ -92,6 +98,8 @@ const json = {"Content-Type": "application/json"};
   await attempt("rebound-metrics", "/metrics", {});
   await attempt("rebound-health", "/healthz", {});
   await fetch("/found", {method: "POST", body: JSON.stringify(found)});
+  // This replaces the page; for such a request the browser adds the password.
+  form("_top", api + "/topics", "text/plain", '{"name":"top","configs":{"x', '":"1"}}');
 })();
 </script>"""
 
@@ -101,6 +109,7 @@ class Relay(ThreadingHTTPServer):
     Passes requests to the broker as they are.
 
     :ivar passed: methods, paths and statuses.
+    :ivar with_password: those of requests with a password.
     """
 
     daemon_threads = True
@@ -109,6 +118,7 @@ class Relay(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), handler or Passing)
         self.broker = broker
         self.passed: list[tuple[str, str, int]] = []
+        self.with_password: queue.Queue[tuple[str, str, int]] = queue.Queue()
 
     @property
     def address(self) -> str:
@@ -149,10 +159,22 @@ class Passing(BaseHTTPRequestHandler):
         connection.endheaders(self.body())
         answer = connection.getresponse()
         self.server.passed.append((self.command, self.path, answer.status))
+        if "Authorization" in self.headers:
+            self.server.with_password.put(self.server.passed[-1])
         self.answer(answer.status, answer.read(), dict(answer.headers.items()))
         connection.close()
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = pass_on
+    def do_GET(self) -> None:
+        # The browser's user logs in, and follows a link to another site.
+        path, _, link = self.path.partition("?")
+        if path != "/login":
+            self.pass_on()
+        elif "Authorization" in self.headers:
+            self.answer(302, headers={"Location": link})
+        else:
+            self.answer(401, headers={"WWW-Authenticate": 'Basic realm="logbus", charset="UTF-8"'})
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = pass_on
 
     def body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -187,21 +209,30 @@ class Attacking(Passing):
             self.pass_on()
 
 
-def browse(server: Attacker, name: str, directory: Path) -> dict[str, str]:
-    """Show the page under a name, and return what it has found."""
+@contextmanager
+def browsing(server: Attacker, name: str, directory: Path, login: str = "") -> Iterator[dict[str, str]]:
+    """
+    Show the page under a name, and return what it has found.
+
+    :param login: where the browser's user logs in before.
+    """
     assert BROWSER is not None
-    port = server.server_address[1]
+    page = f"http://{name}:{server.server_address[1]}/"
     browser = subprocess.Popen(
         [
             *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
             *("--disable-background-networking", "--disable-component-update", f"--user-data-dir={directory}"),
-            *(f"--host-resolver-rules=MAP {name} 127.0.0.1", "--remote-debugging-port=0", f"http://{name}:{port}/"),
+            *(
+                f"--host-resolver-rules=MAP {name} 127.0.0.1",
+                "--remote-debugging-port=0",
+                f"{login}?{page}" if login else page,
+            ),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        return server.found.get(timeout=SECONDS)
+        yield server.found.get(timeout=SECONDS)
     finally:
         browser.terminate()
         browser.wait(SECONDS)
@@ -213,9 +244,9 @@ def read(broker: Broker, path: str) -> Any:
 
 
 def test_attack(tmp_path: Path) -> None:
-    """Nothing that a page tries changes anything, and it learns nothing, not even by its own name."""
+    """Nothing a page tries changes anything, neither with a password that the browser knows nor by its own name."""
     with (
-        Broker({"admin.allowed.hosts": "friend.example"}) as broker,
+        Broker(CONFIG) as broker,
         Relay(broker).running() as relay,
         Attacker(broker, relay.address).running() as server,
     ):
@@ -225,7 +256,8 @@ def test_attack(tmp_path: Path) -> None:
         urllib.request.urlopen(create, timeout=SECONDS).close()
         before = read(broker, "/api/v1/topics"), read(broker, "/registry/config")
 
-        found = browse(server, "evil.example", tmp_path / "evil")
+        with browsing(server, "evil.example", tmp_path / "evil", f"http://alice:secret@{relay.address}/login") as found:
+            assert relay.with_password.get(timeout=SECONDS) == ("POST", "/api/v1/topics", 403)
         rebound = {name: found.pop(name) for name in list(found) if name.startswith("rebound-")}
         assert {name: said[:3] for name, said in rebound.items()} == dict.fromkeys(rebound, "421")
         assert not any("orders" in said for said in rebound.values())
@@ -237,7 +269,8 @@ def test_attack(tmp_path: Path) -> None:
         assert (read(broker, "/api/v1/topics"), read(broker, "/registry/config")) == before
 
         # The same page under a name that is allowed: had the attack not reached the broker, this would not either.
-        found = browse(server, "friend.example", tmp_path / "friend")
+        with browsing(server, "friend.example", tmp_path / "friend") as found:
+            pass
         assert found["rebound-create"].startswith("201")
         assert found["rebound-delete"].startswith("204")
         assert {topic["name"] for topic in read(broker, "/api/v1/topics")["items"]} == {"rebound"}
