@@ -77,6 +77,7 @@ app = LazyGroup(
         "configs": ("logbus.cli.commands.configs:configs", "Show and change settings of topics and brokers."),
         "users": ("logbus.cli.commands.users:users", "Show and change users that log in by SCRAM."),
         "acls": ("logbus.cli.commands.acls:acls", "Show and change who may do what."),
+        "tokens": ("logbus.cli.commands.tokens:tokens", "Create, show, renew and end delegation tokens."),
         "quotas": ("logbus.cli.commands.quotas:quotas", "Show and change quotas of users, client ids and addresses."),
         "cluster": (
             "logbus.cli.commands.cluster:cluster",

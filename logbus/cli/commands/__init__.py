@@ -9,6 +9,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``users``: users that log in by SCRAM
 * ``acls``: who may do what
 * ``quotas``: quotas of users, client ids and addresses
+* ``tokens``: delegation tokens
 * ``cluster``: the group ``cluster``; describe
 * ``cluster_start``: run a cluster on this machine
 * ``cluster_reassign``: move replicas

@@ -7,6 +7,7 @@ The admin client (Kafka: AdminClient).
 * ``transaction_admin``: transactions, producers, aborts
 * ``replica_admin``: leader elections and reassignments
 * ``user_admin``: users that log in by SCRAM
+* ``token_admin``: delegation tokens
 * ``acl_admin``: ACLs
 * ``quota_admin``: quotas of users, client ids and addresses
 * ``log_dir_admin``: log directories

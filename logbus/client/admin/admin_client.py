@@ -3,7 +3,8 @@ The admin client (Kafka: AdminClient): topics, partitions, records to delete, an
 :mod:`~logbus.client.admin.config_admin`, :mod:`~logbus.client.admin.replica_admin`,
 :mod:`~logbus.client.admin.group_admin`, :mod:`~logbus.client.admin.log_dir_admin`,
 :mod:`~logbus.client.admin.user_admin`, :mod:`~logbus.client.admin.quota_admin`,
-:mod:`~logbus.client.admin.acl_admin` and :mod:`~logbus.client.admin.transaction_admin`.
+:mod:`~logbus.client.admin.acl_admin`, :mod:`~logbus.client.admin.token_admin` and
+:mod:`~logbus.client.admin.transaction_admin`.
 
 .. code-block:: python
 
@@ -29,6 +30,7 @@ from logbus.client.admin.group_admin import GroupAdmin
 from logbus.client.admin.log_dir_admin import LogDirAdmin
 from logbus.client.admin.quota_admin import QuotaAdmin
 from logbus.client.admin.replica_admin import ReplicaAdmin
+from logbus.client.admin.token_admin import TokenAdmin
 from logbus.client.admin.transaction_admin import TransactionAdmin
 from logbus.client.admin.user_admin import UserAdmin
 from logbus.client.cluster.cluster import Cluster, Node, TopicMetadata
@@ -100,7 +102,7 @@ class ClusterDescription:
 
 
 class AdminClient(
-    AclAdmin, ConfigAdmin, GroupAdmin, LogDirAdmin, QuotaAdmin, ReplicaAdmin, TransactionAdmin, UserAdmin
+    AclAdmin, ConfigAdmin, GroupAdmin, LogDirAdmin, QuotaAdmin, ReplicaAdmin, TokenAdmin, TransactionAdmin, UserAdmin
 ):
     """
     Sends administrative requests to the brokers concerned.
