@@ -25,8 +25,11 @@ from logbus.wire.messages.client_quotas import (
 )
 from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
     ElectLeadersResponse,
     ListPartitionReassignmentsResponse,
+    PartitionResult,
+    ReplicaElectionResult,
 )
 from logbus.wire.messages.log_dirs import (
     AlterReplicaLogDirsResponse,
@@ -92,9 +95,29 @@ alter_replica_log_dirs = guards(34)(
 describe_log_dirs = guards(35)(
     cluster_needs(AclOperation.DESCRIBE, lambda message, code: DescribeLogDirsResponse(error_code=code))
 )
-elect_leaders = guards(43)(
-    cluster_needs(AclOperation.ALTER, lambda message, code: ElectLeadersResponse(error_code=code))
-)
+
+
+@guards(43)
+async def elect_leaders(access: Access, request: Request, serve: Serve) -> Any:
+    """ElectLeaders: Alter on the cluster; version 0 has room for errors at the partitions only."""
+    if access.allows(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        return await serve()
+    message: ElectLeadersRequest = request.message
+    return ElectLeadersResponse(
+        error_code=FORBIDDEN if request.api_version >= 1 else 0,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=number, error_code=FORBIDDEN, error_message=FORBIDDEN.sentence)
+                    for number in topic.partitions
+                ],
+            )
+            for topic in message.topic_partitions or ()
+        ],
+    )
+
+
 alter_partition_reassignments = guards(45)(
     cluster_needs(AclOperation.ALTER, _with_message(AlterPartitionReassignmentsResponse))
 )

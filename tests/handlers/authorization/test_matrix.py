@@ -20,6 +20,7 @@ from logbus.security.acl.acls import (
 )
 from logbus.security.acl.standard_authorizer import StandardAuthorizer
 from logbus.wire.connection import api_key_of
+from logbus.wire.encoder_runtime import EncodeError
 from logbus.wire.messages import api_name
 from logbus.wire.messages.acls import (
     AclCreation,
@@ -90,7 +91,7 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
-from logbus.wire.messages.partitions import NamedTopicPartitions, TopicPartitionIndexes
+from logbus.wire.messages.partitions import NamedTopicPartitions, TopicPartitionIndexes, TopicPartitions
 from logbus.wire.messages.records import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -378,6 +379,11 @@ ROWS = [
     ),
     Row(DeleteGroupsRequest(groups_names=["g"]), 2, [right(Op.DELETE, GROUP)]),
     Row(ElectLeadersRequest(topic_partitions=None), 2, [right(Op.ALTER, CLUSTER)]),
+    Row(
+        ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0])]),
+        0,
+        [right(Op.ALTER, CLUSTER)],
+    ),
     Row(AlterPartitionReassignmentsRequest(topics=[]), 0, [right(Op.ALTER, CLUSTER)]),
     Row(ListPartitionReassignmentsRequest(), 0, [right(Op.DESCRIBE, CLUSTER)]),
     Row(
@@ -506,6 +512,21 @@ class MatrixTests(AuthorizedCase):
             if refused := self.asked(row) & FORBIDDEN:
                 wrong.append(f"{name} is refused with {row.rights}: {refused}")
         self.assertEqual(wrong, [])
+
+    def test_each_version_can_say_no(self) -> None:
+        """Who has no rights gets an answer at each version that can say the request."""
+        self.grant([])
+        client = self.connect("User:a")
+        for row in ROWS:
+            first, last = self.server.broker.kafka_server.router.served[api_key_of(row.message)]
+            for version in range(first, last + 1):
+                try:
+                    client.send(row.message, version)
+                except EncodeError:
+                    continue
+                for _ in range(20):
+                    client.turn()
+                self.assertEqual((len(client.answers()), client.closed), (1, False), f"{row.message}, v{version}")
 
     def test_all_apis_are_here(self) -> None:
         """But for those between brokers, whose handlers ask for a proof."""
