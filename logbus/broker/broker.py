@@ -121,7 +121,12 @@ class Broker(OrderedService):
         self.env = env = Environment(reactor, config, wall_clock, randomness or random.SystemRandom())
         self.registry = env.registry
         self._listeners = {listener.name: listener for listener in listeners}
-        self.security = BrokerSecurity(env, listeners, lambda: self.member.metadata.security_nodes)
+        self.security = BrokerSecurity(
+            env,
+            listeners,
+            lambda: self.member.metadata.security_nodes,
+            lambda: self.member.broker_secret.value,
+        )
         self._ticks = ReactorTicks.in_registry(reactor, env.registry)
         self._socket_server = SocketServer(
             reactor,

@@ -40,6 +40,7 @@ class SaslListeners:
 
     :param nodes: returns the users, as this broker knows them.
     :param tokens: those by which clients can log in.
+    :param broker_secret: returns what only brokers know; empty: nothing.
     :ivar unknown_users: makes up the credentials of users that do not exist.
     """
 
@@ -47,6 +48,7 @@ class SaslListeners:
     _listeners: Iterable[Listener]
     _nodes: Callable[[], SecurityNodes]
     _tokens: DelegationTokens = field(factory=DelegationTokens)
+    _broker_secret: Callable[[], bytes] = field(default=bytes, repr=False)
     unknown_users: UnknownUsers = field(factory=UnknownUsers, init=False)
     _settings: dict[str, SaslSettings] = field(factory=dict, init=False)
     _jwt: dict[JwtSettings, JwtLogins] = field(factory=dict, init=False)
@@ -59,6 +61,8 @@ class SaslListeners:
 
         :raise ConfigError: names the listener, the key and what is accepted.
         """
+        if secret := self._broker_secret():
+            self.unknown_users = UnknownUsers.of_brokers(secret)
         self._settings = self._read(self._env.config)
         self._unsubscribe = self._env.config.subscribe(_DYNAMIC, self._changed)
 

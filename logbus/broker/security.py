@@ -36,19 +36,26 @@ class BrokerSecurity:
 
     :param listeners: those of the broker.
     :param nodes: returns the users, as this broker knows them.
+    :param broker_secret: returns what only brokers know, once the metadata store is open.
     :ivar tokens: the delegation tokens.
     """
 
     _log = Logger()
 
-    def __init__(self, env: Environment, listeners: Iterable[Listener], nodes: Callable[[], SecurityNodes]) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        listeners: Iterable[Listener],
+        nodes: Callable[[], SecurityNodes],
+        broker_secret: Callable[[], bytes] = bytes,
+    ) -> None:
         self._env = env
         # Without ZooKeeper there are no other brokers.
         self._cluster = bool(env.config.get(keys.ZOOKEEPER_CONNECT))
         self._tls: dict[str, ListenerTls] = {}
         self._listeners = {listener.name: listener for listener in listeners}
         self.tokens = DelegationTokens((env.config.get(keys.DELEGATION_TOKEN_SECRET_KEY) or "").encode())
-        self.sasl = SaslListeners(env, self._listeners.values(), nodes, self.tokens)
+        self.sasl = SaslListeners(env, self._listeners.values(), nodes, self.tokens, broker_secret)
         self.http = HttpListeners(env, self.sasl, nodes)
 
     def connect_to(self, plain: ConnectTo) -> ConnectTo:

@@ -116,3 +116,11 @@ class AuthorizationTests(ClusterCase):
             while not (answers := client.answers()):
                 self.cluster.settle(0.05)
             self.assertEqual(answers[0].error_code, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+    def test_made_up_salts(self) -> None:
+        """No broker tells by a salt of its own that a user does not exist."""
+        made = {
+            self.cluster[each].broker.security.sasl.unknown_users.credential("SCRAM-SHA-256", "nobody").salt
+            for each in range(3)
+        }
+        self.assertEqual(len(made), 1)

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
+from typing import Self
 
 from attrs import define, field, frozen
 
@@ -42,6 +43,16 @@ class UnknownUsers:
     """
 
     secret: bytes = field(factory=lambda: secrets.token_bytes(32), repr=False)
+
+    @classmethod
+    def of_brokers(cls, secret: bytes) -> Self:
+        """
+        Return those of all brokers of a cluster: a salt that differed between brokers, or after a restart, would tell
+        that there is no such user.
+
+        :param secret: what only brokers know.
+        """
+        return cls(hmac.digest(secret, b"salts of unknown users", "sha512"))
 
     def credential(self, mechanism: str, user: str) -> ScramCredential:
         """Return a user's credential, always with the same salt; no password fits it."""

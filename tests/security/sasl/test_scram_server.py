@@ -100,6 +100,13 @@ def test_unknown_users_have_constant_salts() -> None:
     assert first(b"nobody").endswith(b",i=4096")
 
 
+def test_brokers_make_up_the_same_salts() -> None:
+    """All brokers of a cluster have the same salt for somebody who does not exist, and other clusters another one."""
+    one, same, other = (UnknownUsers.of_brokers(secret).credential(SHA_256, "nobody") for secret in (b"a", b"a", b"b"))
+    assert one == same
+    assert one.salt != other.salt
+
+
 @pytest.mark.parametrize(
     ("message", "why"),
     [
