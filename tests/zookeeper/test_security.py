@@ -20,6 +20,7 @@ from logbus.metastore.operations import SessionState
 from logbus.metastore.zookeeper_security import ZooKeeperSecurity
 from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.testing import Broker
+from logbus.testing.broker import BrokerFailed
 from logbus.testing.zookeeper import ZooKeeper
 from tests.certificates import Authority
 from tests.cli.test_commands import run
@@ -136,8 +137,8 @@ def test_certificates(guarded: ZooKeeper, authority: Authority, tmp_path: Path) 
         assert (done.status, done.out) == (0, "nothing to change\n"), done.err
 
 
-class ForeignServerTests(PumpedTestCase):
-    """The certificate of a server is of an authority that is not trusted, or names another host."""
+class TlsStoreTests(PumpedTestCase):
+    """A store over TLS."""
 
     @pytest.fixture(autouse=True)
     def _given(self, guarded: ZooKeeper, authority: Authority, tmp_path: Path) -> None:
@@ -156,8 +157,18 @@ class ForeignServerTests(PumpedTestCase):
         self.addCleanup(lambda: self.successResultOf(store.close()))
         return store
 
+    def test_traffic(self) -> None:
+        """Large answers, and many at a time, come whole and in order."""
+        store = self.store(f"{self.guarded.tls_connect}/traffic", self.authority)
+        self.successResultOf(store.open())
+        data = bytes(range(256)) * 3500
+        self.successResultOf(store.create("/large", data))
+        answers = [store.get("/large") for _ in range(5)] + [store.get("/") for _ in range(500)]
+        found = [self.successResultOf(answer)[0] for answer in answers]
+        self.assertEqual(found, [data] * 5 + [b""] * 500)
+
     def test_authority(self) -> None:
-        """The reason is told."""
+        """A certificate of an authority that is not trusted: the reason is told."""
         store = self.store(self.guarded.tls_connect, Authority.new("CN=Other CA"))
         store.open()
         self.wait_until(lambda: "CERTIFICATE_VERIFY_FAILED" in store.complaint, "a complaint")
@@ -205,6 +216,8 @@ def test_migration(guarded: ZooKeeper, tmp_path: Path) -> None:
             done = run("metadata", "secure", *at)
             assert done.status == 0, done.err
             is_shut_out(client)
+            with pytest.raises(BrokerFailed, match="belongs to others; check zookeeper"):
+                a_broker(connect, {"broker.id": "1"}, tmp_path / "other").start()
             client.create("/consumers/group")
             create(broker, "more")
             produce(broker, "orders", b"2")
