@@ -3,6 +3,9 @@ Random faults from a seed, for any time, under a producer and a consumer of thre
 
     python -m tests.faults.soak --faults 40 --records 50000 --seed 1
 
+With ``--secured`` clients log in over TLS and have ACLs, brokers show each other certificates, and their nodes in
+ZooKeeper belong to them.
+
 It tells what was done, how long writes stood still at most, and what was wrong in the end: nothing, or the status is 1.
 A run that had fewer faults or fewer records acknowledged than it was asked for fails, too.
 """
@@ -20,6 +23,7 @@ from logbus.testing.cluster import Cluster, ClusterBroker
 from tests.faults.conftest import FAULTY_CONFIG
 from tests.faults.nemesis import Nemesis
 from tests.faults.partition_logs import wait_same
+from tests.faults.secured_cluster import SecuredCluster
 from tests.faults.traffic import Traffic, create
 
 TOPIC = "soak"
@@ -109,12 +113,14 @@ FAULTS: tuple[Fault, ...] = (
 )  # fmt: skip
 
 
-def soak(faults: int, records: int, seed: int) -> bool:
+def soak(faults: int, records: int, seed: int, *, secured: bool = False) -> bool:
     """Whether all was well."""
     chance = random.Random(seed)
     pauses: dict[str, float] = defaultdict(float)
-    with Cluster(config=FAULTY_CONFIG) as cluster:
+    with SecuredCluster() if secured else Cluster(config=FAULTY_CONFIG) as cluster:
         create(cluster, TOPIC, PARTITIONS)
+        if isinstance(cluster, SecuredCluster):
+            cluster.allow(TOPIC)
         nemesis = Nemesis(cluster)
         begin = time.monotonic()
         with Traffic(cluster, TOPIC, PARTITIONS) as traffic:
@@ -171,8 +177,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=40)
     parser.add_argument("--records", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--secured", action="store_true")
     given = parser.parse_args(arguments)
-    return 0 if soak(given.faults, given.records, given.seed) else 1
+    return 0 if soak(given.faults, given.records, given.seed, secured=given.secured) else 1
 
 
 if __name__ == "__main__":

@@ -53,10 +53,15 @@ CONSUMER = {
 }
 
 
+def login(cluster: Cluster, who: str) -> dict[str, Any]:
+    """What a client of a secured cluster needs to log in; nothing for a plain one."""
+    return dict(getattr(cluster, f"{who}_settings", {}))
+
+
 def create(cluster: Cluster, topic: str, partitions: int = 1, **config: str) -> None:
     """A topic whose records are on three brokers, and on two before they count."""
     config = {"min.insync.replicas": "2", "segment.bytes": "262144", **config}
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin = AdminClient({**login(cluster, "admin"), "bootstrap.servers": cluster.bootstrap, "log_level": 0})
     new = NewTopic(topic, partitions, 3, config=config)
 
     def created() -> bool:
@@ -90,6 +95,7 @@ class Traffic:
         self.lost_place: list[str] = []
         self.worst_pause = 0.0
         self._rate = rate
+        self._settings = login(cluster, "client")
         self._sent = 0
         self._others = 0
         self._acknowledged = 0
@@ -97,7 +103,9 @@ class Traffic:
         self._last_acknowledged = dict.fromkeys(range(partitions), time.monotonic())
         self._ending = threading.Event()
         self._written = threading.Event()
-        self._producer = Producer({**PRODUCER, "bootstrap.servers": cluster.bootstrap, "error_cb": self._failed})
+        self._producer = Producer(
+            {**self._settings, **PRODUCER, "bootstrap.servers": cluster.bootstrap, "error_cb": self._failed}
+        )
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._write, self._read)]
 
     @property
@@ -126,7 +134,7 @@ class Traffic:
         self._others += 1
         name, first = f"producer {self._others}", self._others * 10**9
         bootstrap = ",".join(broker.bootstrap for broker in brokers)
-        producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
+        producer = Producer({**self._settings, **PRODUCER, "bootstrap.servers": bootstrap})
         for value in range(first, first + count):
             partition = value % self.partitions
             told = self._told(value, time.monotonic(), name)
@@ -231,7 +239,7 @@ class Traffic:
 
     def _read_until_end(self, name: str) -> None:
         """Read until everything that was acknowledged has been read."""
-        consumer = Consumer({**CONSUMER, "bootstrap.servers": self.cluster.bootstrap})
+        consumer = Consumer({**self._settings, **CONSUMER, "bootstrap.servers": self.cluster.bootstrap})
         positions = dict.fromkeys(range(self.partitions), 0)
         try:
             consumer.assign([TopicPartition(self.topic, partition, 0) for partition in positions])
