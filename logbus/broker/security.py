@@ -158,10 +158,10 @@ class BrokerSecurity:
             tls.check(config)
 
     def _warn(self, tls: ListenerTls) -> None:
-        pair = tls.material.pair
         now = datetime.fromtimestamp(self._env.wall_clock(), UTC)
-        for warning in [] if pair is None else pair.warnings(now):
-            self._log.warn("listener {listener}: {warning}", listener=tls.listener, warning=warning)
+        for pair in tls.material.pairs:
+            for warning in pair.warnings(now):
+                self._log.warn("listener {listener}: {warning}", listener=tls.listener, warning=warning)
 
 
 def _shown(tls: ListenerTls) -> str:

@@ -79,10 +79,12 @@ class SecureBroker:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[SecureBroker]:
-    """A broker with a key store in PEM."""
+    """A broker with a key store in PEM, which has another key for clients that ask for ``other.test``."""
     authority = Authority.new()
     authority.write(tmp_path / "ca.pem")
-    Authority.new("CN=Middle", authority).issue("CN=first").write(tmp_path / "server.pem")
+    first = Authority.new("CN=Middle", authority).issue("CN=first")
+    other = authority.issue("CN=other", hosts=("other.test",))
+    (tmp_path / "server.pem").write_text(first.pem() + other.pem())
     authority.issue("CN=alice").write(tmp_path / "alice.pem")
     Authority.new("CN=Strangers").issue("CN=mallory").write(tmp_path / "mallory.pem")
     with running_process(tmp_path, *options(tmp_path), "--set", f"{STORE}={tmp_path / 'server.pem'}") as (
@@ -168,16 +170,22 @@ def test_pkcs12(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "accepted"),
     [
-        ("-tls1_2", True),
-        ("-tls1_3", True),
-        ("-tls1_2 -cipher ECDHE-ECDSA-AES128-GCM-SHA256", True),
-        ("-tls1_2 -cipher AES128-SHA", False),
-        ("-tls1_2 -cipher ECDHE-ECDSA-AES128-SHA", False),
-        ("-tls1_1 -cipher ALL:@SECLEVEL=0", False),
+        ("-tls1_2", "first"),
+        ("-tls1_3", "first"),
+        ("-tls1_2 -servername other.test", "other"),
+        ("-tls1_3 -servername other.test", "other"),
+        ("-tls1_3 -servername unknown.test", "first"),
+        ("-tls1_2 -cipher ECDHE-ECDSA-AES128-GCM-SHA256", "first"),
+        ("-tls1_2 -cipher AES128-SHA", None),
+        ("-tls1_2 -cipher ECDHE-ECDSA-AES128-SHA", None),
+        ("-tls1_1 -cipher ALL:@SECLEVEL=0", None),
     ],
 )
-def test_openssl(broker: SecureBroker, words: str, accepted: bool) -> None:
-    """Suites without forward secrecy or authenticated encryption, and old versions, are refused."""
+def test_openssl(broker: SecureBroker, words: str, accepted: str | None) -> None:
+    """
+    A client gets the certificate of the host that it asks for; suites without forward secrecy or authenticated
+    encryption, and old versions, are refused.
+    """
     own = broker.directory / "alice.pem"
     done = subprocess.run(
         [
@@ -190,7 +198,9 @@ def test_openssl(broker: SecureBroker, words: str, accepted: bool) -> None:
         timeout=SECONDS,
         check=False,
     )
-    assert ("Cipher is (NONE)" not in done.stdout) == accepted, done.stdout + done.stderr
+    assert ("Cipher is (NONE)" not in done.stdout) == (accepted is not None), done.stdout + done.stderr
+    if accepted is not None:
+        assert f"subject=CN={accepted}" in done.stdout.replace(" ", ""), done.stdout
     assert "Verification: OK" in done.stdout, done.stdout + done.stderr
 
 

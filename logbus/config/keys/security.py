@@ -169,7 +169,8 @@ SSL_KEYSTORE_TYPE = choice(
 )
 SSL_KEYSTORE_LOCATION = optional_text(
     "ssl.keystore.location",
-    "File with the broker's key and certificates; read again after ``SIGHUP``, and when a key is altered.",
+    "File with the broker's key and certificates; read again after ``SIGHUP``, and when a key is altered. PEM may have "
+    "several keys, each with its certificates: a client gets those for the host that it asks for (SNI), or the first.",
     dynamic=PER_BROKER,
     per_listener=True,
 )

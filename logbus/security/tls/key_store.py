@@ -22,6 +22,9 @@ from logbus.errors import ConfigError
 from logbus.security.tls.tls_settings import StoreSettings
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+MAX_PAIRS = 100
+"""Private keys in one key store."""
+
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _CONVERT = "keytool -importkeystore -srckeystore OLD -destkeystore NEW.p12 -deststoretype PKCS12"
 
@@ -45,6 +48,15 @@ class KeyPair:
     key: Any = field(repr=False)
     certificate: x509.Certificate
     chain: tuple[x509.Certificate, ...]
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The names of hosts that the certificate is for, in lower case; ``*.example.org`` is for one label more."""
+        try:
+            names = self.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (x509.ExtensionNotFound, ValueError):
+            return frozenset()
+        return frozenset(name.lower() for name in names.get_values_for_type(x509.DNSName))
 
     def warnings(self, now: datetime) -> list[str]:
         """Describe certificates that are not valid at this time."""
@@ -76,9 +88,46 @@ def read_store(settings: StoreSettings) -> StoreBytes:
     return StoreBytes(content, hashlib.sha256(said.encode()).digest())
 
 
+def load_key_pairs(settings: StoreSettings, content: bytes | None) -> tuple[KeyPair, ...]:
+    """
+    Load the private keys of a key store, each with its certificates. Only PEM can have several: the certificates of a
+    key follow each other, its own first.
+
+    :param content: of its file.
+    :raises ConfigError: names the key of the configuration, and what is wrong.
+    """
+    text = (settings.key or "") if content is None else content.decode("utf-8", "replace")
+    keys = [pem for label, pem in _blocks(text) if label.endswith("PRIVATE KEY")]
+    if settings.type != "PEM" or len(keys) < 2:
+        return (load_key_pair(settings, content),)
+    where = _where(settings)
+    if len(keys) > MAX_PAIRS:
+        raise ConfigError(f"{where}: it has {len(keys)} private keys; there may be {MAX_PAIRS}")
+    certificates = _pem_certificates(
+        where if content is not None else settings.names["certificates"],
+        (settings.certificates or "") if content is None else text,
+    )
+    loaded = [_pem_key(settings, pem) for pem in keys]
+    by_public = {key.public_key().public_bytes(_DER, _SPKI): key for key in loaded}
+    found: list[tuple[Any, list[x509.Certificate]]] = []
+    for one in certificates:
+        key = by_public.pop(one.public_key().public_bytes(_DER, _SPKI), None)
+        if key is not None:
+            found.append((key, [one]))
+        elif found:
+            found[-1][1].append(one)
+        else:
+            raise ConfigError(
+                f"{where}: the first certificate, of {one.subject.rfc4514_string()}, belongs to none of the keys"
+            )
+    if by_public:
+        raise ConfigError(f"{where}: {len(by_public)} of its {len(keys)} private keys have no certificate there")
+    return tuple(KeyPair(key, chain[0], tuple(chain[1:])) for key, chain in found)
+
+
 def load_key_pair(settings: StoreSettings, content: bytes | None) -> KeyPair:
     """
-    Load the private key and the certificates of a key store.
+    Load the only private key of a key store, and its certificates.
 
     :param content: of its file.
     :raises ConfigError: names the key of the configuration, and what is wrong.

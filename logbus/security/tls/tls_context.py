@@ -7,12 +7,14 @@ Sessions are resumed by tickets alone, so that the broker keeps nothing about th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import field, frozen
 from cryptography import x509
 from OpenSSL import SSL, crypto
 
 from logbus.errors import ConfigError
-from logbus.security.tls.key_store import KeyPair, load_key_pair, load_trusted, read_store
+from logbus.security.tls.key_store import KeyPair, load_key_pairs, load_trusted, read_store
 from logbus.security.tls.tls_settings import TlsSettings
 
 _VERSIONS = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
@@ -30,11 +32,18 @@ class TlsMaterial:
 
     :ivar pair: None: the listener's endpoint has its own.
     :ivar digest: differs when any of it does.
+    :ivar others: more keys, for clients that ask for the hosts of their certificates (SNI).
     """
 
     pair: KeyPair | None = field(eq=False)
     trusted: tuple[x509.Certificate, ...] = field(eq=False)
     digest: bytes = field(repr=False)
+    others: tuple[KeyPair, ...] = field(default=(), eq=False)
+
+    @property
+    def pairs(self) -> tuple[KeyPair, ...]:
+        """All keys with their certificates."""
+        return () if self.pair is None else (self.pair, *self.others)
 
 
 def read_material(settings: TlsSettings, *, own_key: bool = False, between_brokers: bool = False) -> TlsMaterial:
@@ -46,14 +55,15 @@ def read_material(settings: TlsSettings, *, own_key: bool = False, between_broke
     :raises ConfigError: names the key of the configuration, and what is wrong.
     """
     key_store, trust_store = settings.key_store, settings.trust_store
-    pair, digest, trusted = None, b"", []
+    pairs: tuple[KeyPair, ...] = ()
+    digest, trusted = b"", []
     if not own_key:
         if not key_store.is_set:
             raise ConfigError(
                 f"TLS needs a key and its certificate: set {key_store.names['location']} to a PEM file with both"
             )
         read = read_store(key_store)
-        pair, digest = load_key_pair(key_store, read.content), read.digest
+        pairs, digest = load_key_pairs(key_store, read.content), read.digest
     if settings.client_auth != "none" or between_brokers:
         if not trust_store.is_set and settings.client_auth == "none":
             raise ConfigError(
@@ -67,7 +77,7 @@ def read_material(settings: TlsSettings, *, own_key: bool = False, between_broke
             )
         read = read_store(trust_store)
         trusted, digest = load_trusted(trust_store, read.content), digest + read.digest
-    return TlsMaterial(pair, tuple(trusted), digest)
+    return TlsMaterial(pairs[0] if pairs else None, tuple(trusted), digest, pairs[1:])
 
 
 def make_client_context(settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
@@ -87,11 +97,37 @@ def make_context(settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
 
     :raises ConfigError: OpenSSL refuses the key or a certificate.
     """
+    contexts = [_server_context(settings, material, pair) for pair in material.pairs or (None,)]
+    if material.others:
+        _choose_by_host(contexts, material.pairs)
+    return contexts[0]
+
+
+def _server_context(settings: TlsSettings, material: TlsMaterial, pair: KeyPair | None) -> SSL.Context:
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
-    if material.pair is not None:
-        _use_pair(context, settings, material.pair)
+    if pair is not None:
+        _use_pair(context, settings, pair)
     restrict_context(context, settings, material)
     return context
+
+
+def _choose_by_host(contexts: Sequence[SSL.Context], pairs: Sequence[KeyPair]) -> None:
+    """
+    Let a connection to the first of the contexts go on with that of the host which the client asks for (SNI). The first
+    is for those that ask for no host, or for another one.
+    """
+    by_host: dict[str, SSL.Context] = {}
+    for context, pair in zip(contexts, pairs, strict=True):
+        for host in pair.hosts:
+            by_host.setdefault(host, context)
+
+    def choose(connection: SSL.Connection) -> None:
+        host = (connection.get_servername() or b"").decode("latin-1").lower().removesuffix(".")
+        found = by_host.get(host) or by_host.get(f"*.{host.partition('.')[2]}")
+        if found is not None and found is not contexts[0]:
+            connection.set_context(found)
+
+    contexts[0].set_tlsext_servername_callback(choose)
 
 
 def restrict_context(context: SSL.Context, settings: TlsSettings, material: TlsMaterial) -> None:

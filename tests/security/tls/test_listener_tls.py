@@ -259,3 +259,56 @@ class LoadTests(ListenerTlsCase):
         self.client(tls, self.own(ROOT))
         with self.assertRaisesRegex(Refused, "did not return a certificate"):
             self.client(tls, client_context())
+
+
+class ServerNameTests(ListenerTlsCase):
+    """A PEM file with several keys."""
+
+    def test_chosen_by_name(self) -> None:
+        """A client gets the certificate of the host that it asks for, with its chain; otherwise the first."""
+        issued = [
+            ROOT.issue("CN=first", hosts=("first.test",)),
+            MIDDLE.issue("CN=second", hosts=("second.test", "*.wild.test")),
+            ROOT.issue("CN=third", hosts=("third.test", "second.test")),
+        ]
+        self.key_store.write_text("".join(one.pem() for one in issued))
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            tls = self.listening(ssl_client_auth="required")
+            for host, name in (
+                ("first.test", "first"),
+                ("SECOND.test", "second"),
+                ("x.wild.test", "second"),
+                ("x.y.wild.test", "first"),
+                ("wild.test", "first"),
+                ("third.test", "third"),
+                ("unknown.test", "first"),
+                (None, "first"),
+            ):
+                context = self.own(ROOT)
+                context.maximum_version = version
+                context.load_verify_locations(cadata=ROOT.pem)
+                context.verify_mode = ssl.CERT_REQUIRED
+                made = self.client(tls, context, host)
+                self.assertEqual(made.say(b"hello"), b"hello")
+                certificate = made.tls.getpeercert()
+                assert certificate is not None
+                self.assertEqual(certificate["subject"], ((("commonName", name),),), host)
+            for host in ("first.test", "third.test"):
+                with self.assertRaises(Refused):
+                    self.client(tls, self.own(STRANGERS), host).say(b"hello")
+                with self.assertRaises(Refused):
+                    context = client_context()
+                    context.maximum_version = ssl.TLSVersion.TLSv1_2
+                    self.client(tls, context, host)
+
+    def test_wrong_files(self) -> None:
+        """Each key needs a certificate, and the first certificate a key."""
+        first, second = ROOT.issue(), ROOT.issue()
+        for content, why in (
+            (first.pem() + second.key_pem(), "1 of its 2 private keys have no certificate"),
+            (ROOT.pem + first.pem() + second.pem(), "first certificate, of CN=Test CA, belongs to none"),
+            (first.pem() * 101, "101 private keys"),
+        ):
+            self.key_store.write_text(content)
+            with self.assertRaisesRegex(ConfigError, why):
+                self.listening()
