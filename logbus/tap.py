@@ -128,7 +128,11 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     if zookeeper:
         ConnectString.parse(zookeeper)
         require_kazoo()
-    ZooKeeperSecurity.of(config)
+    try:
+        ZooKeeperSecurity.of(config)
+    except ConfigError as error:
+        # Its message begins with the key.
+        raise config.located(str(error).partition(":")[0].partition("=")[0].partition(" ")[0], error) from None
     listeners = resolve_listeners(options["listen"], options["advertise"], config)
     refuse_unenforced(config, [(at.name, at.security_protocol) for at in listeners])
     return config, listeners

@@ -126,7 +126,7 @@ def stop(process: subprocess.Popen[str]) -> str:
         ),
         (
             ["--zookeeper", "zk", "--set", "zookeeper.set.acl=true"],
-            "zookeeper.set.acl=true needs credentials: set zookeeper.digest.username and zookeeper.digest.password, or",
+            "--set: zookeeper.set.acl=true needs credentials: set zookeeper.digest.username and ",
         ),
         (
             ["--set", "listeners=SSL://127.0.0.1:0"],
