@@ -28,6 +28,7 @@ import struct
 import sys
 import time
 import zlib
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,12 +42,19 @@ from zope.interface import implementer
 
 from logbus.ilogbus import Listener
 from logbus.metastore.security_znodes import SECURITY_ROOTS
+from logbus.metastore.znodes import DELEGATION_TOKENS
 from logbus.records.file_slice import joined
 from logbus.security.sasl.mechanism import SaslAuthenticationError
 from logbus.security.sasl.plain import plain_message
 from logbus.security.sasl.scram_client import scram_exchange
 from logbus.security.sasl.scram_credential import salted_password
 from logbus.wire.connection import ClientConnection
+from logbus.wire.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
@@ -67,6 +75,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "sasl.enabled.mechanisms": f"PLAIN,{SCRAM}",
     "sasl.plain.allow.unencrypted": "true",
+    "delegation.token.secret.key": "of-tokens",
     "listener.name.secured.plain.sasl.jaas.config": (
         "org.apache.kafka.common.security.plain.PlainLoginModule required "
         'user_root="of-root" user_mallory="of-mallory";'
@@ -146,6 +155,7 @@ class Round:
     One broker, and what is sent to it.
 
     :ivar config: more settings of the broker.
+    :ivar token: a delegation token of root's.
     :ivar sent: counts the inputs, by kind.
     """
 
@@ -154,6 +164,7 @@ class Round:
     config: Mapping[str, str] = field(factory=dict)
     draw: random.Random = field(init=False)
     server: MemoryBroker = field(init=False)
+    token: CreateDelegationTokenResponse = field(init=False)
     _before: Any = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -179,6 +190,10 @@ class Round:
             )
             root.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=[credential]), 0)
         root.transport.loseConnection()
+        root = self._log_in(ROOT)
+        self.token = root.ask(CreateDelegationTokenRequest(renewers=[]), 3)
+        demand(self.token.error_code == 0, "there is no token")
+        root.transport.loseConnection()
         self._before = self.state()
 
     def run(self, kind: str, inputs: int) -> None:
@@ -200,6 +215,17 @@ class Round:
         return mend(frame) if draw.random() < 0.3 else frame
 
     def of_corpus(self, keys: Sequence[int]) -> bytes:
+        if self.draw.random() < 0.05:
+            secret = self.token.hmac
+            return frame_of(
+                self.draw.choice(
+                    (
+                        RenewDelegationTokenRequest(hmac=secret, renew_period_ms=1000),
+                        ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1),
+                    )
+                ),
+                self.draw.choice((1, 2)),
+            )
         return self.draw.choice(corpus()[self.draw.choice(keys)])[4:]
 
     def strangers(self, inputs: int) -> None:
@@ -237,7 +263,11 @@ class Round:
     def _scram(self, client: Client, _: object) -> bool:
         """One of the two messages is bent, so that the proof is for another exchange."""
         client.ask(SaslHandshakeRequest(mechanism=SCRAM), 1)
-        exchange = scram_exchange(SCRAM, "root", "of-root", f"{self.draw.getrandbits(60):x}")
+        nonce = f"{self.draw.getrandbits(60):x}"
+        exchange = scram_exchange(SCRAM, "root", "of-root", nonce)
+        if self.draw.random() < 0.3:
+            password = b64encode(self.token.hmac).decode()
+            exchange = scram_exchange(SCRAM, self.token.token_id, password, nonce, {"tokenauth": "true"})
         first = next(exchange)
         bent = self.bent(first) if self.draw.random() < 0.5 else first
         client.send(SaslAuthenticateRequest(auth_bytes=bent), 2)
@@ -332,7 +362,13 @@ class Round:
         broker = self.server.broker
         nodes = broker.member.metadata.security_nodes
         return (
-            sorted((path, data) for root in SECURITY_ROOTS for path, data in nodes.items(root)),
+            sorted(
+                (path, data)
+                for root in SECURITY_ROOTS
+                for path, data in nodes.items(root)
+                # Everybody may have tokens.
+                if root != DELEGATION_TOKENS or b"User:mallory" not in data
+            ),
             sorted((str(replica), replica.high_watermark) for replica in self._replicas()),
             sorted(group.group_id for group in broker.coordinators.groups.groups()),
             len(list(broker.coordinators.transactions.transactions())),

@@ -45,6 +45,13 @@ from logbus.wire.messages.configs import (
     IncrementalAlterConfigsResource,
     ListConfigResourcesRequest,
 )
+from logbus.wire.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+    TokenPrincipal,
+)
 from logbus.wire.messages.elections import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -230,6 +237,13 @@ def valid_requests(server: MemoryBroker) -> list[Any]:
             ],
             validate_only=False,
         ),
+        CreateDelegationTokenRequest(
+            renewers=[TokenPrincipal(principal_type="User", principal_name="bob")], max_lifetime_ms=60_000
+        ),
+        RenewDelegationTokenRequest(hmac=b"h" * 64, renew_period_ms=1000),
+        ExpireDelegationTokenRequest(hmac=b"h" * 64, expiry_time_period_ms=-1),
+        DescribeDelegationTokenRequest(owners=None),
+        DescribeDelegationTokenRequest(owners=[TokenPrincipal(principal_type="User", principal_name="ann")]),
         UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=1)]),
     ]
 
