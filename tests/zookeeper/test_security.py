@@ -13,10 +13,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl_credential
+from twisted.internet.defer import Deferred
 
 from logbus.config import ConfigView
+from logbus.metastore.acl_migration import migrate
 from logbus.metastore.connect_string import ConnectString
-from logbus.metastore.operations import SessionState
+from logbus.metastore.operations import NodeAccess, SessionState
 from logbus.metastore.zookeeper_security import ZooKeeperSecurity
 from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.testing import Broker
@@ -166,6 +168,28 @@ class TlsStoreTests(PumpedTestCase):
         answers = [store.get("/large") for _ in range(5)] + [store.get("/") for _ in range(500)]
         found = [self.successResultOf(answer)[0] for answer in answers]
         self.assertEqual(found, [data] * 5 + [b""] * 500)
+
+    def test_migration_without_chroot(self) -> None:
+        """ZooKeeper's root and the cluster's nodes are protected; what others have beside them is not touched."""
+        security = ZooKeeperSecurity.of(ConfigView.load(set=DIGEST))
+        store = ZooKeeperStore(ConnectString.parse(self.guarded.connect), self.reactor, security=security)
+        self.addCleanup(lambda: self.successResultOf(store.close()))
+        self.successResultOf(store.open())
+        for path in ("/others", "/others/config", "/config", "/config/users", "/config/users/ann"):
+            self.successResultOf(store.create(path))
+        try:
+            self.successResultOf(Deferred.fromCoroutine(migrate(store, secure=True)))
+            found = [
+                self.successResultOf(store.access(path))
+                for path in ("/", "/config", "/config/users/ann", "/others", "/others/config", "/zookeeper")
+            ]
+        finally:
+            # Other tests use this server, too.
+            self.successResultOf(Deferred.fromCoroutine(migrate(store, secure=False)))
+        readable, secret, open_ = NodeAccess.READABLE, NodeAccess.SECRET, NodeAccess.OPEN
+        self.assertEqual(found[:5], [readable, readable, secret, open_, open_])
+        self.assertNotEqual(found[5], readable)
+        self.assertEqual(self.successResultOf(store.access("/config/users/ann")), open_)
 
     def test_authority(self) -> None:
         """A certificate of an authority that is not trusted: the reason is told."""
