@@ -29,7 +29,6 @@ from twisted.python.failure import Failure
 
 from logbus.config import ConfigView, keys
 from logbus.config.properties import numbered_properties
-from logbus.config.unenforced_security import refuse_unenforced
 from logbus.errors import ConfigError, LogbusError
 from logbus.extras import install_hint
 from logbus.ilogbus import Listener
@@ -134,7 +133,6 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
         # Its message begins with the key.
         raise config.located(str(error).partition(":")[0].partition("=")[0].partition(" ")[0], error) from None
     listeners = resolve_listeners(options["listen"], options["advertise"], config)
-    refuse_unenforced(config, [(at.name, at.security_protocol) for at in listeners])
     return config, listeners
 
 

@@ -24,17 +24,6 @@ class AbsentProtectionTests(SynchronousTestCase):
         error = self.assertRaises(ConfigError, listeners, "zookeeper.set.acl=true")
         self.assertIn("zookeeper.set.acl", str(error))
 
-    def test_a_listener_with_sasl_for_brokers_is_refused(self) -> None:
-        """Whatever the listener is called: the map says what it is to speak."""
-        error = self.assertRaises(
-            ConfigError,
-            listeners,
-            "listeners=CLIENTS://127.0.0.1:9093",
-            "listener.security.protocol.map=CLIENTS:SASL_SSL",
-            "zookeeper.connect=localhost",
-        )
-        self.assertIn("listener CLIENTS: brokers do not log in to each other", str(error))
-
     def test_plain_listeners_of_any_name_are_fine(self) -> None:
         """A file of Kafka's with plain listeners starts a broker."""
         found = listeners("listeners=CLIENTS://127.0.0.1:9093", "listener.security.protocol.map=CLIENTS:PLAINTEXT")

@@ -138,7 +138,13 @@ class Broker(OrderedService):
         )
         self.logs = log_manager(env, disks)
         self.readiness = Readiness(self.logs)
-        self.member = ClusterMember(env, store, connect_to or self.security.connect_to(tcp(reactor)), self._lost)
+        self.member = ClusterMember(
+            env,
+            store,
+            connect_to or self.security.connect_to(tcp(reactor)),
+            self._lost,
+            self.security.log_in_to_brokers(),
+        )
         self.replication = Replication(env, self.logs, self.member, self._socket_server.hang_up)
         self.control = ClusterControl(env, self.member, self.replication, self.security)
         self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)

@@ -14,7 +14,7 @@ from logbus.cluster.broker_secret import BrokerSecret
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.cluster.membership import Membership, connected_again, ensure_cluster
-from logbus.cluster.peers import ConnectTo, Identity, Peers, inter_broker
+from logbus.cluster.peers import ConnectTo, Identity, LogIn, Peers, inter_broker
 from logbus.cluster.plugin_calls import PluginCalls
 from logbus.cluster.producer_id_manager import ProducerIdManager
 from logbus.cluster.security_node_loader import load_security_nodes
@@ -35,6 +35,7 @@ class ClusterMember:
     :param store: the metadata store; None: that of the configuration.
     :param connect_to: makes endpoints to other brokers.
     :param lost: called when the registration is lost for good.
+    :param log_in: logs in on connections to other brokers; None: they do not ask for it.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ClusterMember:
         store: IMetadataStore | None,
         connect_to: ConnectTo,
         lost: Callable[[Failure], None],
+        log_in: LogIn | None = None,
     ) -> None:
         config = env.config
         self._env = env
@@ -69,6 +71,7 @@ class ClusterMember:
             env.random,
             # A broker that does not answer for longer is about to lose its registration.
             min(config.get(keys.REQUEST_TIMEOUT_MS), config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS)) / 1000,
+            log_in,
         )
         self.forwarder = ForwardingManager(env.broker_id, self.metadata, self.peers)
         self.plugin_calls = PluginCalls(self.peers)

@@ -12,7 +12,6 @@ from twisted.logger import Logger
 from logbus.broker.security import BrokerSecurity
 from logbus.config import ConfigView
 from logbus.config.config_view import usable_broker_overrides
-from logbus.config.unenforced_security import refuse_unenforced_settings
 from logbus.metastore.znodes import DEFAULT_ENTITY
 
 
@@ -43,9 +42,8 @@ class DynamicBrokerConfig:
         """
         Check the overrides of a broker, or of all (None).
 
-        :raise ConfigError: one cannot be set, or is not enforced.
+        :raise ConfigError: one cannot be set.
         """
-        refuse_unenforced_settings(given)
         self._config.validate_broker_overrides(given, cluster=broker_id is None)
         if broker_id == self._broker_id:
             self._security.check(self._config.with_broker_overrides(given))

@@ -15,13 +15,16 @@ from logbus.broker.environment import Environment
 from logbus.broker.http_listeners import HttpListeners
 from logbus.broker.sasl_listeners import SaslListeners
 from logbus.cluster.delegation_tokens import DelegationTokens
-from logbus.cluster.peers import ConnectTo
+from logbus.cluster.peers import ConnectTo, LogIn
 from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
-from logbus.listener_config import inter_broker_listener
+from logbus.listener_config import KAFKA, inter_broker_listener
+from logbus.net.channel import Channel
 from logbus.net.protocol import PrincipalBuilder
+from logbus.net.sasl_client import log_in
+from logbus.security.sasl.broker_credentials import read_broker_credentials
 from logbus.socket_server import listener_tls
 
 if TYPE_CHECKING:
@@ -76,6 +79,24 @@ class BrokerSecurity:
 
         return endpoint
 
+    def log_in_to_brokers(self) -> LogIn | None:
+        """Return what logs in on connections to other brokers; None: their listener has no SASL."""
+        name = self._sasl_among_brokers()
+        if name is None:
+            return None
+
+        async def logged_in(channel: Channel) -> float:
+            # Read each time: the password may have been changed meanwhile.
+            credentials = read_broker_credentials(self._env.config, name)
+            exchange = credentials.exchange(self._env.random.randbytes(18).hex())
+            return await log_in(channel, credentials.mechanism, exchange)
+
+        return logged_in
+
+    def _sasl_among_brokers(self) -> str | None:
+        among = inter_broker_listener(self._listeners.values(), self._env.config) if self._cluster else None
+        return among.name if among is not None and among.security_protocol.startswith("SASL_") else None
+
     def load(self) -> None:
         """
         Load the keys and the certificates of all listeners.
@@ -84,6 +105,7 @@ class BrokerSecurity:
         """
         self.sasl.load()
         config = self._env.config
+        self._check_broker_credentials(config)
         among = inter_broker_listener(self._listeners.values(), config)
         for listener in self._listeners.values():
             if listener.has_tls:
@@ -153,9 +175,25 @@ class BrokerSecurity:
         :raise ConfigError: names the listener and the key.
         """
         self.sasl.check(config)
+        self._check_broker_credentials(config)
         self.http.check(config)
         for tls in self._tls.values():
             tls.check(config)
+
+    def _check_broker_credentials(self, config: ConfigView) -> None:
+        if not self._cluster:
+            return
+        name, among = self._sasl_among_brokers(), inter_broker_listener(self._listeners.values(), config)
+        first = next((listener for listener in self._listeners.values() if listener.protocol == KAFKA), None)
+        unnamed = config.get(keys.INTER_BROKER_LISTENER_NAME) is None and first != among
+        # Without a name, brokers connect to the first listener.
+        if unnamed and first and (name is not None or first.security_protocol.startswith("SASL_")):
+            raise ConfigError(
+                f"listener {first.name}: brokers would connect to it, but {keys.SECURITY_INTER_BROKER_PROTOCOL.name} "
+                f"is not {first.security_protocol}; name their listener in {keys.INTER_BROKER_LISTENER_NAME.name}"
+            )
+        if name is not None:
+            read_broker_credentials(config, name)
 
     def _warn(self, tls: ListenerTls) -> None:
         now = datetime.fromtimestamp(self._env.wall_clock(), UTC)

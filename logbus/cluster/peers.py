@@ -11,7 +11,7 @@ with an answer or an :class:`.ApiError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any
@@ -53,6 +53,12 @@ CONNECT_SECONDS = 5.0
 
 ConnectTo = Callable[[str, int], IStreamClientEndpoint]
 """Creates the endpoint for a host and port."""
+
+LogIn = Callable[[Channel], Awaitable[float]]
+"""Logs in on a new connection; returns the seconds of the session, 0: it has no end."""
+
+SESSION_USED, SESSION_ENDS = 0.8, 0.95
+"""The parts of a session after which a connection is replaced, and closed: requests under way are answered between."""
 
 
 def versions_of(feature_level: int) -> dict[int, VersionRange]:
@@ -130,6 +136,7 @@ class Peers:
     :ivar secret: proves that this broker is one of the cluster.
     :ivar listener: the inter-broker listener; None: the first one of each broker.
     :ivar connect_to: creates endpoints; tests and the simulation have their own network.
+    :ivar log_in: logs in by SASL, before the introduction; None: the brokers do not.
     :ivar timeout: seconds for each answer, unless a request has its own; a connection whose other machine is silent for
         as long is closed.
     """
@@ -142,6 +149,7 @@ class Peers:
     connect_to: ConnectTo
     random: Random
     timeout: float = 30.0
+    log_in: LogIn | None = None
     _links: dict[tuple[int, str], _Link] = field(factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
     _log = Logger()
@@ -244,7 +252,7 @@ class Peers:
             client_id=f"broker-{self.identity().broker_id}-{purpose}",
             timeout=min(self.timeout, CONNECT_SECONDS),
             lends=purpose == FETCH,
-            begin=partial(self._introduce, broker),
+            begin=partial(self._begin, broker, link),
         )
         link.connecting = connecting
         connecting.addCallbacks(
@@ -260,6 +268,19 @@ class Peers:
             wanted = "a Kafka listener" if self.listener is None else f"a listener {self.listener}"
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it has not registered {wanted}")
         return at
+
+    async def _begin(self, broker: BrokerImage, link: _Link, channel: Channel) -> None:
+        if self.log_in is not None:
+            seconds = await self.log_in(channel)
+            if seconds:
+                self.timers.call_later(seconds * SESSION_USED, lambda: self._replace(link, channel))
+                self.timers.call_later(seconds * SESSION_ENDS, channel.close)
+        await self._introduce(broker, channel)
+
+    def _replace(self, link: _Link, channel: Channel) -> None:
+        """Let the next request connect, and log in, again: a login on the old connection would hold up its requests."""
+        if link.channel is channel:
+            link.channel = None
 
     async def _introduce(self, broker: BrokerImage, channel: Channel) -> None:
         enable_keepalive(channel.transport, self.timeout)

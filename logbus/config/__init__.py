@@ -12,7 +12,6 @@ view by key, or get records such as a topic's configuration from it.
 * ``properties``: the syntax of ``server.properties``
 * ``config_view``: default < file < ``--set`` < cluster < broker < topic, and subscriptions to changes
 * ``validation``: combinations of values
-* ``unenforced_security``: refuses security settings that are not enforced
 * ``topic_config``: the configuration of a topic
 * ``group_config``: the configuration of a consumer group
 * ``client_quotas``: quotas of users, client ids and addresses

@@ -37,6 +37,7 @@ Servers:
 Clients, and connections between brokers:
 
 * ``channel``: Channel: requests to one broker
+* ``sasl_client``: logs a channel in by SASL
 * ``tls_client``: connections over TLS between brokers
 * ``connect``: makes channels: connects, and negotiates API versions
 * ``keepalive``: detects dead peers

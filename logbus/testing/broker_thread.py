@@ -71,7 +71,6 @@ class BrokerThread:
     async def _start(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
         from logbus.broker import Broker as BrokerService
         from logbus.config import ConfigView
-        from logbus.config.unenforced_security import refuse_unenforced
         from logbus.ilogbus import Listener
         from logbus.listener_config import secured
 
@@ -80,7 +79,6 @@ class BrokerThread:
             listeners = [
                 secured(Listener(name, name, f"tcp:{port}:interface=127.0.0.1"), view) for name, port in ports.items()
             ]
-            refuse_unenforced(view, [(listener.name, listener.security_protocol) for listener in listeners])
             self._service = BrokerService(self._reactor, view, listeners)
             await self._service.startService()
         except BaseException as e:

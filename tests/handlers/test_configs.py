@@ -103,12 +103,6 @@ class ConfigTests(HandlerCase):
         self.assertEqual(self.values()["retention.ms"], "4242")
         self.assertEqual(self.values(BROKER, "0")["log.retention.ms"], "4242")
 
-    def test_unenforced_security(self) -> None:
-        """A running broker takes no setting that promises what it does not do."""
-        name = "sasl.mechanism.inter.broker.protocol"
-        self.assertEqual(self.incremental((name, 0, "PLAIN"), kind=BROKER, name="0"), ErrorCode.INVALID_REQUEST)
-        self.assertEqual(self.incremental(("log.retention.ms", 0, "7000"), kind=BROKER, name=""), 0)
-
     def test_no_cleanup_policy(self) -> None:
         """The last policy can be taken away: then nothing is deleted or compacted (KIP-1161)."""
         log = self.server.broker.replication.replicas.get("t", 0).log

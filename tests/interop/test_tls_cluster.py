@@ -1,4 +1,4 @@
-"""A cluster whose brokers speak TLS among themselves, and show each other their certificates."""
+"""A cluster whose brokers speak TLS among themselves, show each other their certificates, and log in by SASL."""
 
 from __future__ import annotations
 
@@ -19,10 +19,20 @@ def settings(directory: Path, hosts: tuple[str, ...]) -> dict[str, str]:
     """The settings of all brokers, whose certificate names these hosts."""
     authority = Authority.new()
     return {
-        "listener.security.protocol.map": "kafka:PLAINTEXT,replication:SSL,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map": "kafka:PLAINTEXT,replication:SASL_SSL,PLAINTEXT:PLAINTEXT",
         "ssl.truststore.location": str(authority.write(directory / "ca.pem")),
         "ssl.keystore.location": str(authority.issue("CN=broker", hosts=hosts).write(directory / "broker.pem")),
         "listener.name.replication.ssl.client.auth": "required",
+        "listener.name.replication.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.replication.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="broker" password="of-brokers" user_broker="of-brokers";'
+        ),
+        # So that connections are replaced while the test runs.
+        "listener.name.replication.connections.max.reauth.ms": "2000",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:broker;User:ANONYMOUS",
         "offsets.topic.num.partitions": "1",
     }
 

@@ -70,7 +70,8 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = choice(
     "sasl.mechanism.inter.broker.protocol",
     "SCRAM-SHA-256",
     SASL_MECHANISMS,
-    "The mechanism by which brokers authenticate to each other.",
+    "The mechanism by which brokers log in to each other: PLAIN or one of SCRAM, with ``username`` and ``password`` of "
+    "``sasl.jaas.config``.",
     dynamic=PER_BROKER,
 )
 SASL_JAAS_CONFIG = secret(

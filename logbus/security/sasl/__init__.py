@@ -7,6 +7,7 @@ SASL: the mechanisms, of servers and clients, and the state of a connection that
 * ``scram_syntax``: the messages of SCRAM (RFC 5802)
 * ``scram_server``: the server's side of SCRAM
 * ``scram_client``: the client's side of SCRAM
+* ``broker_credentials``: how this broker logs in to others
 * ``oauthbearer``: OAUTHBEARER (RFC 7628)
 * ``jwt_validator``: checks JSON web tokens (Kafka: BrokerJwtValidator)
 * ``jaas``: the lines of ``sasl.jaas.config``

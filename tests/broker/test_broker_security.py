@@ -1,0 +1,62 @@
+"""Tests of :mod:`logbus.broker.security`: how brokers log in to each other."""
+
+from __future__ import annotations
+
+from random import Random
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.broker.environment import Environment
+from logbus.broker.security import BrokerSecurity
+from logbus.cluster.security_nodes import SecurityNodes
+from logbus.config import ConfigView
+from logbus.errors import ConfigError
+from logbus.ilogbus import Listener
+
+JAAS = 'x.PlainLoginModule required username="b" password="secret" user_b="secret";'
+SETTINGS = {
+    "zookeeper.connect": "localhost",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.among.plain.sasl.jaas.config": JAAS,
+}
+
+
+def security(settings: dict[str, str], *listeners: tuple[str, str]) -> BrokerSecurity:
+    env = Environment(Clock(), ConfigView.load(set=settings), lambda: 0.0, Random(1))
+    return BrokerSecurity(
+        env,
+        [Listener(name, "kafka", "tcp:0:interface=127.0.0.1", security_protocol=how) for name, how in listeners],
+        SecurityNodes,
+    )
+
+
+AMONG, CLEAR = ("among", "SASL_PLAINTEXT"), ("clear", "PLAINTEXT")
+
+
+class BetweenBrokersTests(SynchronousTestCase):
+    def test_log_in(self) -> None:
+        """Brokers log in where their listener has SASL; a broker alone does not."""
+        named = {**SETTINGS, "inter.broker.listener.name": "among"}
+        broker = security(named, CLEAR, AMONG)
+        broker.load()
+        self.addCleanup(broker.sasl.stop)
+        self.assertIsNotNone(broker.log_in_to_brokers())
+        self.assertIsNone(security({**named, "zookeeper.connect": ""}, CLEAR, AMONG).log_in_to_brokers())
+        self.assertIsNone(security({**named, "inter.broker.listener.name": "clear"}, CLEAR, AMONG).log_in_to_brokers())
+
+    def test_ambiguous_listener(self) -> None:
+        """Without a name brokers connect to the first listener, so that its protocol has to be the one that is said."""
+        said = str(self.assertRaises(ConfigError, security(SETTINGS, AMONG, CLEAR).load))
+        self.assertIn("listener among: brokers would connect to it", said)
+        other = {**SETTINGS, "security.inter.broker.protocol": "SASL_PLAINTEXT"}
+        self.assertIn("listener clear: ", str(self.assertRaises(ConfigError, security(other, CLEAR, AMONG).load)))
+
+    def test_no_credentials(self) -> None:
+        """A broker that could not log in does not start."""
+        named = {**SETTINGS, "inter.broker.listener.name": "among"}
+        named["listener.name.among.plain.sasl.jaas.config"] = 'x.PlainLoginModule required user_b="secret";'
+        said = str(self.assertRaises(ConfigError, security(named, AMONG).load))
+        self.assertIn("lacks username or password", said)
+        self.assertNotIn("secret", said)
