@@ -85,11 +85,8 @@ class BrokerSecurity:
         if name is None:
             return None
 
-        async def logged_in(channel: Channel) -> float:
-            # Read each time: the password may have been changed meanwhile.
-            credentials = read_broker_credentials(self._env.config, name)
-            exchange = credentials.exchange(self._env.random.randbytes(18).hex())
-            return await log_in(channel, credentials.mechanism, exchange)
+        async def logged_in(channel: Channel) -> None:
+            await log_in(channel, lambda: read_broker_credentials(self._env.config, name), self._env.timers)
 
         return logged_in
 

@@ -10,6 +10,7 @@ From the shell to the cluster and back:
 * ``commands``: the commands, a module each
 * ``app``: the table of commands, the exit status and its line of error
 * ``runner``: runs a command's coroutine on the reactor, with a client's connections
+* ``client_security``: the options of TLS and SASL
 * ``options``: options and argument types that commands share
 * ``output``: tables, JSON, progress
 * ``terminal_escapes``: escapes control characters of untrusted text

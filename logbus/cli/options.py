@@ -14,14 +14,16 @@ _MAX_STRING_BYTES = 2**15 - 1
 
 
 def bootstrap_options(command: F) -> F:
-    """Add the options ``--bootstrap`` and ``--timeout``."""
+    """Add the options ``--bootstrap``, ``--timeout``, ``--command-config`` and ``-X``."""
+    from logbus.cli.client_security import security_options
+
     command = click.option(
         "--timeout",
         type=click.FloatRange(min=0.001),
         default=30.0,
         show_default=True,
         help="Seconds to wait for a response.",
-    )(command)
+    )(security_options(command))
     return bootstrap_option(_checked)(command)
 
 

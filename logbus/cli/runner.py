@@ -14,6 +14,7 @@ from twisted.logger import globalLogBeginner, textFileLogObserver
 from twisted.python.failure import Failure
 
 from logbus.cli.app import exit_by_signal
+from logbus.cli.client_security import client_security
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import Unreachable
@@ -84,10 +85,16 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
     :param bootstrap: ``HOST:PORT``, or several, separated by commas.
     :param timeout: seconds to wait for a response.
     """
+    security = client_security()
 
     async def session(reactor: Any) -> T:
         cluster = Cluster(
-            reactor, bootstrap, client_id="logbus-cli", timeout=timeout, connect_timeout=min(timeout, 10.0)
+            reactor,
+            bootstrap,
+            client_id="logbus-cli",
+            timeout=timeout,
+            connect_timeout=min(timeout, 10.0),
+            security=security,
         )
         try:
             return await work(cluster)

@@ -54,11 +54,8 @@ CONNECT_SECONDS = 5.0
 ConnectTo = Callable[[str, int], IStreamClientEndpoint]
 """Creates the endpoint for a host and port."""
 
-LogIn = Callable[[Channel], Awaitable[float]]
-"""Logs in on a new connection; returns the seconds of the session, 0: it has no end."""
-
-SESSION_USED, SESSION_ENDS = 0.8, 0.95
-"""The parts of a session after which a connection is replaced, and closed: requests under way are answered between."""
+LogIn = Callable[[Channel], Awaitable[None]]
+"""Logs in on a new connection, and again before the session ends."""
 
 
 def versions_of(feature_level: int) -> dict[int, VersionRange]:
@@ -252,7 +249,7 @@ class Peers:
             client_id=f"broker-{self.identity().broker_id}-{purpose}",
             timeout=min(self.timeout, CONNECT_SECONDS),
             lends=purpose == FETCH,
-            begin=partial(self._begin, broker, link),
+            begin=partial(self._begin, broker),
         )
         link.connecting = connecting
         connecting.addCallbacks(
@@ -269,18 +266,10 @@ class Peers:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it has not registered {wanted}")
         return at
 
-    async def _begin(self, broker: BrokerImage, link: _Link, channel: Channel) -> None:
+    async def _begin(self, broker: BrokerImage, channel: Channel) -> None:
         if self.log_in is not None:
-            seconds = await self.log_in(channel)
-            if seconds:
-                self.timers.call_later(seconds * SESSION_USED, lambda: self._replace(link, channel))
-                self.timers.call_later(seconds * SESSION_ENDS, channel.close)
+            await self.log_in(channel)
         await self._introduce(broker, channel)
-
-    def _replace(self, link: _Link, channel: Channel) -> None:
-        """Let the next request connect, and log in, again: a login on the old connection would hold up its requests."""
-        if link.channel is channel:
-            link.channel = None
 
     async def _introduce(self, broker: BrokerImage, channel: Channel) -> None:
         enable_keepalive(channel.transport, self.timeout)

@@ -38,7 +38,7 @@ Clients, and connections between brokers:
 
 * ``channel``: Channel: requests to one broker
 * ``sasl_client``: logs a channel in by SASL
-* ``tls_client``: connections over TLS between brokers
+* ``tls_client``: connections over TLS to others
 * ``connect``: makes channels: connects, and negotiates API versions
 * ``keepalive``: detects dead peers
 

@@ -45,6 +45,16 @@ class _Waiting:
     timer: Timer
 
 
+@define(eq=False)
+class _Held:
+    """A request that waits until it may be sent; ``answer`` is None for one without a response."""
+
+    message: Any
+    version: int | None
+    timeout: float | None
+    answer: Deferred[Any] | None
+
+
 class Channel(Protocol):
     """
     A connection to one broker.
@@ -76,6 +86,7 @@ class Channel(Protocol):
         self._wakes_for = 1
         self._all_answered = True
         self._waiting: dict[int, _Waiting] = {}
+        self._held: list[_Held] | None = None
         self._end: LogbusError | None = None
         self._lost = False
         self._watchers: list[Deferred[None]] = []
@@ -120,6 +131,14 @@ class Channel(Protocol):
         :raises Disconnected: the connection was lost first.
         :raises RequestTimedOut: the response did not come in time.
         """
+        if self._held is not None:
+            held: Deferred[Any] = Deferred()
+            self._held.append(_Held(message, version, timeout, held))
+            return held
+        return self.request_held(message, version, timeout)
+
+    def request_held(self, message: Any, version: int | None = None, timeout: float | None = None) -> Deferred[Any]:
+        """As :meth:`request`, also between :meth:`hold` and :meth:`release`."""
         answer: Deferred[Any] = Deferred()
         try:
             key = api_key_of(message)
@@ -143,8 +162,26 @@ class Channel(Protocol):
 
         :raises Disconnected: and the other errors of :meth:`request`.
         """
+        if self._held is not None:
+            self._held.append(_Held(message, version, None, None))
+            return
         self._all_answered = False
         self._write(joined(self._encode(message, api_key_of(message), version, False)[1]))
+
+    def hold(self) -> None:
+        """Let further requests wait, as while the client logs in again."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Send the requests that wait."""
+        held, self._held = self._held or [], None
+        for one in held:
+            if one.answer is None:
+                if self._end is None:
+                    self.send(one.message, one.version)
+            elif not one.answer.called:  # its caller may have cancelled it
+                self.request(one.message, one.version, one.timeout).chainDeferred(one.answer)
 
     def close(self) -> Deferred[None]:
         """
@@ -227,7 +264,9 @@ class Channel(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Fail requests without a response."""
         self._lost = True
-        self._fail(Disconnected(f"the connection to {self.peer} was lost: {reason.getErrorMessage()}"))
+        lost = Disconnected(f"the connection to {self.peer} was lost: {reason.getErrorMessage()}")
+        lost.__cause__ = reason.value
+        self._fail(lost)
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:
             watcher.callback(None)
@@ -268,6 +307,8 @@ class Channel(Protocol):
         """Fail all requests: none can be answered or sent any more."""
         if self._end is None:
             self._end = error
+        if self._held is not None:
+            self.release()
         waiting, self._waiting = self._waiting, {}
         for each in waiting.values():
             each.timer.cancel()

@@ -1,11 +1,11 @@
 """
-Connects over TLS, as brokers do among themselves.
+Connects over TLS, as clients do, and brokers among themselves.
 """
 
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import define
 from OpenSSL import SSL
@@ -22,7 +22,17 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from logbus.security.tls.listener_tls import ListenerTls
+
+class IClientTls(Protocol):
+    """The TLS of connections to others."""
+
+    @property
+    def client_context(self) -> SSL.Context:
+        """The context of the next connection."""
+
+    @property
+    def check_host(self) -> bool:
+        """Whether the certificate of the other end must name the host that is connected to."""
 
 
 @implementer(IOpenSSLClientConnectionCreator)
@@ -34,7 +44,7 @@ class _ClientConnections:
     :ivar host: the name or the address that the certificate must name.
     """
 
-    tls: ListenerTls
+    tls: IClientTls
     host: str
 
     def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
@@ -68,7 +78,7 @@ class TLSClientEndpoint:
     """
 
     _endpoint: IStreamClientEndpoint
-    _tls: ListenerTls
+    _tls: IClientTls
     _host: str
     _clock: IReactorTime
 

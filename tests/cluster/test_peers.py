@@ -122,27 +122,10 @@ class PeersTests(ClusterCase):
         self.assertFalse(channel.usable)
         self.assertIn("stops", self.refusal(self.ask()).message)
 
-    def test_session_replaced(self) -> None:
-        """Before the session of a login ends, requests go by a new connection; those under way end by the old one."""
-
-        async def log_in(channel: Channel) -> float:
-            return 10.0
-
-        self.peers.log_in = log_in
-        old = self.cluster.now(self.peers.channel(self.image, "new"))
-        self.cluster.settle(7)
-        self.assertIs(self.cluster.now(self.peers.channel(self.image, "new")), old)
-        self.cluster.settle(2)
-        self.assertTrue(old.usable)
-        self.assertIsNot(self.cluster.now(self.peers.channel(self.image, "new")), old)
-        self.cluster.settle(1)
-        self.assertFalse(old.usable)
-        self.assertEqual(self.cluster.now(self.ask(purpose="new")).error_code, ErrorCode.NOT_CONTROLLER)
-
     def test_login_refused(self) -> None:
         """Who cannot log in asks nothing, and says why."""
 
-        async def log_in(channel: Channel) -> float:
+        async def log_in(channel: Channel) -> None:
             raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "it refuses our login")
 
         self.peers.log_in = log_in

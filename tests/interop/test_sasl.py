@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -207,10 +209,36 @@ def kcat(broker: Broker, topic: str, who: Credentials) -> bytes:
     return subprocess.run(read, capture_output=True, check=True, timeout=SECONDS).stdout.strip()
 
 
+def logbus(broker: Broker, topic: str, who: Credentials) -> bytes:
+    """Our command line, on our client for Twisted."""
+    with TemporaryDirectory() as directory:
+        config = Path(directory, "client.properties")
+        options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": who.mechanism}
+        if who.mechanism == "OAUTHBEARER":
+            token = Path(directory, "token")
+            token.write_text(who.token)
+            options["sasl.oauthbearer.token.endpoint.url"] = token.as_uri()
+        else:
+            options |= {"sasl.username": who.user, "sasl.password": who.password}
+        config.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+        secured = ["--bootstrap", broker.bootstrap, "--command-config", str(config)]
+        wrote = run_logbus(["produce", topic, "--create", *secured], input="logbus")
+        if wrote.returncode:
+            assert f"refuses {who.mechanism}" in wrote.stderr or "invalid_token" in wrote.stderr, wrote.stderr
+            assert "Traceback" not in wrote.stderr
+            raise PermissionError
+        return run_logbus(["consume", topic, *secured, "--from-beginning", "-n", "1"]).stdout.strip().encode()
+
+
+def run_logbus(arguments: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from logbus.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, **more)
+
+
 Exchange = Callable[[Broker, str, Credentials], bytes]
 CASES = [
     pytest.param(client, mechanism, id=f"{client.__name__}-{mechanism}")
-    for client in (confluent, kafka_python, aiokafka, kcat)
+    for client in (confluent, kafka_python, aiokafka, kcat, logbus)
     for mechanism in MECHANISMS
     if not (client is kcat and mechanism == "OAUTHBEARER")
 ]
@@ -339,3 +367,16 @@ def test_over_tls(tmp_path: Path) -> None:
             else:
                 with pytest.raises(KafkaException):
                     client.list_topics(timeout=2)
+        config = tmp_path / "client.properties"
+        config.write_text("sasl.username=alice\nsasl.password=secret\nacks=all\n")
+        pairs = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+        trusted = {**pairs, "ssl.truststore.location": str(tmp_path / "ca.pem")}
+        for options, said in ((trusted, ""), (pairs, "certificate verify failed; see ssl.truststore.location")):
+            given = [part for name, value in options.items() for part in ("-X", f"{name}={value}")]
+            listed = run_logbus(
+                ["topics", "list", "--bootstrap", broker.bootstrap, "--command-config", str(config), *given]
+            )
+            assert listed.returncode == (1 if said else 0), listed.stderr
+            assert said in listed.stderr
+            assert "ignored: acks" in listed.stderr
+            assert "Traceback" not in listed.stderr

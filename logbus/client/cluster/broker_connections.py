@@ -17,9 +17,11 @@ from twisted.python.failure import Failure
 
 from logbus.client.cluster.broker_outages import BrokerOutages
 from logbus.client.retry import Unreachable
-from logbus.errors import LogbusError, RequestTimedOut
+from logbus.errors import ApiError, ErrorCode, LogbusError, RequestTimedOut
 from logbus.net.channel import Channel
-from logbus.net.connect import connect
+from logbus.net.connect import connect, negotiate
+from logbus.net.sasl_client import LOGIN_ERRORS, log_in
+from logbus.security.client_security import ClientSecurity
 from logbus.timers import Timers
 
 _Key = tuple[str, int, str]
@@ -34,6 +36,7 @@ class BrokerConnections:
     :ivar client_id: the client id in requests.
     :ivar timeout: seconds to wait for a response.
     :ivar connect_timeout: seconds to wait for a connection.
+    :ivar security: TLS and SASL.
     """
 
     _log = Logger()
@@ -43,6 +46,7 @@ class BrokerConnections:
     _client_id: str = field(kw_only=True)
     _timeout: float = field(kw_only=True)
     _connect_timeout: float = field(kw_only=True)
+    _security: ClientSecurity = field(factory=ClientSecurity, kw_only=True)
     _timers: Timers = field(init=False)
     _channels: dict[_Key, Channel] = field(factory=dict, init=False)
     _connecting: dict[_Key, tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = field(factory=dict, init=False)
@@ -95,6 +99,7 @@ class BrokerConnections:
 
         :param lane: see :meth:`.Cluster.channel`, likewise ``lends``.
         :raises Unreachable: it cannot be made.
+        :raises ApiError: the broker refuses our login, or its certificate is not trusted: not to be retried.
         """
         if self._closed:
             raise Unreachable("the client is closed")
@@ -108,8 +113,7 @@ class BrokerConnections:
             return await mine
         waiting = [mine]
         self._connecting[key] = (waiting, None)
-        endpoint = self._endpoint(host, port)
-        attempt = connect(endpoint, self._timers, client_id=self._client_id, timeout=self._timeout, lends=lends)
+        attempt = self._connect(host, port, lends)
         self._connecting[key] = (waiting, attempt)
         late = False
 
@@ -127,9 +131,9 @@ class BrokerConnections:
                 error = result.value
                 if late or isinstance(error, RequestTimedOut):
                     error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self._timeout):g} s")
-                unreachable = Unreachable(why_unreachable(host, port, error))
-                self._note_outage(host, port, unreachable)
-                problem = Failure(unreachable)
+                known = refusal(host, port, error) or Unreachable(why_unreachable(host, port, error))
+                self._note_outage(host, port, known)
+                problem = Failure(known)
                 for each in waiting:
                     each.errback(problem)
                 return
@@ -142,6 +146,22 @@ class BrokerConnections:
 
         attempt.addBoth(connected)
         return await mine
+
+    def _connect(self, host: str, port: int, lends: bool) -> Deferred[Channel]:
+        endpoint, security, begin = self._endpoint(host, port), self._security, negotiate
+        if security.tls is not None:
+            from logbus.net.tls_client import TLSClientEndpoint  # its packages are an extra
+
+            endpoint = TLSClientEndpoint(endpoint, security.tls, host, self._reactor)
+        if (login := security.login) is not None:
+
+            async def begin(channel: Channel) -> None:
+                await negotiate(channel)
+                await log_in(channel, lambda: login, self._timers)
+
+        return connect(
+            endpoint, self._timers, client_id=self._client_id, timeout=self._timeout, lends=lends, begin=begin
+        )
 
     def _lost(self, host: str, port: int, channel: Channel) -> None:
         """Count a timeout as an outage. A broker that closes a connection may have good reasons."""
@@ -156,6 +176,23 @@ class BrokerConnections:
             self._log.warn("{error}", error=error)
         elif failures is not None:
             self._log.warn("{error} (failed {count} times since the last warning)", error=error, count=failures)
+
+
+def refusal(host: str, port: int, error: BaseException | None) -> ApiError | None:
+    """The error of a broker that refuses our login, or of one that we do not trust; None: of another kind."""
+    if isinstance(error, ApiError):
+        return error if error.code in LOGIN_ERRORS else None
+    cause = None if error is None else error.__cause__
+    if cause is None or type(cause).__module__.partition(".")[0] not in ("OpenSSL", "service_identity"):
+        return None
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if type(cause).__module__.startswith("service_identity"):
+        why = f"its certificate is not of {host}; ssl.endpoint.identification.algorithm"
+    else:
+        from logbus.security.tls.tls_context import reason
+
+        why = f"{reason(cause)}; see ssl.truststore.location" if isinstance(cause, Exception) else str(cause)
+    return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no TLS with {where}: {why}")
 
 
 def why_unreachable(host: str, port: int, error: BaseException | None) -> str:

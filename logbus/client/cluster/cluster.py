@@ -7,7 +7,7 @@ Metadata is kept until a caller finds it wrong (:meth:`Cluster.forget`), and req
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -26,6 +26,7 @@ from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
+from logbus.security.client_security import ClientSecurity
 from logbus.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -48,6 +49,9 @@ class Cluster(MetadataCache):
     :param timeout: seconds to wait for a response.
     :param connect_timeout: seconds to wait for a connection.
     :param patience: seconds for which an unknown topic is retried: a new topic is not known to all brokers at once.
+    :param security: TLS and SASL, by the properties of Kafka's clients: ``{"security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": …}``, or a :class:`.ClientSecurity`, which can also have a
+        function that gives tokens; default: neither.
     :param endpoint: makes the endpoint for a host and port; default: resolves names, IPv4 and IPv6.
 
     :ivar nodes: the brokers, by id; empty before the first metadata response.
@@ -66,6 +70,7 @@ class Cluster(MetadataCache):
         connect_timeout: float = 10.0,
         patience: float = 0.5,
         backoff: Backoff | None = None,
+        security: ClientSecurity | Mapping[str, str] | None = None,
         endpoint: Callable[[str, int], IStreamClientEndpoint] | None = None,
     ) -> None:
         if not callable(getattr(reactor, "callLater", None)):
@@ -77,6 +82,10 @@ class Cluster(MetadataCache):
         if not isinstance(backoff, Backoff | None):
             raise InvalidOption(f"backoff is {shown(backoff)}; give logbus.client.retry.Backoff(first, most)")
         function("endpoint", endpoint)
+        if isinstance(security, Mapping):
+            security = ClientSecurity.of(security)
+        if not isinstance(security, ClientSecurity | None):
+            raise InvalidOption(f"security is {shown(security)}; give a dict such as {{'security.protocol': 'SSL'}}")
         super().__init__()
         self.reactor = reactor
         self.bootstrap = parse_bootstrap(bootstrap)
@@ -89,6 +98,7 @@ class Cluster(MetadataCache):
             client_id=client_id,
             timeout=timeout,
             connect_timeout=connect_timeout,
+            security=security or ClientSecurity(),
         )
 
     # Cached metadata.

@@ -8,6 +8,7 @@ SASL: the mechanisms, of servers and clients, and the state of a connection that
 * ``scram_server``: the server's side of SCRAM
 * ``scram_client``: the client's side of SCRAM
 * ``broker_credentials``: how this broker logs in to others
+* ``client_login``: what a client logs in with
 * ``oauthbearer``: OAUTHBEARER (RFC 7628)
 * ``jwt_validator``: checks JSON web tokens (Kafka: BrokerJwtValidator)
 * ``jaas``: the lines of ``sasl.jaas.config``

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen
-
 from logbus.config import ConfigView, keys
 from logbus.config.key_table import listener_key_name
 from logbus.errors import ConfigError
+from logbus.security.sasl.client_login import ClientLogin
 from logbus.security.sasl.jaas import SHAPE, parse_jaas
-from logbus.security.sasl.plain import PLAIN, plain_message
-from logbus.security.sasl.scram_client import Exchange, scram_exchange
+from logbus.security.sasl.plain import PLAIN
 from logbus.security.sasl.scram_credential import SCRAM_DIGESTS
 
 
-@frozen
-class BrokerCredentials:
-    """The name and the password by which a broker logs in to others."""
-
-    mechanism: str
-    user: str
-    password: str = field(repr=False)
-
-    def exchange(self, nonce: str) -> Exchange:
-        """
-        Begin a login.
-
-        :param nonce: random text, for SCRAM: printable, without commas.
-        """
-        if self.mechanism == PLAIN:
-            yield plain_message(self.user, self.password)
-        else:
-            yield from scram_exchange(self.mechanism, self.user, self.password, nonce)
-
-
-def read_broker_credentials(config: ConfigView, listener: str) -> BrokerCredentials:
+def read_broker_credentials(config: ConfigView, listener: str) -> ClientLogin:
     """
     Read the credentials for the listener of the brokers.
 
@@ -64,4 +42,4 @@ def read_broker_credentials(config: ConfigView, listener: str) -> BrokerCredenti
     user, password = entry.options.get("username"), entry.options.get("password")
     if not user or not password:
         raise ConfigError(f"listener {listener}: {name} lacks username or password, by which brokers log in")
-    return BrokerCredentials(mechanism, user, password)
+    return ClientLogin(mechanism, user, password)

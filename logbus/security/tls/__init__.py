@@ -6,6 +6,7 @@ TLS: the contexts of listeners, and the principals of clients' certificates (Kaf
 * ``cipher_suites``: the forward-secret cipher suites, by their names
 * ``tls_context``: OpenSSL contexts from settings
 * ``zookeeper_tls``: contexts of connections to ZooKeeper
+* ``client_tls``: the TLS of a client
 * ``listener_tls``: the current context of a listener, which can be reloaded
 * ``distinguished_name``: the names of certificates' subjects, written as by Kafka
 * ``ssl_principal_mapper``: rules from names to users (KIP-371)

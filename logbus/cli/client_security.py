@@ -1,0 +1,100 @@
+"""The options ``--command-config`` and ``-X``: how a command connects to a secured cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from logbus.security.client_security import ClientSecurity
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILE, _PAIRS = f"{__name__}.file", f"{__name__}.pairs"
+_SECRETS = ("password", "jaas.config", ".key")
+
+
+def security_options(command: F) -> F:
+    """Add the options ``--command-config`` and ``-X``, which :func:`client_security` reads."""
+
+    def keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+        def callback(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+            context.meta[name] = value
+
+        return callback
+
+    command = click.option(
+        "-X",
+        "pairs",
+        multiple=True,
+        metavar="NAME=VALUE",
+        expose_value=False,
+        callback=keep(_PAIRS),
+        help="A property of Kafka's clients, such as security.protocol=SSL; it overrides the file. No passwords: "
+        "others see the command line.",
+    )(command)
+    return click.option(
+        "--command-config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        envvar="LOGBUS_COMMAND_CONFIG",
+        show_envvar=True,
+        expose_value=False,
+        callback=keep(_FILE),
+        help="Properties of Kafka's clients: security.protocol, ssl.* and sasl.*.",
+    )(command)
+
+
+def client_security() -> ClientSecurity | None:
+    """
+    Return how the running command connects; None: without TLS and SASL.
+
+    :raises click.BadParameter: a property is unknown, wrong or missing.
+    """
+    context = click.get_current_context(silent=True)
+    path: Path | None = None if context is None else context.meta.get(_FILE)
+    pairs: tuple[str, ...] = () if context is None else context.meta.get(_PAIRS) or ()
+    if path is None and not pairs:
+        return None
+    from logbus.errors import ConfigError
+    from logbus.security.client_security import ClientSecurity
+
+    given = _from_file(path) if path is not None else {}
+    given.update(_from_pairs(pairs))
+    try:
+        return ClientSecurity.of(given)
+    except ConfigError as e:
+        where = "-X" if path is None else f"--command-config {path}"
+        raise click.BadParameter(str(e), param_hint=where) from None
+
+
+def _from_file(path: Path) -> dict[str, str]:
+    from logbus.config.properties import parse_properties
+    from logbus.errors import ConfigError
+    from logbus.security.client_security import split_properties
+
+    try:
+        given = parse_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ConfigError) as e:
+        raise click.BadParameter(f"{path}: {e}", param_hint="--command-config") from None
+    ours, others = split_properties(given)
+    if others:
+        # Such a file may be shared with other tools.
+        click.echo(f"{path}: not about security, ignored: {', '.join(others)}", err=True)
+    return ours
+
+
+def _from_pairs(pairs: tuple[str, ...]) -> dict[str, str]:
+    from logbus.cli.options import parse_pairs
+
+    given = parse_pairs(pairs, "-X", "security.protocol=SSL")
+    for name in given:
+        if name.endswith(_SECRETS):
+            raise click.BadParameter(
+                f"{name} is a secret, and others see the command line: put it into a file for --command-config",
+                param_hint="-X",
+            )
+    return given
