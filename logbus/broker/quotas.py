@@ -11,7 +11,7 @@ from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
 from logbus.metrics import Registry
 from logbus.quotas.client_quota_manager import ClientQuotaManager
-from logbus.quotas.quota_managers import FETCH, PRODUCE, REQUEST, QuotaManagers
+from logbus.quotas.quota_managers import CONTROLLER_MUTATION, FETCH, PRODUCE, REQUEST, QuotaManagers
 from logbus.quotas.quota_table import QuotaTable
 
 THROTTLE_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -42,6 +42,14 @@ def build_quotas(
         manager(PRODUCE, config.get(keys.QUOTA_PRODUCER_DEFAULT)),
         manager(FETCH, config.get(keys.QUOTA_CONSUMER_DEFAULT)),
         manager(REQUEST),
+        ClientQuotaManager(
+            QuotaTable(),
+            now,
+            config.get(keys.CONTROLLER_QUOTA_WINDOW_NUM),
+            config.get(keys.CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS),
+            seconds.labels(quota=CONTROLLER_MUTATION).observe,
+            in_bursts=True,
+        ),
     )
     QuotaSubscriber(managers).follow(nodes)
     return managers

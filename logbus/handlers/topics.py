@@ -18,7 +18,9 @@ from logbus.config.describe_configs import describe_topic
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
-from logbus.net.request_context import RequestContext
+from logbus.net.request_context import BROKER_ITSELF, RequestContext, quota_user
+from logbus.quotas.client_quota_manager import ClientQuotaManager
+from logbus.quotas.controller_mutation_quota import ControllerMutationQuota
 from logbus.wire.connection import Request
 from logbus.wire.messages.topics import (
     CreatableTopic,
@@ -49,23 +51,37 @@ class TopicHandlers:
     Creates and deletes topics, and adds partitions.
 
     :param delete_enabled: ``delete.topic.enable``.
+    :param quotas: of partitions that are created and deleted (KIP-599).
     """
 
     _topics: TopicAdmin
     _metadata: ClusterMetadata
     _config: ConfigView
     _delete_enabled: Callable[[], bool]
+    _quotas: ClientQuotaManager
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
         config = broker.config
-        return cls(broker.topic_admin, broker.metadata, config, lambda: config.get(keys.DELETE_TOPIC_ENABLE))
+        return cls(
+            broker.topic_admin,
+            broker.metadata,
+            config,
+            lambda: config.get(keys.DELETE_TOPIC_ENABLE),
+            broker.client_quotas.controller_mutation,
+        )
+
+    def _quota(self, context: RequestContext, request: Request, strict_from: int) -> ControllerMutationQuota:
+        quotas = None if context.principal == BROKER_ITSELF else self._quotas
+        user = quota_user(context.principal)
+        return ControllerMutationQuota(quotas, user, context.client_id, request.api_version >= strict_from)
 
     @serves(19, 2, 7, forwarded=True)
     @task
     async def create_topics(self, context: RequestContext, request: Request) -> CreateTopicsResponse:
         message: CreateTopicsRequest = request.message
         time_slice = context.time_slice(request)
+        quota = self._quota(context, request, 6)
         duplicates = await time_slice.duplicates(topic.name for topic in message.topics)
         answers: dict[str, CreatableTopicResult] = {}
         wanted = []
@@ -73,7 +89,9 @@ class TopicHandlers:
             try:
                 if topic.name in duplicates:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names the topic {topic.name!r} twice")
-                wanted.append(self._new_topic(topic))
+                new = self._new_topic(topic)
+                quota.take(self._partitions_of(new))
+                wanted.append(new)
             except ApiError as e:
                 answers[topic.name] = refused_topic(topic.name, e)
         results = await for_all(
@@ -92,7 +110,16 @@ class TopicHandlers:
                     await time_slice.next()
             answers[new.name] = created_topic(new, result, settings[overrides])
         in_order = dict.fromkeys([topic.name async for topic in time_slice.over(message.topics)])
-        return CreateTopicsResponse(topics=[answers[name] async for name in time_slice.over(in_order)])
+        return CreateTopicsResponse(
+            throttle_time_ms=quota.throttle_time_ms,
+            topics=[answers[name] async for name in time_slice.over(in_order)],
+        )
+
+    def _partitions_of(self, new: NewTopic) -> int:
+        if new.assignment is not None:
+            return len(new.assignment)
+        default: int = self._config.get(keys.NUM_PARTITIONS)
+        return default if new.num_partitions == -1 else new.num_partitions
 
     def _new_topic(self, topic: CreatableTopic) -> NewTopic:
         assignment = None
@@ -141,6 +168,7 @@ class TopicHandlers:
     async def delete_topics(self, context: RequestContext, request: Request) -> DeleteTopicsResponse:
         message: DeleteTopicsRequest = request.message
         time_slice = context.time_slice(request)
+        quota = self._quota(context, request, 5)
         wanted = message.topics or [DeleteTopicState(name=name) async for name in time_slice.over(message.topic_names)]
         answers = []
         names: list[str] = []
@@ -151,7 +179,10 @@ class TopicHandlers:
             try:
                 if not self._delete_enabled():
                     raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-                names.append(self._name_of(state, answer))
+                name = self._name_of(state, answer)
+                if (topic := self._metadata.topic(name)) is not None:
+                    quota.take(len(topic.partitions))
+                names.append(name)
                 found.append(answer)
             except ApiError as e:
                 refuse(answer, e)
@@ -159,7 +190,7 @@ class TopicHandlers:
         async for answer, result in time_slice.over(zip(found, results, strict=True)):
             if isinstance(result, ApiError):
                 refuse(answer, result)
-        return DeleteTopicsResponse(responses=answers)
+        return DeleteTopicsResponse(throttle_time_ms=quota.throttle_time_ms, responses=answers)
 
     def _name_of(self, state: DeleteTopicState, answer: DeletableTopicResult) -> str:
         if state.topic_id != ZERO_UUID:
@@ -183,7 +214,16 @@ class TopicHandlers:
         message: CreatePartitionsRequest = request.message
         time_slice = context.time_slice(request)
         duplicates = await time_slice.duplicates(topic.name for topic in message.topics)
-        wanted = [topic async for topic in time_slice.over(message.topics) if topic.name not in duplicates]
+        quota, wanted, refused = self._quota(context, request, 3), [], []
+        async for topic in time_slice.over(message.topics):
+            if topic.name in duplicates:
+                continue
+            try:
+                if (known := self._metadata.topic(topic.name)) is not None:
+                    quota.take(topic.count - len(known.partitions))
+                wanted.append(topic)
+            except ApiError as e:
+                refused.append(CreatePartitionsTopicResult(name=topic.name, error_code=e.code, error_message=e.message))
         results = await for_all(
             wanted,
             self._topics.create_partitions(
@@ -205,7 +245,7 @@ class TopicHandlers:
             if isinstance(result, ApiError):
                 answer.error_code, answer.error_message = result.code, result.message
             answers.append(answer)
-        return CreatePartitionsResponse(results=answers)
+        return CreatePartitionsResponse(throttle_time_ms=quota.throttle_time_ms, results=answers + refused)
 
 
 async def for_all(wanted: Sequence[object], outcomes: Awaitable[list[T | ApiError]]) -> list[T | ApiError]:

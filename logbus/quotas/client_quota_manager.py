@@ -34,6 +34,7 @@ class ClientQuotaManager:
     take in that time does not keep it waiting for hours.
 
     :ivar quotas: whose quota is what.
+    :ivar in_bursts: a client may take the amount of all windows at once, and nothing is forgiven (Kafka: TokenBucket).
     :ivar throttled: called with the seconds that a client must wait, each time it must.
     """
 
@@ -42,6 +43,7 @@ class ClientQuotaManager:
     _windows: int = 11
     _window_seconds: float = 1
     throttled: Callable[[float], object] = _nothing
+    _in_bursts: bool = False
     # Those heard of last are at the end.
     _buckets: OrderedDict[tuple[str | None, str | None], LeakyBucket] = field(factory=OrderedDict, init=False)
 
@@ -90,11 +92,12 @@ class ClientQuotaManager:
             bucket = buckets[key] = LeakyBucket(now)
             self._forget(key, now)
         buckets.move_to_end(key)
-        burst = self._window_seconds
+        all_windows = self._windows * self._window_seconds
+        burst = all_windows if self._in_bursts else self._window_seconds
         seconds = bucket.add(amount, quota.value, now) - burst
         if seconds <= 0.0:
             return 0.0
-        longest = min(self._windows * self._window_seconds, LONGEST_WAIT)
+        longest = LONGEST_WAIT if self._in_bursts else min(all_windows, LONGEST_WAIT)
         if seconds > longest:
             seconds = longest
             bucket.cap((burst + longest) * quota.value)

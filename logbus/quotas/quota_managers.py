@@ -30,8 +30,7 @@ class QuotaManagers:
     :ivar produce: of the bytes of Produce requests; ``fetch``: of the bytes in responses to Fetch.
     :ivar request: of processor time, in per cent of one processor's second: a broker serves requests in one thread, so
         100 is all that there is.
-    :ivar controller_mutation: quotas of partitions that are created and deleted. How much was taken is counted by the
-        controller, elsewhere.
+    :ivar controller_mutation: of the partitions that are created and deleted: asked by the controller.
     :ivar processor_seconds: reads the time that this thread has had of its processor.
     :ivar is_active: whether anybody has a quota of any kind: while nobody has, requests are not looked at.
     """
@@ -39,7 +38,7 @@ class QuotaManagers:
     produce: ClientQuotaManager = field(factory=_unlimited)
     fetch: ClientQuotaManager = field(factory=_unlimited)
     request: ClientQuotaManager = field(factory=_unlimited)
-    controller_mutation: QuotaTable = field(factory=QuotaTable)
+    controller_mutation: ClientQuotaManager = field(factory=_unlimited)
     processor_seconds: Callable[[], float] = time.thread_time
     is_active: bool = field(default=False, init=False)
 
@@ -61,7 +60,7 @@ class QuotaManagers:
             ("producer_byte_rate", self.produce.quotas),
             ("consumer_byte_rate", self.fetch.quotas),
             ("request_percentage", self.request.quotas),
-            ("controller_mutation_rate", self.controller_mutation),
+            ("controller_mutation_rate", self.controller_mutation.quotas),
         )
 
     def _look(self) -> None:

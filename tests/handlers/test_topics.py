@@ -165,3 +165,47 @@ class LimitTests(HandlerCase):
         self.assertIn("max.topics = 4", one.error_message)
         found = self.client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
         self.assertEqual(found.coordinators[0].error_code, 0)
+
+
+class QuotaTests(HandlerCase):
+    """``controller_mutation_rate`` (KIP-599): one partition a second, eleven at once."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.server.broker.kafka_server.quotas.set({"client-id": None}, {"controller_mutation_rate": 1.0})
+
+    def create(self, *counts: int, version: int = 7) -> Any:
+        topics = [
+            CreatableTopic(name=f"new-{n}", num_partitions=count, replication_factor=1, assignments=[], configs=[])
+            for n, count in enumerate(counts)
+        ]
+        return self.client.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), version)
+
+    def test_create_topics(self) -> None:
+        """What is over the quota is refused; the rest is made."""
+        answer = self.create(11, 2, 1)
+        codes = [topic.error_code for topic in answer.topics]
+        self.assertEqual(codes, [0, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED])
+        self.assertEqual(answer.throttle_time_ms, 2000)
+        self.assertNotIn("new-2", self.server.broker.plugin_services.topics())
+
+    def test_older_clients(self) -> None:
+        """They are served, and throttled."""
+        answer = self.create(11, 2, 1, version=5)
+        self.assertEqual([topic.error_code for topic in answer.topics], [0, 0, 0])
+        self.assertEqual(answer.throttle_time_ms, 3000)
+
+    def test_delete_and_grow(self) -> None:
+        """Deletions and new partitions count as well."""
+        self.create(6, 6)
+        self.server.reactor.advance(2)
+        grown = self.client.ask(
+            CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="new-0", count=9)], timeout_ms=1000), 3
+        )
+        self.assertEqual(grown.results[0].error_code, 0)
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="new-1")], timeout_ms=1000)
+        self.server.reactor.advance(grown.throttle_time_ms / 1000)
+        refused = self.client.ask(deletion, 6)
+        self.assertEqual(refused.responses[0].error_code, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        self.server.reactor.advance(refused.throttle_time_ms / 1000 + 0.01)
+        self.assertEqual(self.client.ask(deletion, 6).responses[0].error_code, 0)

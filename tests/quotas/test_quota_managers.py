@@ -26,6 +26,6 @@ def test_each_kind_has_its_quotas() -> None:
     managers = QuotaManagers()
     names = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"]
     managers.set({"client-id": None}, {name: value for value, name in enumerate(names, 1)})
-    tables = [managers.produce.quotas, managers.fetch.quotas, managers.request.quotas, managers.controller_mutation]
-    found = [table.find("u", "c") for table in tables]
+    kinds = [managers.produce, managers.fetch, managers.request, managers.controller_mutation]
+    found = [each.quotas.find("u", "c") for each in kinds]
     assert [quota and quota.value for quota in found] == [1, 2, 3, 4]

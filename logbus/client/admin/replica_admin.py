@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
@@ -26,6 +26,7 @@ from logbus.wire.messages.elections import (
     ReassignableTopic,
 )
 from logbus.wire.messages.partitions import TopicPartitionIndexes, TopicPartitions
+from logbus.wire.messages.topics import DeleteTopicsRequest
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -152,8 +153,12 @@ class ReplicaAdmin:
 
     @returns_deferred
     async def _at_controller(self, request: Any, read: Callable[[Any], dict[K, V]]) -> dict[K, V]:
-        """Send a request to the controller, and retry if that has moved."""
-        attempt = 0
+        """
+        Send a request to the controller, and retry if that has moved; what is over a quota is retried after the time
+        that the broker says, within the timeout (KIP-599).
+        """
+        attempt, done, clock = 0, dict[K, V](), self._cluster.reactor
+        deadline = clock.seconds() + self._timeout
         while True:
             channel = await self._cluster.controller()
             response = await channel.request(request, None, self._timeout + self._cluster.timeout)
@@ -164,10 +169,26 @@ class ReplicaAdmin:
                 if e.code is not ErrorCode.NOT_CONTROLLER or attempt == _ATTEMPTS:
                     raise
             else:
-                if attempt == _ATTEMPTS or not any(map(_not_controller, answers.values())):
-                    return answers
-            await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
+                throttled = [name for name, one in answers.items() if _has(one, ErrorCode.THROTTLING_QUOTA_EXCEEDED)]
+                wait = response.throttle_time_ms / 1000 if throttled else 0
+                if throttled and clock.seconds() + wait <= deadline:
+                    done |= {name: answer for name, answer in answers.items() if name not in throttled}
+                    request = _only(request, throttled)
+                    attempt -= 1
+                    await deferLater(clock, wait)
+                    continue
+                if attempt == _ATTEMPTS or not any(_has(one, ErrorCode.NOT_CONTROLLER) for one in answers.values()):
+                    return done | answers
+            await deferLater(clock, self._cluster.backoff.before(attempt))
 
 
-def _not_controller(answer: object) -> bool:
-    return isinstance(answer, ApiError) and answer.code is ErrorCode.NOT_CONTROLLER
+def _has(answer: object, code: ErrorCode) -> bool:
+    return isinstance(answer, ApiError) and answer.code is code
+
+
+def _only(request: Any, names: Collection[object]) -> Any:
+    """A request about some of its topics."""
+    some = evolve(request, topics=[topic for topic in request.topics if topic.name in names])
+    if isinstance(some, DeleteTopicsRequest):
+        some.topic_names = [name for name in some.topic_names if name in names]
+    return some

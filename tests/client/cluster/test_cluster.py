@@ -182,6 +182,34 @@ class ClusterTests(SynchronousTestCase):
         self.assertEqual([(each.num_partitions, each.replication_factor) for each in asked], [(3, -1), (-1, -1)])
         self.assertEqual([each.broker_ids for each in asked[1].assignments], [[1], [1]])
 
+    def test_changes_over_a_quota(self) -> None:
+        """What is refused for a quota is tried again after the time that is said, if that is in time (KIP-599)."""
+        refused: list[list[str]] = []
+
+        def create(node: int, message: Any) -> Any:
+            first, *others = [topic.name for topic in message.topics]
+            refused.append(others)
+            return CreateTopicsResponse(
+                throttle_time_ms=2000 if others else 0,
+                topics=[
+                    CreatableTopicResult(name=first),
+                    *(CreatableTopicResult(name=name, error_code=89) for name in others),
+                ],
+            )
+
+        self.brokers.answers[19] = create
+        for seconds, missing in ((10.0, set()), (3.0, {"c"})):
+            refused.clear()
+            waiting = AdminClient(self.cluster(), timeout=seconds).create_topics([NewTopic(name) for name in "abc"])
+            self.brokers.settle()
+            self.assertEqual(refused, [["b", "c"]])
+            for _ in range(2):
+                self.brokers.clock.advance(2)
+                self.brokers.settle()
+            answers = self.done(waiting)
+            self.assertEqual({name for name, error in answers.items() if error is not None}, missing)
+            self.assertEqual(refused[1:], [["c"]] if missing else [["c"], []])
+
     def test_offsets_of_partitions_with_and_without_a_leader(self) -> None:
         """
         Each partition has its answer: an offset, or the error.
