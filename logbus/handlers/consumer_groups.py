@@ -4,6 +4,7 @@ ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups of the consumer protocol (
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 from attrs import define
@@ -13,10 +14,12 @@ from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHe
 from logbus.coordination.consumer.partition_sets import Partitions, from_wire
 from logbus.coordination.consumer_group_service import ConsumerGroupService, consumer_protocol_enabled
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.group_admin import GROUP_OPERATIONS
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
+from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.connection import Request
 from logbus.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
@@ -41,10 +44,11 @@ class ConsumerGroupHandlers:
     """Serves members of groups of the consumer protocol, and describes these groups."""
 
     _consumers: ConsumerGroupService
+    _authorization: Authorization | None = None
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(ConsumerGroupService(broker.group_coordinator))
+        return cls(ConsumerGroupService(broker.group_coordinator), broker.authorization)
 
     @serves(68, 0, 1, advertised_if=consumer_protocol_enabled)
     @task
@@ -63,6 +67,7 @@ class ConsumerGroupHandlers:
             client_id=context.client_id or "",
             client_host=f"/{context.host}",
             requires_member_id=request.api_version >= OWN_MEMBER_ID_VERSION,
+            sees=self._sees(context, request),
         )
         try:
             if not message.group_id.strip():
@@ -70,6 +75,12 @@ class ConsumerGroupHandlers:
             return answered(await self._consumers.heartbeat(message.group_id, heartbeat))
         except ApiError as e:
             return ConsumerGroupHeartbeatResponse(error_code=e.code, error_message=e.message)
+
+    def _sees(self, context: RequestContext, request: Request) -> Callable[[str], bool] | None:
+        if self._authorization is None:
+            return None
+        access = self._authorization.access(context, request.api_key)
+        return lambda topic: access.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
     @serves(69, 0, 1, advertised_if=consumer_protocol_enabled)
     @task

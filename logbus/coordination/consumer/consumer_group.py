@@ -308,7 +308,7 @@ class ConsumerGroup:
         else:
             member = join_and_leave.stay(self.recorded, request)
         before = self.recorded.position(request.member_id)
-        self.update(now, _updated(member, request), member, settings.admit)
+        self.update(now, _updated(member, request), member, settings.admit, request.sees)
         after = self.advance(now, request.member_id, request.owned)
         self.renew_session(now, request.member_id)
         told = request.is_full or request.epoch != before.epoch or after.assigned != before.assigned
@@ -319,11 +319,17 @@ class ConsumerGroup:
     # The parts of a request, for classic members too.
 
     def update(
-        self, now: float, member: ConsumerGroupMember, before: ConsumerGroupMember, admit: Callable[[int], None]
+        self,
+        now: float,
+        member: ConsumerGroupMember,
+        before: ConsumerGroupMember,
+        admit: Callable[[int], None],
+        sees: Callable[[str], bool] | None = None,
     ) -> None:
         """
         Set a member's subscription, and update the group's epoch and targets.
 
+        :param sees: whether the member may know of a topic; None: of all.
         :raise ApiError: from ``admit``.
         """
         known = self.recorded.members.get(member.member_id)
@@ -332,8 +338,8 @@ class ConsumerGroup:
             admit(member.memory - (0 if known is None else known.memory))
             self.recorded.set_member(member.member_id, member)
         if is_new or (member.topics, member.regex) != (before.topics, before.regex):
-            self.targets.subscriptions_changed(int(now * 1000))
-        self.targets.look(int(now * 1000))
+            self.targets.subscriptions_changed(int(now * 1000), sees)
+        self.targets.look(int(now * 1000), sees)
         self.targets.update()
 
     def advance(self, now: float, member_id: str, owned: Partitions | None) -> MemberPosition:

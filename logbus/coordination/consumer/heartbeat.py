@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from collections.abc import Callable
+
+from attrs import field, frozen
 
 from logbus.coordination.consumer.assignors import ASSIGNORS
 from logbus.coordination.consumer.consumer_group_member import AWAY, JOINING, LEFT
@@ -19,6 +21,7 @@ class ConsumerHeartbeat:
     :ivar epoch: 0 to join, −1 to leave, −2 to leave temporarily, else the member's epoch.
     :ivar regex: an empty string removes the subscription to a regular expression.
     :ivar owned: the partitions that the member may be reading.
+    :ivar sees: whether the member may know of a topic, which a regular expression only then stands for; None: of all.
     :ivar requires_member_id: whether members generate their own ids (KIP-1082), from version 1 on.
     """
 
@@ -34,6 +37,7 @@ class ConsumerHeartbeat:
     client_id: str = ""
     client_host: str = ""
     requires_member_id: bool = True
+    sees: Callable[[str], bool] | None = field(default=None, eq=False, repr=False)
 
     @property
     def is_full(self) -> bool:

@@ -5,7 +5,7 @@ Computes the target assignment of a consumer group from subscriptions and topics
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import define, field
 
@@ -16,6 +16,9 @@ from logbus.coordination.consumer.recorded_state import RecordedState
 from logbus.coordination.consumer.regular_expressions import matching_names
 from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.errors import ApiError, ErrorCode
+
+Sees = Callable[[str], bool]
+"""Tells whether somebody may know of a topic."""
 
 MAX_EXPRESSIONS = 16
 """Limit of different regular expressions in a group: when topics change, each is matched with all topic names."""
@@ -56,10 +59,11 @@ class TargetAssignment:
         self._seen = None
         self._names = None
 
-    def subscriptions_changed(self, now_ms: int) -> None:
+    def subscriptions_changed(self, now_ms: int, sees: Sees | None = None) -> None:
         """
         Increase the group epoch: a member joined, left, or changed its subscription.
 
+        :param sees: see :meth:`look`.
         :raise ApiError: INVALID_REGULAR_EXPRESSION: there are too many different ones.
         """
         self._names = None
@@ -74,14 +78,19 @@ class TargetAssignment:
                 f"the members of a group may use {MAX_EXPRESSIONS} different regular expressions, and do",
             )
         for regex in new:
-            self._resolve(regex, now_ms)
+            self._resolve(regex, now_ms, sees)
 
-    def look(self, now_ms: int) -> None:
-        """Increase the group epoch if subscribed topics were created, deleted or got more partitions."""
+    def look(self, now_ms: int, sees: Sees | None = None) -> None:
+        """
+        Increase the group epoch if subscribed topics were created, deleted or got more partitions.
+
+        :param sees: whether the member that asks may know of a topic: expressions stand for those only, as in Kafka;
+            None: of all.
+        """
         if self._topics.version == self._seen:
             return
         for regex in sorted(self._recorded.expressions):
-            self._resolve(regex, now_ms)
+            self._resolve(regex, now_ms, sees)
         if self._recorded.epoch is not None and self._recorded.epoch == self._recorded.target_epoch:
             # Targets contain every partition of every subscribed topic, so they tell which topics they were made for.
             held: Counter[TopicId] = Counter()
@@ -122,12 +131,14 @@ class TargetAssignment:
         found = (self._topics.topic(name) for name in names)
         return {topic.topic_id: topic.partitions for topic in found if topic is not None}
 
-    def _resolve(self, regex: str, now_ms: int) -> None:
+    def _resolve(self, regex: str, now_ms: int, sees: Sees | None) -> None:
         try:
             topics = matching_names(regex, self._topics.names())
         except ApiError:
             # It was read back from a broker whose engine accepted it: keep the topics that matched there.
             return
+        if sees is not None:
+            topics = frozenset(filter(sees, topics))
         if topics != self._recorded.expressions.get(regex):
             self._recorded.set_expression(regex, topics, self._topics.version, now_ms)
             self._names = None

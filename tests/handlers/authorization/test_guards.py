@@ -9,6 +9,7 @@ from zope.interface import implementer
 
 from logbus.errors import ErrorCode
 from logbus.security.acl.acls import AclOperation, ResourceType
+from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from logbus.wire.messages.metadata import (
     OPERATIONS_UNKNOWN,
     DescribeTopicPartitionsRequest,
@@ -54,6 +55,27 @@ class TopicTests(AuthorizedCase):
         by_id = MetadataRequestTopic(topic_id=self.server.topic_id("secret"), name=None)
         (topic,) = self.alice.ask(MetadataRequest(topics=[by_id]), 12).topics
         self.assertEqual((topic.error_code, topic.name), (ErrorCode.UNKNOWN_TOPIC_ID, None))
+
+    def test_regular_expressions(self) -> None:
+        """A member of a group gets partitions of those topics that it may describe."""
+        self.grant([(Op.READ, TOPIC, "seen"), (Op.READ, GROUP, "g")])
+        heartbeat = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=[],
+            subscribed_topic_regex=".*",
+            topic_partitions=[],
+        )
+        self.server.create("__consumer_offsets")
+        answer = self.alice.ask(heartbeat, 1)
+        while answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+            self.server.reactor.advance(0.1)
+            answer = self.alice.ask(heartbeat, 1)
+        self.assertEqual((answer.error_code, answer.error_message), (0, None))
+        assigned = [topic.topic_id for topic in answer.assignment.topic_partitions]
+        self.assertEqual(assigned, [self.server.topic_id("seen")])
 
     def test_auto_creation(self) -> None:
         """Describe is not enough to have a topic created; Create is, on the topic or the cluster."""
