@@ -18,7 +18,7 @@ from logbus.cli.client_security import client_security
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import Unreachable
-from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, RequestTimedOut
 
 T = TypeVar("T")
 
@@ -100,6 +100,11 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
             return await work(cluster)
         except Unreachable as e:
             hint = "is a broker running there? 'twistd -n logbus' starts one; --bootstrap names another address"
+            raise CommandFailed(f"{e}; {hint}") from None
+        except Disconnected as e:
+            if isinstance(e, RequestTimedOut) or (security is not None and security.login is not None):
+                raise
+            hint = "does its listener ask for TLS or a login? --command-config and -X say how to connect"
             raise CommandFailed(f"{e}; {hint}") from None
         finally:
             await cluster.close()

@@ -90,8 +90,12 @@ async def _authenticate(channel: Channel, request: Callable[..., Deferred[Any]],
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
             f"{peer} does not take {login.mechanism}; sasl.mechanism can be: {offered}",
         )
+    if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise error_of(
+            answer.error_code, f"{peer} has no logins: its security.protocol is PLAINTEXT, or SSL, without SASL_"
+        )
     if answer.error_code:
-        raise error_of(answer.error_code, f"{peer} does not let us log in")
+        raise error_of(answer.error_code, f"{peer} does not let us log in: {error_of(answer.error_code).message}")
     try:
         exchange = login.exchange()
         token, lifetime = next(exchange), 0

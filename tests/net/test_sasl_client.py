@@ -80,6 +80,15 @@ class LogInTests(SynchronousTestCase):
         self.assertEqual(error.code, ErrorCode.UNSUPPORTED_SASL_MECHANISM)
         self.assertIn("sasl.mechanism can be: PLAIN", error.message)
 
+    def test_without_logins(self) -> None:
+        """A listener without SASL is said to be one."""
+        answer: Deferred[Any] = succeed(SaslHandshakeResponse(error_code=34, mechanisms=[]))
+        server = Server()
+        server.request = lambda message, version: answer  # type: ignore[method-assign]
+        error = self.refusal(logged_in(server))
+        self.assertEqual(error.code, ErrorCode.ILLEGAL_SASL_STATE)
+        self.assertIn("has no logins: its security.protocol is PLAINTEXT", error.message)
+
     def test_impostor(self) -> None:
         """A server of SCRAM that does not know the password is none of ours."""
         error = self.refusal(logged_in(Impostor(), "SCRAM-SHA-256"))
