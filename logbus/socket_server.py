@@ -14,7 +14,7 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.interfaces import IDelayedCall, IListeningPort, IProtocolFactory
 from twisted.logger import Logger
 
 from logbus.config.listener_address import ListenerAddress
@@ -58,6 +58,7 @@ class SocketServer:
     _handshake_seconds: float = 10.0
     _tls: Callable[[Listener], object | None] = lambda listener: None
     _bound: list[_BoundListener] = field(factory=list, init=False)
+    _pauses: dict[str, IDelayedCall] = field(factory=dict, init=False)
     _log = Logger()
 
     @returns_deferred
@@ -107,11 +108,30 @@ class SocketServer:
         :param only: the name of a listener; None: all.
         """
         for bound in self._bound:
-            if only is None or bound.listener.name == only:
+            if (only is None or bound.listener.name == only) and bound.listener.name not in self._pauses:
                 self._reading(bound.port, True)
+
+    def pause(self, listener: str, seconds: float) -> None:
+        """Let connections to a listener wait in the kernel's queue for a while, as it has too many new ones."""
+        pending = self._pauses.get(listener)
+        if pending is not None:
+            pending.reset(seconds)
+            return
+
+        def go_on() -> None:
+            del self._pauses[listener]
+            self.open(listener)
+
+        self._pauses[listener] = self._reactor.callLater(seconds, go_on)
+        for bound in self._bound:
+            if bound.listener.name == listener:
+                self._reading(bound.port, False)
 
     def close(self) -> Deferred[None]:
         """Stop accepting connections; existing ones continue."""
+        for pause in self._pauses.values():
+            pause.cancel()
+        self._pauses.clear()
         stopped = [maybeDeferred(bound.port.stopListening) for bound in self._bound]
         return gatherResults(stopped, consumeErrors=True).addCallback(lambda _: None)
 

@@ -6,10 +6,11 @@ import socket
 from typing import Any, cast
 
 from attrs import define, field
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import ServerFactory
-from twisted.internet.testing import MemoryReactor
+from twisted.internet.testing import MemoryReactor, MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ConfigError
@@ -48,6 +49,38 @@ class FullReactor(MemoryReactor):
         if port == 4444:
             raise CannotListenError(interface, port, OSError(98, "Address already in use"))
         return super().listenTCP(port, factory, backlog, interface)
+
+
+@define
+class PausingPort:
+    """A port that may be paused."""
+
+    host: Any
+    reading: bool = True
+
+    def getHost(self) -> Any:
+        return self.host
+
+    def startReading(self) -> None:
+        self.reading = True
+
+    def stopReading(self) -> None:
+        self.reading = False
+
+    def stopListening(self) -> None:
+        self.reading = False
+
+
+class PausingReactor(MemoryReactorClock):
+    """A reactor with ports that may be paused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ports: list[PausingPort] = []
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
+        self.ports.append(PausingPort(IPv4Address("TCP", interface, port)))
+        return self.ports[-1]
 
 
 class SocketServerTests(SynchronousTestCase):
@@ -103,6 +136,30 @@ class SocketServerTests(SynchronousTestCase):
         assert self.plugin.made[0].drained is not None
         self.plugin.made[0].drained.callback(None)
         self.successResultOf(drained)
+
+    def test_pause(self) -> None:
+        """A listener that pauses accepts nothing for so long, whoever opens it; the others go on."""
+        reactor = PausingReactor()
+        listeners = [
+            Listener(name, "lines", f"tcp:{port}:interface=127.0.0.1") for name, port in (("a", 1001), ("b", 1002))
+        ]
+        server = SocketServer(reactor, {"lines": self.plugin}, listeners)  # type: ignore[dict-item]
+        self.successResultOf(server.bind(cast(Any, None)))
+        a, b = reactor.ports
+        server.open()
+        self.assertEqual((a.reading, b.reading), (True, True))
+        server.pause("a", 2.0)
+        self.assertEqual((a.reading, b.reading), (False, True))
+        server.open()
+        reactor.advance(1.0)
+        server.pause("a", 2.0)
+        reactor.advance(1.5)
+        self.assertEqual((a.reading, b.reading), (False, True))
+        reactor.advance(0.5)
+        self.assertEqual((a.reading, b.reading), (True, True))
+        server.pause("b", 2.0)
+        server.close()
+        self.assertEqual(reactor.getDelayedCalls(), [])
 
     def test_closed_without_being_bound(self) -> None:
         """

@@ -149,7 +149,15 @@ class Broker(OrderedService):
         self.control = ClusterControl(env, self.member, self.replication, self.security)
         self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)
         self.kafka_server = KafkaServer(
-            env, listeners, release, self.member, self.replication, self.control, self.coordinators, self.security
+            env,
+            listeners,
+            release,
+            self.member,
+            self.replication,
+            self.control,
+            self.coordinators,
+            self.security,
+            self._socket_server.pause,
         )
         self._admin_server = AdminServer(
             env,

@@ -4,7 +4,7 @@ The server of Kafka clients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from twisted.internet.interfaces import IProtocolFactory
 
@@ -13,7 +13,7 @@ from logbus.broker.cluster_control import ClusterControl
 from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.coordinators import Coordinators
 from logbus.broker.environment import Environment
-from logbus.broker.quotas import build_quotas
+from logbus.broker.quotas import build_connection_rates, build_quotas, throttle_seconds
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
 from logbus.config import keys
@@ -35,6 +35,7 @@ class KafkaServer:
     """
     Serves the Kafka protocol: the handlers of its APIs, and what the connections of all listeners share.
 
+    :param pause: stops a listener from accepting connections for so many seconds.
     :param release: advertise this Kafka release's versions; None: the default table.
     :ivar authorization: asks the authorizer; None: everybody may do everything.
     :ivar quotas: of users and client ids.
@@ -51,11 +52,13 @@ class KafkaServer:
         control: ClusterControl,
         coordinators: Coordinators,
         security: BrokerSecurity,
+        pause: Callable[[str, float], object],
     ) -> None:
         config, reactor = env.config, env.reactor
         self._security = security
         self.net_metrics = NetMetrics()
-        self.quotas = build_quotas(config, reactor.seconds, member.metadata.security_nodes, env.registry)
+        nodes, waits = member.metadata.security_nodes, throttle_seconds(env.registry)
+        self.quotas = build_quotas(config, reactor.seconds, nodes, waits)
         self.connections = SharedResources(
             reactor,
             connection_limits(config),
@@ -64,6 +67,8 @@ class KafkaServer:
             quotas=connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"]),
             scheduler=env.slice_scheduler,
             client_quotas=self.quotas,
+            rates=build_connection_rates(config, listeners, reactor.seconds, nodes, waits),
+            pause=pause,
         )
         self.metadata_gate = StartupGate()
         self.produce_appender = ProduceAppender(replication.replicas, member.metadata, reactor, env.wall_clock)

@@ -17,6 +17,7 @@ What a broker knows of the cluster:
 * ``metadata_update_receiver``: applies it to this broker.
 * ``acl_subscriber``: keeps an authorizer's ACLs as the security nodes have them
 * ``quota_subscriber``: keeps the quotas of users and client ids as the security nodes have them
+* ``ip_quota_subscriber``: keeps the rates of new connections of addresses as the security nodes have them
 * ``delegation_tokens``: the delegation tokens among the security nodes
 * ``security_nodes``: users, quotas, ACLs and delegation tokens, as bytes by path. Pure.
 * ``security_node_loader``: loads them from the metadata store.

@@ -88,10 +88,29 @@ class KafkaServerFactory(Factory):
                     problem=problem,
                 )
             return RefusedConnection(self.metrics)
+        if self.shared.rates.is_active and self._is_throttled(host):
+            return RefusedConnection(self.metrics)
         number = self.shared.quotas.enter(host, self.listener)
         port = getattr(addr, "port", 0)
         context = RequestContext(number, self.listener, host, port, scheduler=self.shared.scheduler)
         return KafkaServerProtocol(self, context)
+
+    def _is_throttled(self, host: str) -> bool:
+        """Count a new connection; whether its address makes too many. If the listener does, it pauses."""
+        rates = self.shared.rates
+        if rates.refuse(host):
+            self.metrics.connections_refused += 1
+            if self.shared.warning_limiter.admit(host) is not None:
+                self._log.warn(
+                    "refusing {host} on listener {listener}: its connection_creation_rate is used up",
+                    host=host,
+                    listener=self.listener,
+                )
+            return True
+        pause = rates.delay(self.listener)
+        if pause:
+            self.shared.pause(self.listener, pause)
+        return False
 
     def startFactory(self) -> None:
         """Called when a port listens: start the sweep."""

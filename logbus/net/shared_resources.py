@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import field, frozen
 from twisted.internet.interfaces import IReactorTime
 
@@ -9,7 +11,12 @@ from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas, Uns
 from logbus.net.metrics import NetMetrics
 from logbus.net.request_budget import RequestBudget
 from logbus.net.time_slices import SliceScheduler
+from logbus.quotas.connection_rates import ConnectionRates
 from logbus.quotas.quota_managers import QuotaManagers
+
+
+def _go_on(listener: str, seconds: float) -> None:
+    """Nobody pauses listeners."""
 
 
 @frozen(eq=False)
@@ -26,6 +33,8 @@ class SharedResources:
     :ivar scheduler: gives time slices to requests of many elements.
     :ivar warning_limiter: limits warnings about peers.
     :ivar client_quotas: the quotas of users and client ids.
+    :ivar rates: of new connections.
+    :ivar pause: stops a listener, by its name, from accepting connections for so many seconds.
     """
 
     clock: IReactorTime
@@ -37,6 +46,8 @@ class SharedResources:
     scheduler: SliceScheduler = field()
     warning_limiter: WarningLimiter = field()
     client_quotas: QuotaManagers = field(factory=QuotaManagers)
+    rates: ConnectionRates = field(factory=lambda: ConnectionRates(lambda: 0.0))
+    pause: Callable[[str, float], object] = field(default=_go_on)
 
     @budget.default
     def _budget(self) -> RequestBudget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.broker.quotas import build_quotas
+from logbus.broker.quotas import build_quotas, throttle_seconds
 from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView
 from logbus.metastore.security_znodes import EntityZnode
@@ -21,7 +21,7 @@ def test_the_configuration() -> None:
     }
     nodes, registry = SecurityNodes(), Registry()
     nodes.change({EntityZnode.path({"user": "u"}): EntityZnode.encode({"producer_byte_rate": "5"})})
-    quotas = build_quotas(ConfigView.load(set=settings), lambda: 0.0, nodes, registry)
+    quotas = build_quotas(ConfigView.load(set=settings), lambda: 0.0, nodes, throttle_seconds(registry))
     assert quotas.produce.quotas.find("u", "c") == Quota(5, ("u", None))
     assert quotas.fetch.quotas.find("u", "c") == Quota(20, (None, "c"))
     assert quotas.produce.record("u", "c", 25) == 3
@@ -35,7 +35,7 @@ def test_the_configuration() -> None:
 
 def test_without_quotas() -> None:
     """By default nobody has one."""
-    assert not build_quotas(ConfigView.load(), lambda: 0.0, SecurityNodes(), Registry()).is_active
+    assert not build_quotas(ConfigView.load(), lambda: 0.0, SecurityNodes(), throttle_seconds(Registry())).is_active
 
 
 class ProduceQuotaTests(HandlerCase):

@@ -56,13 +56,15 @@ def test_kafka_configs(kafka_configs: Tool) -> None:
     kafka_configs("--alter", "--add-config", "producer_byte_rate=1024", *alice)
     app = ("--entity-type", "clients", "--entity-default")
     kafka_configs("--alter", "--add-config", "request_percentage=200", *alice, *app)
-    kafka_configs("--alter", "--add-config", "connection_creation_rate=10", "--entity-type", "ips", "--entity-default")
+    kafka_configs(
+        "--alter", "--add-config", "connection_creation_rate=1000", "--entity-type", "ips", "--entity-default"
+    )
     shown = kafka_configs("--describe", *alice)
     for part in ("producer_byte_rate=1024.0", "SCRAM-SHA-256=iterations=8192", "SCRAM-SHA-512=iterations=4096"):
         assert part in shown, shown
     both = kafka_configs("--describe", "--entity-type", "users", "--entity-type", "clients")
     assert "request_percentage=200.0" in both
-    assert "connection_creation_rate=10.0" in kafka_configs("--describe", "--entity-type", "ips")
+    assert "connection_creation_rate=1000.0" in kafka_configs("--describe", "--entity-type", "ips")
     kafka_configs("--alter", "--delete-config", "SCRAM-SHA-512", *alice)
     kafka_configs("--alter", "--delete-config", "producer_byte_rate", *alice)
     shown = kafka_configs("--describe", *alice)
@@ -121,7 +123,7 @@ def test_logbus(users_broker: Broker, tmp_path: Path) -> None:
     logbus("users", "delete", "ann")
     assert "no user 'ann'" in logbus("users", "describe", "ann", status=1)
     logbus("quotas", "set", "--user", "ann", "producer_byte_rate=1048576", "request_percentage=12.5")
-    logbus("quotas", "set", "--ip-default", "connection_creation_rate=3")
+    logbus("quotas", "set", "--ip-default", "connection_creation_rate=300")
     assert logbus("quotas", "describe", "--user", "ann", "--json") == (
         '[{"entity": {"user": "ann"}, "quotas": {"producer_byte_rate": 1048576.0, "request_percentage": 12.5}}]\n'
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.testing import StringTransport
@@ -11,7 +12,9 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.net.connection_limits import ConnectionLimits
+from logbus.net.factory import RefusedConnection
 from logbus.net.protocol import KafkaServerProtocol
+from logbus.quotas.connection_rates import ConnectionRates
 from tests.net.fakes import Client, Handler, Server, fetch, metadata, produce, taken
 
 
@@ -185,3 +188,36 @@ class DrainTests(SynchronousTestCase):
         self.assertNoResult(drained)
         server.clock.advance(0.2)
         self.successResultOf(drained)
+
+
+class RateTests(SynchronousTestCase):
+    """Rates of new connections (KIP-612)."""
+
+    def setUp(self) -> None:
+        self.server = Server()
+        self.pauses: list[tuple[str, float]] = []
+        self.rates = ConnectionRates(self.server.clock.seconds)
+        self.server.factory.shared = evolve(
+            self.server.factory.shared,
+            rates=self.rates,
+            pause=lambda name, seconds: self.pauses.append((name, seconds)),
+        )
+
+    def refused(self, host: str) -> bool:
+        return isinstance(self.server.factory.buildProtocol(IPv4Address("TCP", host, 4000)), RefusedConnection)
+
+    def test_address(self) -> None:
+        """An address with too many new connections is refused, others are not; its turn comes again."""
+        self.rates.set_address("10.0.0.1", 2.0)
+        self.assertEqual([self.refused("10.0.0.1") for _ in range(4)], [False, False, True, True])
+        self.assertFalse(self.refused("10.0.0.2"))
+        self.assertEqual(self.server.factory.metrics.connections_refused, 2)
+        self.server.clock.advance(0.5)
+        self.assertEqual([self.refused("10.0.0.1") for _ in range(2)], [False, True])
+        self.assertEqual(self.pauses, [])
+
+    def test_listener(self) -> None:
+        """A listener with too many serves them, and pauses."""
+        self.rates.set_listeners(2.0, {})
+        self.assertEqual([self.refused("10.0.0.1") for _ in range(4)], 4 * [False])
+        self.assertEqual(self.pauses, [("kafka", 0.5), ("kafka", 1.0)])

@@ -40,7 +40,7 @@ def quotas() -> None:
 
     Users and client ids have producer_byte_rate, consumer_byte_rate (bytes a second), request_percentage (of a
     processor's time) and controller_mutation_rate (partitions a second); addresses have connection_creation_rate
-    (connections a second), which is kept and shown, but not enforced yet.
+    (connections a second).
 
     \b
     Example:
