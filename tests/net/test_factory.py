@@ -197,11 +197,11 @@ class RateTests(SynchronousTestCase):
         self.server = Server()
         self.pauses: list[tuple[str, float]] = []
         self.rates = ConnectionRates(self.server.clock.seconds)
-        self.server.factory.shared = evolve(
-            self.server.factory.shared,
-            rates=self.rates,
-            pause=lambda name, seconds: self.pauses.append((name, seconds)),
-        )
+
+        def pause(listener: str, seconds: float) -> None:
+            self.pauses.append((listener, seconds))
+
+        self.server.factory.shared = evolve(self.server.factory.shared, rates=self.rates, pause=pause)
 
     def refused(self, host: str) -> bool:
         return isinstance(self.server.factory.buildProtocol(IPv4Address("TCP", host, 4000)), RefusedConnection)
@@ -220,4 +220,4 @@ class RateTests(SynchronousTestCase):
         """A listener with too many serves them, and pauses."""
         self.rates.set_listeners(2.0, {})
         self.assertEqual([self.refused("10.0.0.1") for _ in range(4)], 4 * [False])
-        self.assertEqual(self.pauses, [("kafka", 0.5), ("kafka", 1.0)])
+        self.assertEqual(self.pauses, [("PLAINTEXT", 0.5), ("PLAINTEXT", 1.0)])
