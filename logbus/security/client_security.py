@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from attrs import frozen
 
 from logbus.errors import ConfigError
+from logbus.extras import install_hint
 from logbus.security.sasl.client_login import ClientLogin, Token
 
 if TYPE_CHECKING:
@@ -102,6 +103,6 @@ def _client_tls(properties: Mapping[str, str]) -> ClientTls:
         from logbus.security.tls.client_tls import ClientTls  # its packages are an extra
     except ImportError as e:
         raise ConfigError(
-            f"security.protocol: TLS needs a package that is not installed ({e}): pip install 'logbus[tls]'"
+            f"security.protocol: TLS needs a package that is not installed ({e}): {install_hint('tls')}"
         ) from None
     return ClientTls.of(properties)
