@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from ssl import create_default_context
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -70,10 +71,25 @@ def secured(keys: Path, **more: str) -> dict[str, str]:
     }
 
 
+#: Who issued the certificates of brokers with TLS, by their addresses.
+AUTHORITIES: dict[str, str] = {}
+
+
+def protocol(broker: Broker) -> str:
+    """The security protocol of a broker's listener."""
+    return "SASL_SSL" if broker.bootstrap in AUTHORITIES else "SASL_PLAINTEXT"
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker with a user who has a password, SCRAM credentials and tokens."""
-    with Broker(secured(tmp_path_factory.mktemp("keys") / "keys.json")) as broker:
+    """A broker with TLS, and a user who has a password, SCRAM credentials and tokens."""
+    home, authority = tmp_path_factory.mktemp("keys"), Authority.new()
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KAFKA:SASL_SSL",
+        "ssl.keystore.location": str(authority.issue().write(home / "server.pem")),
+    }
+    with Broker(secured(home / "keys.json", **settings)) as broker:
+        AUTHORITIES[broker.bootstrap] = str(authority.write(home / "ca.pem"))
         admin = AdminClient(confluent_settings(broker, Credentials("PLAIN")))
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             change = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), b"secret")
@@ -85,9 +101,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def confluent_settings(broker: Broker, who: Credentials) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "bootstrap.servers": broker.bootstrap,
-        "security.protocol": "SASL_PLAINTEXT",
+        "security.protocol": protocol(broker),
         "sasl.mechanism": who.mechanism,
     }
+    if ca := AUTHORITIES.get(broker.bootstrap):
+        settings["ssl.ca.location"] = ca
     if who.mechanism == "OAUTHBEARER":
         return {**settings, "oauth_cb": lambda _: (who.token, 4_000_000_000.0)}
     return {**settings, "sasl.username": who.user, "sasl.password": who.password}
@@ -125,7 +143,8 @@ class PythonToken(AbstractTokenProvider):
 def kafka_python(broker: Broker, topic: str, who: Credentials) -> bytes:
     settings: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
+        "security_protocol": protocol(broker),
+        "ssl_cafile": AUTHORITIES.get(broker.bootstrap),
         "sasl_mechanism": who.mechanism,
         "sasl_plain_username": who.user,
         "sasl_plain_password": who.password,
@@ -166,7 +185,8 @@ def aiokafka(broker: Broker, topic: str, who: Credentials) -> bytes:
     async def run() -> bytes:
         settings: dict[str, Any] = {
             "bootstrap_servers": broker.bootstrap,
-            "security_protocol": "SASL_PLAINTEXT",
+            "security_protocol": protocol(broker),
+            "ssl_context": create_default_context(cafile=AUTHORITIES.get(broker.bootstrap)),
             "sasl_mechanism": who.mechanism,
             "sasl_plain_username": who.user,
             "sasl_plain_password": who.password,
@@ -195,8 +215,13 @@ def aiokafka(broker: Broker, topic: str, who: Credentials) -> bytes:
 
 
 def kcat(broker: Broker, topic: str, who: Credentials) -> bytes:
-    command = ["kcat", "-b", broker.bootstrap, "-t", topic, "-p", "0", "-X", "security.protocol=SASL_PLAINTEXT"]
-    login = {"sasl.mechanism": who.mechanism, "sasl.username": who.user, "sasl.password": who.password}
+    command = ["kcat", "-b", broker.bootstrap, "-t", topic, "-p", "0", "-X", f"security.protocol={protocol(broker)}"]
+    login = {
+        "ssl.ca.location": AUTHORITIES[broker.bootstrap],
+        "sasl.mechanism": who.mechanism,
+        "sasl.username": who.user,
+        "sasl.password": who.password,
+    }
     for name, value in login.items():
         command += ["-X", f"{name}={value}"]
     if who.password != "secret":
@@ -213,7 +238,8 @@ def logbus(broker: Broker, topic: str, who: Credentials) -> bytes:
     """Our command line, on our client for Twisted."""
     with TemporaryDirectory() as directory:
         config = Path(directory, "client.properties")
-        options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": who.mechanism}
+        options = {"security.protocol": protocol(broker), "sasl.mechanism": who.mechanism}
+        options["ssl.truststore.location"] = AUTHORITIES[broker.bootstrap]
         if who.mechanism == "OAUTHBEARER":
             token = Path(directory, "token")
             token.write_text(who.token)
@@ -303,11 +329,13 @@ def test_logging_in_again(tmp_path: Path, mechanism: str) -> None:
 LOGIN_MODULES = {"PLAIN": "plain.PlainLoginModule"} | dict.fromkeys(MECHANISMS[1:3], "scram.ScramLoginModule")
 
 
-def client_properties(who: Credentials) -> dict[str, str]:
+def client_properties(broker: Broker, who: Credentials) -> dict[str, str]:
     """The options of Java's clients, and of ours for Spark."""
     module = f"org.apache.kafka.common.security.{LOGIN_MODULES[who.mechanism]}"
     return {
-        "security.protocol": "SASL_PLAINTEXT",
+        "security.protocol": protocol(broker),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": AUTHORITIES[broker.bootstrap],
         "sasl.mechanism": who.mechanism,
         "sasl.jaas.config": f'{module} required username="{who.user}" password="{who.password}";',
     }
@@ -317,7 +345,7 @@ def client_properties(who: Credentials) -> dict[str, str]:
 @pytest.mark.parametrize("password", ["secret", "wrong"])
 def test_kafkas_own_client(broker: Broker, tmp_path: Path, mechanism: str, password: str) -> None:
     """Kafka's tools log in, and say why they cannot."""
-    options = client_properties(Credentials(mechanism, password=password))
+    options = client_properties(broker, Credentials(mechanism, password=password))
     (tmp_path / "client.properties").write_text("".join(f"{name}={value}\n" for name, value in options.items()))
     command = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-cp", f"{tools_jars(KAFKA_VERSION, CACHE)}/*"]
     command += ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--describe"]
@@ -334,7 +362,7 @@ def test_our_client_for_spark(broker: Broker, mechanism: str) -> None:
     """The blocking client of Spark's workers logs in, and says why it cannot."""
 
     def asked(password: str) -> object:
-        options = client_properties(Credentials(mechanism, password=password))
+        options = client_properties(broker, Credentials(mechanism, password=password))
         with closing(
             Brokers(ConnectionSettings.from_options({"bootstrap.servers": broker.bootstrap, **options}))
         ) as ours:
@@ -345,38 +373,18 @@ def test_our_client_for_spark(broker: Broker, mechanism: str) -> None:
         asked("wrong")
 
 
-def test_over_tls(tmp_path: Path) -> None:
-    """With TLS passwords may be sent; the user is the one who logged in, whatever the certificate says."""
-    authority = Authority.new()
-    authority.write(tmp_path / "ca.pem")
-    settings = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KAFKA:SASL_SSL",
-        "ssl.keystore.location": str(authority.issue().write(tmp_path / "server.pem")),
-    }
-    with Broker(secured(tmp_path / "keys.json", **settings)) as broker:
-        for password, accepted in (("secret", True), ("wrong", False)):
-            client = AdminClient(
-                {
-                    **confluent_settings(broker, Credentials("PLAIN", password=password)),
-                    "security.protocol": "SASL_SSL",
-                    "ssl.ca.location": str(tmp_path / "ca.pem"),
-                }
-            )
-            if accepted:
-                assert client.list_topics(timeout=SECONDS).brokers
-            else:
-                with pytest.raises(KafkaException):
-                    client.list_topics(timeout=2)
-        config = tmp_path / "client.properties"
-        config.write_text("sasl.username=alice\nsasl.password=secret\nacks=all\n")
-        pairs = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
-        trusted = {**pairs, "ssl.truststore.location": str(tmp_path / "ca.pem")}
-        for options, said in ((trusted, ""), (pairs, "certificate verify failed; see ssl.truststore.location")):
-            given = [part for name, value in options.items() for part in ("-X", f"{name}={value}")]
-            listed = run_logbus(
-                ["topics", "list", "--bootstrap", broker.bootstrap, "--command-config", str(config), *given]
-            )
-            assert listed.returncode == (1 if said else 0), listed.stderr
-            assert said in listed.stderr
-            assert "ignored: acks" in listed.stderr
-            assert "Traceback" not in listed.stderr
+def test_command_line(broker: Broker, tmp_path: Path) -> None:
+    """Options come before the file; what is not about security is named; an unknown authority is said to be one."""
+    config = tmp_path / "client.properties"
+    config.write_text("sasl.username=alice\nsasl.password=secret\nsecurity.protocol=SSL\nacks=all\n")
+    pairs = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    trusted = {**pairs, "ssl.truststore.location": AUTHORITIES[broker.bootstrap]}
+    for options, said in ((trusted, ""), (pairs, "certificate verify failed; see ssl.truststore.location")):
+        given = [part for name, value in options.items() for part in ("-X", f"{name}={value}")]
+        listed = run_logbus(
+            ["topics", "list", "--bootstrap", broker.bootstrap, "--command-config", str(config), *given]
+        )
+        assert listed.returncode == (1 if said else 0), listed.stderr
+        assert said in listed.stderr
+        assert "ignored: acks" in listed.stderr
+        assert "Traceback" not in listed.stderr
