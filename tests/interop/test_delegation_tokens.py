@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from benchmarks.compare.jars import KAFKA_VERSION, tools_jars
 from logbus.testing import Broker
 from tests.interop.java_client import CACHE
 
+SECONDS = 120
 Tool = Callable[..., str]
 
 USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob="secret";'
@@ -91,3 +95,37 @@ def test_kafka_delegation_tokens(tool: Tool, tokens_broker: Broker) -> None:
     assert "SaslAuthenticationException: Authentication failed" in tool(wrong, *groups)
     assert "Completed expire" in tool(alice, TOKENS, "--expire", "--hmac", code, "--expiry-time-period", "-1")
     assert "SaslAuthenticationException: Authentication failed" in tool(by_token(token_id, code), *groups)
+
+
+def test_logbus_tokens(tokens_broker: Broker, tmp_path: Path) -> None:
+    """Our command makes a token, logs in by it, and has it end; then nobody logs in by it."""
+
+    def logbus(login: dict[str, str], *arguments: str, password: str = "") -> subprocess.CompletedProcess[str]:
+        properties = tmp_path / "client.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in login.items()))
+        command = [sys.executable, "-c", "from logbus.cli import main; main()", *arguments]
+        command += ["--bootstrap", tokens_broker.bootstrap, "--command-config", str(properties)]
+        return subprocess.run(command, input=password, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+    made = logbus(by_password("alice"), "tokens", "create", "--renewer", "User:bob", "--json")
+    assert made.returncode == 0, made.stderr
+    token = json.loads(made.stdout)
+    login = by_token(token["id"], token["password"])
+    assert logbus(login, "topics", "list").returncode == 0
+    assert token["id"] in logbus(by_password("bob"), "tokens", "list").stdout
+    ended = logbus(
+        by_password("alice"),
+        "tokens",
+        "expire",
+        "--hours",
+        "0.0002",
+        "--password-file",
+        "-",
+        password=token["password"],
+    )
+    assert "the token ends at" in ended.stdout, ended.stderr
+    deadline = time.monotonic() + SECONDS
+    while (refused := logbus(login, "topics", "list")).returncode == 0:
+        assert time.monotonic() < deadline, "the token does not end"
+    assert "Authentication failed" in refused.stderr
+    assert token["password"] not in refused.stderr
