@@ -12,7 +12,7 @@ from typing import Any
 from cryptography.x509 import Certificate
 from OpenSSL import SSL, crypto
 from twisted.internet.endpoints import serverFromString
-from twisted.internet.interfaces import IDelayedCall, IOpenSSLServerConnectionCreator, IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IOpenSSLServerConnectionCreator, IReactorTime, ITCPTransport
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.logger import Logger
 from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory, TLSMemoryBIOProtocol
@@ -38,6 +38,9 @@ class TLSServerTransport(BufferingTLSTransport):
     def makeConnection(self, transport: Any) -> None:
         """Begin the handshake."""
         factory = self.factory
+        if ITCPTransport.providedBy(transport):
+            # Otherwise the end of each large response waits until the client acknowledges what came before.
+            transport.setTcpNoDelay(True)
         self._deadline = factory.clock.callLater(factory.handshake_seconds, self._handshake_expired)
         super().makeConnection(transport)
 

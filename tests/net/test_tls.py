@@ -85,6 +85,18 @@ class PrincipalTests(RealCase):
         self.assertEqual(ended, len(self.handler.contexts) == before)
         return [context.principal for context in self.handler.contexts[before:]]
 
+    def test_no_delay(self) -> None:
+        """The end of a response is sent at once, whether or not the client has acknowledged its beginning."""
+        transports: list[Any] = []
+
+        def builder(transport: Any) -> None:
+            transports.append(transport)
+
+        self.factory.principal_builder = builder
+        self.asked(None)
+        (transport,) = transports
+        self.assertTrue(transport.getTcpNoDelay())
+
     def test_named_by_the_certificate(self) -> None:
         """The rules make a user of the certificate's name."""
         self.assertEqual(self.asked("CN=alice,OU=users"), ["User:ALICE"])
