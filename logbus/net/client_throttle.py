@@ -27,6 +27,9 @@ from logbus.wire.throttle_time import with_throttle_time, with_throttle_times
 
 _PER_CENT = 100.0
 
+LEAST_SECONDS = 0.0005
+"""Processor time is recorded in portions of this at least: to find the quota for each small request costs more."""
+
 
 @define(eq=False)
 class ClientThrottle:
@@ -41,18 +44,30 @@ class ClientThrottle:
     _flow: FlowControl
     # The thread's processor time when it was last charged; None: in no turn, or nobody has a quota of it.
     _charged: float | None = field(default=None, init=False)
+    # When that was; below LEAST_SECONDS later the thread's processor time, which is dearer to read, is no use yet.
+    _at: float = field(default=0.0, init=False)
+    # Processor time that is not recorded yet, and who took it.
+    _unrecorded: float = field(default=0.0, init=False)
+    _taker: RequestContext | None = field(default=None, init=False)
 
     def begin_turn(self) -> None:
         """The connection begins to serve requests."""
-        active = self._quotas.request.is_active
-        self._charged = self._quotas.processor_seconds() if active else None
+        self._charged = None
+        if self._quotas.request.is_active:
+            self._charged, self._at = self._quotas.processor_seconds(), self._quotas.wall_seconds()
 
     def end_turn(self, context: RequestContext) -> None:
         """The connection ends its turn: charge what was done since the last request was answered."""
         if self._charged is not None:
             if context.broker is None:
-                self._charge(context, self._lap())
+                self._lap(context)
             self._charged = None
+
+    def flush(self) -> None:
+        """Record what is not recorded yet; when the connection ends, too."""
+        if self._unrecorded and self._taker is not None:
+            self._charge(self._taker, self._unrecorded)
+            self._unrecorded = 0.0
 
     def serve(self, context: RequestContext, request: Request, router: Callable[[RequestContext, Request], Any]) -> Any:
         """Have a request served, and charge it; returns the answer, with the time for which the client must wait."""
@@ -66,7 +81,7 @@ class ClientThrottle:
             return self._answered(answer, request, self._owed(context, request))
         if request.api_key != PRODUCE:
             if self._charged is not None:
-                self._charge(context, self._lap())
+                self._lap_if_long(context)
             return answer.addCallback(self._answered_later, context, request)
         if seconds := self._owed(context, request):
             # Later requests may overlap one that waits for its acks, but must not.
@@ -113,17 +128,28 @@ class ClientThrottle:
         if request.api_key == PRODUCE and self._quotas.produce.is_active:
             user = quota_user(context.principal)
             seconds = self._quotas.produce.record(user, context.client_id, request.size)
-        if self._charged is not None:
-            user, amount = quota_user(context.principal), self._lap() * _PER_CENT
-            return max(seconds, self._quotas.request.record(user, context.client_id, amount))
+        if self._charged is not None and self._lap_if_long(context):
+            return max(seconds, self._quotas.request.wait(quota_user(context.principal), context.client_id))
         return seconds
 
-    def _lap(self) -> float:
-        """The seconds of processor time since this was last called in this turn."""
+    def _lap_if_long(self, context: RequestContext) -> bool:
+        """Note the processor time of this turn, if it can be enough to be recorded."""
+        if self._quotas.wall_seconds() - self._at < LEAST_SECONDS:
+            return False
+        self._lap(context)
+        return True
+
+    def _lap(self, context: RequestContext) -> None:
+        """Note the processor time since this was last called in this turn, and record it when it is enough."""
         assert self._charged is not None
+        if context is not self._taker:
+            self.flush()
+            self._taker = context
         now = self._quotas.processor_seconds()
-        before, self._charged = self._charged, now
-        return now - before
+        self._unrecorded += now - self._charged
+        self._charged, self._at = now, self._quotas.wall_seconds()
+        if self._unrecorded >= LEAST_SECONDS:
+            self.flush()
 
     def _charge(self, context: RequestContext, seconds: float) -> None:
         self._quotas.request.add(quota_user(context.principal), context.client_id, seconds * _PER_CENT)

@@ -157,6 +157,7 @@ class RequestDispatcher:
     def connection_lost(self) -> None:
         """Cancel requests that only this peer waits for. A Produce whose records are in the log runs to its end."""
         self._lost = True
+        self._throttle.flush()
         for slot in self.order.clear():
             if slot.deferred is not None and (slot.request.api_key != PRODUCE or slot.request.held):
                 slot.deferred.cancel()

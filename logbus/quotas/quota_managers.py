@@ -32,6 +32,7 @@ class QuotaManagers:
         100 is all that there is.
     :ivar controller_mutation: of the partitions that are created and deleted: asked by the controller.
     :ivar processor_seconds: reads the time that this thread has had of its processor.
+    :ivar wall_seconds: reads a clock that is cheaper to read.
     :ivar is_active: whether anybody has a quota of any kind: while nobody has, requests are not looked at.
     """
 
@@ -40,6 +41,7 @@ class QuotaManagers:
     request: ClientQuotaManager = field(factory=_unlimited)
     controller_mutation: ClientQuotaManager = field(factory=_unlimited)
     processor_seconds: Callable[[], float] = time.thread_time
+    wall_seconds: Callable[[], float] = time.perf_counter
     is_active: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.quotas.client_quota_manager import ClientQuotaManager
 from logbus.quotas.quota_table import QuotaTable
+from logbus.wire.connection import ClientConnection
 from tests.net.fakes import LOST, Client, Handler, Server, fetch, fetched, metadata, produce, taken
 
 
@@ -24,7 +25,7 @@ class ClientThrottleTests(SynchronousTestCase):
         self.quotas = self.server.factory.shared.client_quotas
         self.quotas.produce = ClientQuotaManager(QuotaTable(), clock, throttled=self.waits.append)
         self.quotas.request = ClientQuotaManager(QuotaTable(), clock)
-        self.quotas.processor_seconds = lambda: self.processor
+        self.quotas.processor_seconds = self.quotas.wall_seconds = lambda: self.processor
         self.quotas.set({"user": None}, {"producer_byte_rate": 1000.0})
         self.protocol, self.transport = self.server.connect()
         self.client = Client()
@@ -117,6 +118,32 @@ class ClientThrottleTests(SynchronousTestCase):
         self.assertEqual(self.throttled(), [2000])
         self.server.clock.advance(2)
         self.assertEqual(self.transport.producerState, "producing")
+
+    def test_processor_time_of_small_requests(self) -> None:
+        """It is recorded in portions, on the account of who took it, and the rest when the connection ends."""
+        self.quotas.set({"user": None}, {"request_percentage": 10.0})
+        recorded: list[tuple[str | None, float]] = []
+
+        class Recorded(ClientQuotaManager):
+            def add(self, user: str, client_id: str | None, amount: float) -> float:
+                recorded.append((client_id, round(amount, 6)))
+                return 0.0
+
+        self.quotas.request = Recorded(self.quotas.request.quotas, self.server.clock.seconds)
+
+        def work(*_: object) -> Any:
+            self.processor += 0.0002
+            return self.handler.answer(3, 0)
+
+        self.handler.override = work
+        for _ in range(4):
+            self.send(metadata(), version=5)
+        self.assertEqual(recorded, [("tester", 0.06)])
+        self.client = Client(ClientConnection("other"))
+        self.send(metadata(), version=5)
+        self.assertEqual(recorded[1:], [("tester", 0.02)])
+        self.protocol.connectionLost(LOST)
+        self.assertEqual(recorded[2:], [("other", 0.02)])
 
     def test_processor_time_of_later_slices(self) -> None:
         """A request of many elements is charged for its later time slices, too; the next answer says the wait."""
