@@ -53,6 +53,7 @@ class Broker(Closable):
 
     :param config: settings by Kafka's names, such as ``{"num.partitions": 3}``; a value is a text, a number, a bool, or
         a list of them.
+    :param users: names and passwords of those who may log in, by SASL/PLAIN without TLS; None: nobody must.
     :param data_dir: where the data goes and stays; None: a temporary directory that is removed when the broker is
         closed, and at the latest when the process ends. ``log.dirs`` in ``config`` replaces it.
     :param in_process: False runs ``twistd -n logbus`` as a subprocess, which :meth:`kill` can kill.
@@ -67,11 +68,12 @@ class Broker(Closable):
         self,
         config: Mapping[str, Setting] | None = None,
         *,
+        users: Mapping[str, str] | None = None,
         data_dir: str | Path | None = None,
         in_process: bool = True,
         timeout: float = 30.0,
     ) -> None:
-        self.config: dict[str, Setting] = {**TEST_CONFIG, **as_texts(config or {})}
+        self.config: dict[str, Setting] = {**TEST_CONFIG, **_logins(users or {}), **as_texts(config or {})}
         self.in_process = in_process
         self.timeout = timeout
         self._temporary = data_dir is None
@@ -236,3 +238,23 @@ class Broker(Closable):
     def __repr__(self) -> str:
         where = self._addresses.get("kafka", "stopped") if self.running else "stopped"
         return f"<logbus.testing.Broker {where} data={self.data_dir}>"
+
+
+def _logins(users: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a listener where these users log in."""
+    if not users:
+        return {}
+    options = " ".join(f"user_{name}={_quoted(password)}" for name, password in users.items())
+    return {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KAFKA:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.kafka.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {options};"
+        ),
+        "connection.failed.authentication.delay.ms": "10",
+    }
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

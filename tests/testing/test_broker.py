@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
@@ -12,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.testing import Broker, BrokerFailed
@@ -45,6 +47,27 @@ def test_serves_and_cleans_up(in_process: bool) -> None:
     assert not directory.exists()
     assert not broker.running
     assert set(threading.enumerate()) <= threads
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_users(in_process: bool) -> None:
+    """Users log in with any password that they have, and nobody with another."""
+    password = 'a"b\\\\c; d='
+    with Broker(users={"alice": password, "bob": "x"}, in_process=in_process) as broker:
+
+        def nodes(user: str, guess: str) -> int:
+            login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+            login |= {"sasl.username": user, "sasl.password": guess}
+            errors: list[KafkaError] = []
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap, "error_cb": errors.append, **login})
+            while not errors:
+                with contextlib.suppress(KafkaException):
+                    return len(admin.list_topics(timeout=1).brokers)
+                admin.poll(0)
+            assert errors[0].code() == KafkaError._AUTHENTICATION
+            return 0
+
+        assert [nodes("alice", password), nodes("bob", "x"), nodes("alice", "x")] == [1, 1, 0]
 
 
 def test_brokers_are_independent() -> None:
