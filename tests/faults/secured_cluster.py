@@ -1,6 +1,6 @@
 """
-A cluster whose parts trust nobody: clients log in over TLS and have ACLs, brokers show each other certificates, and
-their nodes in ZooKeeper belong to them.
+A cluster whose parts trust nobody: clients log in over TLS and have ACLs, brokers show each other certificates
+and log in, and their nodes in ZooKeeper belong to them.
 """
 
 from __future__ import annotations
@@ -47,18 +47,26 @@ class SecuredCluster(Cluster):
         super().__init__(
             config={
                 **FAULTY_CONFIG,
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KAFKA:SASL_SSL,REPLICATION:SSL",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KAFKA:SASL_SSL,REPLICATION:SASL_SSL",
                 "ssl.keystore.location": str(broker),
                 "ssl.truststore.location": str(trusted),
                 "listener.name.replication.ssl.client.auth": "required",
                 # Which addresses the ways between brokers have is not known yet.
                 "listener.name.replication.ssl.endpoint.identification.algorithm": "",
+                "listener.name.replication.sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.replication.plain.sasl.jaas.config": (
+                    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+                    f'username="broker" password="{PASSWORD}" user_broker="{PASSWORD}";'
+                ),
+                # So that sessions end, and connections log in again, among the faults.
+                "listener.name.replication.connections.max.reauth.ms": "5000",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
                 "listener.name.kafka.sasl.enabled.mechanisms": "PLAIN",
                 "listener.name.kafka.plain.sasl.jaas.config": (
                     f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
                 ),
                 "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-                "super.users": f"User:CN=broker;User:{ADMIN}",
+                "super.users": f"User:broker;User:{ADMIN}",
                 "zookeeper.set.acl": "true",
                 "zookeeper.digest.username": "brokers",
                 "zookeeper.digest.password": PASSWORD,

@@ -3,8 +3,8 @@ Random faults from a seed, for any time, under a producer and a consumer of thre
 
     python -m tests.faults.soak --faults 40 --records 50000 --seed 1
 
-With ``--secured`` clients log in over TLS and have ACLs, brokers show each other certificates, and their nodes in
-ZooKeeper belong to them.
+With ``--secured`` clients log in over TLS and have ACLs, brokers show each other certificates and log in, and their
+nodes in ZooKeeper belong to them.
 
 It tells what was done, how long writes stood still at most, and what was wrong in the end: nothing, or the status is 1.
 A run that had fewer faults or fewer records acknowledged than it was asked for fails, too.

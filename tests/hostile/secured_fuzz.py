@@ -7,7 +7,7 @@ An input is what one peer sends: a frame, or the frames of a login.  Rounds, eac
 
 strangers
     have not logged in.  Nothing but ApiVersions, SaslHandshake and SaslAuthenticate is answered, and bent tokens of
-    PLAIN and SCRAM let nobody in.
+    PLAIN, SCRAM and OAUTHBEARER let nobody in.
 the powerless
     have logged in, and have no rights.  They see none of what is kept from them, change nothing, and do not become
     somebody else by a second login.
@@ -21,6 +21,7 @@ figures of each hundred rounds, and ends with status 1 and the seed of the round
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import random
 import resource
@@ -28,12 +29,13 @@ import struct
 import sys
 import time
 import zlib
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64decode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from attrs import define, field
@@ -45,6 +47,7 @@ from logbus.metastore.security_znodes import SECURITY_ROOTS
 from logbus.metastore.znodes import DELEGATION_TOKENS
 from logbus.records.file_slice import joined
 from logbus.security.sasl.mechanism import SaslAuthenticationError
+from logbus.security.sasl.oauthbearer import oauthbearer_message
 from logbus.security.sasl.plain import plain_message
 from logbus.security.sasl.scram_client import scram_exchange
 from logbus.security.sasl.scram_credential import salted_password
@@ -65,6 +68,7 @@ from logbus.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequ
 from logbus.wire.messages.user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from tests.handlers.kit import Client, MemoryBroker, a_batch, content
 from tests.hostile.test_fuzz import INTERESTING, bend, corpus, mend
+from tests.security.sasl.tokens import AUDIENCE, ISSUER, Issuer
 
 SCRAM = "SCRAM-SHA-256"
 SETTINGS = {
@@ -73,8 +77,10 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
-    "sasl.enabled.mechanisms": f"PLAIN,{SCRAM}",
+    "sasl.enabled.mechanisms": f"PLAIN,{SCRAM},OAUTHBEARER",
     "sasl.plain.allow.unencrypted": "true",
+    "sasl.oauthbearer.expected.issuer": ISSUER,
+    "sasl.oauthbearer.expected.audience": AUDIENCE,
     "delegation.token.secret.key": "of-tokens",
     "listener.name.secured.plain.sasl.jaas.config": (
         "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -149,6 +155,21 @@ def salted(password: str, salt: bytes, iterations: int) -> bytes:
     return salted_password(SCRAM, password, salt, iterations)
 
 
+@cache
+def json_web_token() -> tuple[str, str]:
+    """A token of root's that is valid, and the URL of the keys of its issuer."""
+    issuer = Issuer()
+    with NamedTemporaryFile(delete=False, suffix=".json") as keys:
+        keys.write(issuer.jwks)
+    atexit.register(Path(keys.name).unlink)
+    return issuer.token(sub="root"), Path(keys.name).as_uri()
+
+
+def parts_of(token: bytes) -> list[bytes]:
+    """What a JSON web token says: several texts may say the same."""
+    return [urlsafe_b64decode(part + b"==") for part in token.split(b".")]
+
+
 @define(eq=False)
 class Round:
     """
@@ -169,7 +190,9 @@ class Round:
 
     def __attrs_post_init__(self) -> None:
         self.draw = random.Random(self.seed)
-        self.server = MemoryBroker({**SETTINGS, **self.config}, listeners=LISTENERS).start()
+        self.server = MemoryBroker(
+            {**SETTINGS, "sasl.oauthbearer.jwks.endpoint.url": json_web_token()[1], **self.config}, listeners=LISTENERS
+        ).start()
         self.server.create("t", 3)
         self.server.create(f"topic-{MARK.decode()}")
         root = self.server.connect()
@@ -230,7 +253,10 @@ class Round:
 
     def strangers(self, inputs: int) -> None:
         every = sorted(corpus())
-        ways = (self._any_request, self._any_request, self._plain, self._plain_bare, self._scram, self._noise)
+        ways = (
+            *(self._any_request, self._any_request, self._plain, self._plain_bare),
+            *(self._scram, self._oauthbearer, self._noise),
+        )
         for _ in range(inputs):
             client = self.server.connect(listener="SECURED")
             way = self.draw.choice(ways)
@@ -281,6 +307,26 @@ class Round:
         sent = self.bent(final) if bent == first else final
         client.send(SaslAuthenticateRequest(auth_bytes=sent), 2)
         return bent == first and sent == final
+
+    def _oauthbearer(self, client: Client, _: object) -> bool:
+        """A signed token, of which any part is bent, or the message around it."""
+        client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+        token = json_web_token()[0].encode()
+        parts = token.split(b".")
+        at = self.draw.randrange(len(parts) + 1)
+        if at < len(parts):
+            parts[at] = self.bent(parts[at])
+        message = oauthbearer_message("TOKEN").replace(b"TOKEN", b".".join(parts))
+        if at == len(parts):
+            message = self.bent(message)
+        client.send(SaslAuthenticateRequest(auth_bytes=message), 2)
+        if message == oauthbearer_message(token.decode()):
+            client.turn()
+            demand(client.protocol.context.principal == "User:root", "a token that is valid is refused")
+        try:
+            return token in message or parts_of(b".".join(parts)) == parts_of(token)
+        except ValueError:
+            return False
 
     def _noise(self, client: Client, _: object) -> bool:
         data = b"".join(self.draw.choice((*INTERESTING, self.draw.randbytes(8))) for _ in range(9))

@@ -13,7 +13,7 @@ def test_nothing_gets_past_the_login_and_the_guards() -> None:
     """One round of each kind."""
     sent = run(ROUND * len(KINDS), seed=1)
     assert sent.total() == ROUND * len(KINDS)
-    assert sent["scram"] and sent["plain"] and sent["powerless"] and sent["administrators"]
+    assert sent["scram"] and sent["oauthbearer"] and sent["plain"] and sent["powerless"] and sent["administrators"]
 
 
 def test_a_right_too_many_is_seen() -> None:
