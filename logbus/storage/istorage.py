@@ -129,6 +129,13 @@ class IDisk(Interface):
         :returns: fires on the reactor thread with the result. A StorageError takes the directory offline.
         """
 
+    def sync(files: Sequence[IFile]) -> Deferred[None]:
+        """
+        Force written data of files, at least one, to stable storage; several calls run at a time. Reactor thread only.
+
+        :returns: fires on the reactor thread; with a StorageError if one failed, which takes the directory offline.
+        """
+
     def open(path: str, create: bool = False) -> IFile:
         """
         Open a file for reading and appending.

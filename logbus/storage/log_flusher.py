@@ -279,9 +279,12 @@ class LogFlusher:
             return result
 
         self._is_exclusive = is_exclusive
-        synced: Deferred[None] = log.disk.submit(
-            IOPool.SYNC if is_split else pool, sync_all, log.disk, replaced, files, directories
-        )
+        synced: Deferred[None]
+        if pool is IOPool.SYNC and files and not is_exclusive:
+            synced = log.disk.sync(files)
+        else:
+            order = IOPool.SYNC if is_split else pool
+            synced = log.disk.submit(order, sync_all, log.disk, replaced, files, directories)
         synced.addCallbacks(done, failed)
         if is_exclusive:
             synced.addBoth(over)

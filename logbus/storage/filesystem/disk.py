@@ -3,7 +3,8 @@ A log directory on a real disk.
 
 Appends and small reads are plain calls on the reactor thread: they end in the page cache. Blocking work goes through
 :meth:`Disk.submit` to one of three groups of threads (sync, read, background), which run system calls that release the
-interpreter lock; results return by ``callFromThread``.
+interpreter lock; results return by ``callFromThread``. Syncs of records have threads that know no Python
+(:mod:`logbus.storage.filesystem.native_syncs`).
 
 Errors are classified where they occur:
 
@@ -21,18 +22,20 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, fail, gatherResults
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.interfaces import IReactorFDSet, IReactorFromThreads
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.records.checksum import Buffer
 from logbus.storage.disk_space import DiskSpace
+from logbus.storage.filesystem import native_syncs
 from logbus.storage.filesystem.io_threads import IOThreads
+from logbus.storage.filesystem.native_syncs import NativeSyncs
 from logbus.storage.filesystem.page_cache import PageCache, make_resident
 from logbus.storage.filesystem.read_ahead import HOT, MAX_CONCURRENT_READS, ReadAhead
 from logbus.storage.istorage import IDisk, IFile, IOPool
@@ -89,6 +92,12 @@ def write_fully(fd: int, position: int, parts: Sequence[Buffer]) -> None:
         if count == 0:
             raise OSError(errno.EIO, "the disk takes no more bytes and gives no reason")
         done += count
+
+
+def sync_each(files: Sequence[IFile]) -> None:
+    """Sync one file after the other. Blocks: for I/O threads."""
+    for file in files:
+        file.sync()
 
 
 @implementer(IFile)
@@ -202,6 +211,7 @@ class Disk:
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
     _space_listeners: list[Callable[[ApiError], None]] = field(factory=list, init=False)
     _pools: dict[IOPool, IOThreads] = field(factory=dict, init=False)
+    _syncs: NativeSyncs | None = field(default=None, init=False)
     _lock_fd: int | None = field(default=None, init=False)
     _log = Logger()
 
@@ -247,6 +257,19 @@ class Disk:
             name = f"logbus {pool.value} {os.path.basename(self.root)}"
             thread = self._pools[pool] = IOThreads(name, self._reactor, self._settle, _THREADS[pool])
         return thread.submit(op, *args)
+
+    def sync(self, files: Sequence[IFile]) -> Deferred[None]:
+        """Sync files in threads that know no Python, if there are any, else in I/O threads."""
+        if self.failure is not None:
+            return fail(self.offline())
+        syncs = self._syncs
+        if syncs is None:
+            threads = native_syncs.THREADS
+            if threads is None or not IReactorFDSet.providedBy(self._reactor):
+                return self.submit(IOPool.SYNC, sync_each, files)
+            reactor = cast(IReactorFDSet, self._reactor)
+            syncs = self._syncs = NativeSyncs.start(threads, self.root, reactor, self._settle, SYNCS)
+        return syncs.sync(files)
 
     def _settle(self, error: BaseException | None) -> BaseException | None:
         """
@@ -411,8 +434,11 @@ class Disk:
                 os.close(self._lock_fd)
                 self._lock_fd = None
 
-        pools, self._pools = list(self._pools.values()), {}
-        return gatherResults([pool.stop() for pool in pools]).addCallback(unlock)
+        ending = [pool.stop() for pool in self._pools.values()]
+        if self._syncs is not None:
+            ending.append(self._syncs.stop())
+        self._pools, self._syncs = {}, None
+        return gatherResults(ending).addCallback(unlock)
 
 
 def disks_at(paths: Sequence[str], reactor: IReactorFromThreads) -> list[Disk]:

@@ -18,7 +18,7 @@ from zope.interface import implementer
 from logbus.errors import ApiError, ConfigError, StorageError
 from logbus.records.checksum import Buffer
 from logbus.storage.disk_space import DiskSpace
-from logbus.storage.filesystem.disk import NoSpace, refusal
+from logbus.storage.filesystem.disk import NoSpace, refusal, sync_each
 from logbus.storage.filesystem.read_ahead import ReadAhead
 from logbus.storage.istorage import IDisk, IFile, IOPool
 from logbus.testing.simulation.environment.inodes import Crashed, Directory, Inode, PowerCutOutcome
@@ -223,6 +223,9 @@ class MemoryDisk:
         if pool not in self.held:
             self.release(pool)
         return done
+
+    def sync(self, files: Sequence[IFile]) -> Deferred[None]:
+        return self.submit(IOPool.SYNC, sync_each, files)
 
     def release(self, pool: IOPool, count: int = 1_000_000) -> int:
         """Run up to ``count`` waiting operations of a pool, oldest first; return how many ran."""

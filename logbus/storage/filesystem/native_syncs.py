@@ -1,0 +1,165 @@
+"""
+Syncs the files of a disk in threads that know no Python, if a C compiler was available for them.
+
+A sync in a Python thread passes the interpreter's lock to it and back. These threads take descriptors from a queue and
+tell the reactor by an eventfd. The environment variable ``LOGBUS_PURE`` disables them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from itertools import count
+from typing import Protocol
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from logbus.errors import StorageError
+from logbus.storage.filesystem.file_systems import open_for_syncfs
+from logbus.storage.filesystem.io_threads import Settle
+from logbus.storage.istorage import IFile
+
+_REVISION = 1
+"""Of the compiled module: in a checkout it may have been compiled from an older source."""
+
+
+class SyncThreads(Protocol):
+    """The class of the compiled module; see ``_sync_threads.pyx``."""
+
+    together: int
+
+    def __init__(self, most: int, file_system: int) -> None: ...
+
+    def fileno(self) -> int: ...
+
+    def submit(self, ticket: int, fds: Sequence[int]) -> None: ...
+
+    def take(self) -> list[tuple[int, int]]: ...
+
+    def stop(self) -> None: ...
+
+
+def compiled_threads() -> type[SyncThreads] | None:
+    """The compiled class; None without it, or if it is not wanted."""
+    if os.environ.get("LOGBUS_PURE"):
+        return None
+    try:
+        compiled = import_module("logbus.storage.filesystem._sync_threads")
+    except ImportError:
+        return None
+    found: type[SyncThreads] = compiled.SyncThreads
+    return found if compiled.REVISION == _REVISION else None
+
+
+THREADS = compiled_threads()
+"""The class of the threads; None: disks have I/O threads only."""
+
+
+@define(eq=False)
+class _Sync:
+    """
+    A caller that waits.
+
+    :ivar files: kept, so that no other file gets their descriptors while they are synced.
+    :ivar left: how many of them are not done.
+    :ivar error: the first error.
+    """
+
+    files: Sequence[IFile]
+    left: int
+    done: Deferred[None]
+    error: StorageError | None = None
+
+
+@implementer(IReadDescriptor)
+@define(eq=False)
+class NativeSyncs:
+    """
+    The threads in the reactor.
+
+    :ivar root: the directory of the disk.
+    :ivar _settle: makes a caller's result of an error or None; see :mod:`logbus.storage.filesystem.io_threads`.
+    """
+
+    root: str
+    _reactor: IReactorFDSet
+    _settle: Settle
+    threads: SyncThreads
+    _file_system: int
+    _waiting: dict[int, _Sync] = field(factory=dict, init=False)
+    _tickets: count[int] = field(factory=count, init=False)
+    _stopped: Deferred[None] | None = field(default=None, init=False)
+
+    @classmethod
+    def start(
+        cls, kind: type[SyncThreads], root: str, reactor: IReactorFDSet, settle: Settle, most: int
+    ) -> NativeSyncs:
+        """
+        Threads for the files under ``root``.
+
+        :param most: upper bound of threads.
+        """
+        file_system = open_for_syncfs(root)
+        syncs = cls(root, reactor, settle, kind(most, file_system), file_system)
+        reactor.addReader(syncs)
+        return syncs
+
+    def sync(self, files: Sequence[IFile]) -> Deferred[None]:
+        """Fires when all of these are on the device."""
+        done: Deferred[None] = Deferred()
+        ticket = next(self._tickets)
+        self.threads.submit(ticket, [file.fileno() for file in files])
+        self._waiting[ticket] = _Sync(files, len(files), done)
+        return done
+
+    def stop(self) -> Deferred[None]:
+        """Finish what is queued and end the threads."""
+        self._stopped = Deferred()
+        stopped = self._stopped
+        if not self._waiting:
+            self._end(stopped)
+        return stopped
+
+    def _end(self, stopped: Deferred[None]) -> None:
+        self._reactor.removeReader(self)
+        self.threads.stop()
+        if self._file_system >= 0:
+            os.close(self._file_system)
+        stopped.callback(None)
+
+    def fileno(self) -> int:
+        """The eventfd."""
+        return self.threads.fileno()
+
+    def doRead(self) -> None:
+        """Tell the callers whose files are synced."""
+        over = []
+        for ticket, number in self.threads.take():
+            sync = self._waiting[ticket]
+            sync.left -= 1
+            if number and sync.error is None:
+                names = ", ".join(file.path for file in sync.files)
+                problem = OSError(number, os.strerror(number))
+                sync.error = StorageError(f"{self.root}: cannot sync {names}: {problem}")
+            if not sync.left:
+                over.append(self._waiting.pop(ticket))
+        for sync in over:
+            shown = self._settle(sync.error)
+            if shown is None:
+                sync.done.callback(None)
+            else:
+                sync.done.errback(Failure(shown))
+        if self._stopped is not None and not self._waiting:
+            self._end(self._stopped)
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The reactor stopped; what is still queued is not waited for."""
+
+    def logPrefix(self) -> str:
+        """For the reactor's log."""
+        return f"logbus sync {os.path.basename(self.root)}"

@@ -1,0 +1,363 @@
+"""Syncs of files: in threads that know no Python, and the plain way where those were not compiled."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import threading
+import time
+from collections.abc import Sequence
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from logbus.errors import StorageError
+from logbus.storage.filesystem import native_syncs
+from logbus.storage.filesystem.disk import Disk
+from logbus.storage.filesystem.native_syncs import NativeSyncs, SyncThreads
+from logbus.storage.istorage import IFile
+from tests.storage.filesystem.test_disk import Mailbox
+
+DEADLINE = 120
+PLENTY = 1 << 50
+
+
+@implementer(IReactorFDSet)
+class FDMailbox(Mailbox):
+    """A mailbox that also reads descriptors; an empty message wakes it for calls of threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: list[Any] = []
+        self.wake_read, self.wake_write = os.pipe()
+
+    def addReader(self, reader: Any) -> None:
+        self.readers.append(reader)
+
+    def removeReader(self, reader: Any) -> None:
+        self.readers.remove(reader)
+
+    def callFromThread(self, callable: Any, *args: Any, **kw: Any) -> None:
+        super().callFromThread(callable, *args, **kw)
+        os.write(self.wake_write, b"!")
+
+    def addWriter(self, writer: Any) -> None:
+        raise AssertionError("nothing is written")
+
+    removeWriter = removeAll = getReaders = getWriters = addWriter
+
+    def run_until(self, deferred: Deferred[Any]) -> Deferred[Any]:
+        fired: list[None] = []
+        deferred.addBoth(lambda result: (fired.append(None), result)[1])
+        while not fired:
+            ready, _, _ = select.select([self.wake_read, *self.readers], [], [], DEADLINE)
+            assert ready, "nothing came from the threads"
+            for one in ready:
+                if one != self.wake_read:
+                    one.doRead()
+                    continue
+                os.read(self.wake_read, 1)
+                callable, args, kw = self.calls.pop(0)
+                callable(*args, **kw)
+        return deferred
+
+    def end(self) -> None:
+        os.close(self.wake_read)
+        os.close(self.wake_write)
+
+
+class PlainTests(SynchronousTestCase):
+    """A disk syncs files, without the compiled threads."""
+
+    kind: type[SyncThreads] | None = None
+
+    def setUp(self) -> None:
+        self.patch(native_syncs, "THREADS", self.kind)
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = directory.name
+        self.reactor = FDMailbox()
+        self.addCleanup(self.reactor.end)
+        self.disk = Disk(self.root, self.reactor)
+        self.addCleanup(lambda: self.reactor.run_until(self.disk.close()))
+
+    def written(self, count: int) -> Sequence[IFile]:
+        files = [self.disk.open(f"f{n}", create=True) for n in range(count)]
+        for file in files:
+            file.write(0, [b"record"])
+        return files
+
+    def unsyncable(self) -> IFile:
+        """A file whose sync fails: a pipe."""
+        os.mkfifo(f"{self.root}/pipe")
+        return self.disk.open("pipe")
+
+    def test_callers(self) -> None:
+        """Each of many callers is told when all of its files are synced, again and again."""
+        files = self.written(60)
+        for _ in range(5):
+            waiting = [self.disk.sync(files[n : n + 1 + n % 3]) for n in range(58)]
+            for one in waiting:
+                self.assertIsNone(self.successResultOf(self.reactor.run_until(one)))
+
+    def test_failure(self) -> None:
+        """One failed sync is a failed disk: nothing else is confirmed, and the file is named once."""
+        told: list[StorageError] = []
+        self.disk.on_failure(told.append)
+        first, second = self.written(2)
+        failed = self.disk.sync([first, self.unsyncable(), second])
+        self.failureResultOf(self.reactor.run_until(failed), StorageError)
+        self.failureResultOf(self.disk.sync([first]), StorageError)
+        self.assertRaises(StorageError, first.write, 6, [b"x"])
+        self.assertEqual(len(told), 1)
+        self.assertIn("pipe", str(told[0]))
+        self.assertIn(os.strerror(errno.EINVAL), str(told[0]))
+
+    def test_late_confirmation(self) -> None:
+        """A sync that ends well after the disk failed is not confirmed."""
+        waiting = self.disk.sync(self.written(1))
+        self.disk.fail(StorageError("a write failed"))
+        self.failureResultOf(self.reactor.run_until(waiting), StorageError)
+
+    def test_held_descriptor(self) -> None:
+        """A file that everyone else let go stays open until it is synced: no other one gets its descriptor before."""
+        files = list(self.written(1))
+        fd = files[0].fileno()
+        waiting = self.disk.sync(files)
+        files = []
+        os.fstat(fd)
+        self.successResultOf(self.reactor.run_until(waiting))
+        del waiting
+        self.assertRaises(OSError, os.fstat, fd)
+
+    def test_close(self) -> None:
+        """Closing finishes what was queued; a disk that synced nothing closes, too."""
+        self.successResultOf(self.reactor.run_until(Disk(self.root, self.reactor).close()))
+        waiting = [self.disk.sync([file]) for file in self.written(20)]
+        closed = self.disk.close()
+        self.successResultOf(self.reactor.run_until(closed))
+        for one in waiting:
+            self.successResultOf(one)
+        self.assertEqual(self.reactor.readers, [])
+
+    def test_unused_descriptors(self) -> None:
+        """Syncs and closing leave no descriptor open."""
+        before = set(os.listdir("/proc/self/fd"))
+        disk = Disk(self.root, self.reactor)
+        file = disk.open("other", create=True)
+        self.successResultOf(self.reactor.run_until(disk.sync([file])))
+        self.successResultOf(self.reactor.run_until(disk.close()))
+        del file
+        self.assertEqual(set(os.listdir("/proc/self/fd")), before)
+
+
+class NativeTests(PlainTests):
+    """The same in the compiled threads."""
+
+    def setUp(self) -> None:
+        self.kind = native_syncs.THREADS
+        if self.kind is None:
+            raise SkipTest("not compiled")
+        super().setUp()
+
+    def test_no_threads_of_python(self) -> None:
+        """Python knows nothing of the threads."""
+        before = threading.active_count()
+        self.successResultOf(self.reactor.run_until(self.disk.sync(self.written(30))))
+        self.assertEqual(threading.active_count(), before)
+
+
+class SlowThreads:
+    """Threads whose syncs end when the test says so."""
+
+    together = 0
+
+    def __init__(self, most: int, file_system: int) -> None:
+        self.begun: list[tuple[int, int]] = []
+        self.over: list[tuple[int, int]] = []
+        self.stopped = False
+
+    def fileno(self) -> int:
+        return -1
+
+    def submit(self, ticket: int, fds: Sequence[int]) -> None:
+        self.begun.extend((ticket, fd) for fd in fds)
+
+    def take(self) -> list[tuple[int, int]]:
+        taken, self.over = self.over, []
+        return taken
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class SlowTests(SynchronousTestCase):
+    """Syncs that take as long as they like."""
+
+    def setUp(self) -> None:
+        self.patch(native_syncs, "THREADS", SlowThreads)
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.reactor = FDMailbox()
+        self.addCleanup(self.reactor.end)
+        self.disk = Disk(directory.name, self.reactor)
+        self.files = [self.disk.open(name, create=True) for name in "abc"]
+
+    def end(self, *which: int, error: int = 0) -> None:
+        """Let some of the syncs that began end."""
+        [reader] = self.reactor.readers
+        reader.threads.over = [(reader.threads.begun[n][0], error) for n in which]
+        reader.doRead()
+
+    def test_order(self) -> None:
+        """Callers are told in the order in which their syncs end, each after the last of its files."""
+        one, two = self.disk.sync(self.files[:2]), self.disk.sync(self.files[2:])
+        [reader] = self.reactor.readers
+        self.assertTrue(verifyObject(IReadDescriptor, reader))
+        self.end(2)
+        self.assertIsNone(self.successResultOf(two))
+        self.end(0)
+        self.assertNoResult(one)
+        self.end(1)
+        self.assertIsNone(self.successResultOf(one))
+        self.end()
+
+    def test_close_waits(self) -> None:
+        """A disk is closed when its last sync ended, also if that failed."""
+        waiting = self.disk.sync(self.files)
+        closed = self.disk.close()
+        [reader] = self.reactor.readers
+        self.end(0, 1)
+        self.assertNoResult(closed)
+        self.assertFalse(reader.threads.stopped)
+        self.end(2, error=errno.EIO)
+        self.failureResultOf(waiting, StorageError)
+        self.assertIsNone(self.successResultOf(closed))
+        self.assertTrue(reader.threads.stopped)
+
+    def test_lost_reactor(self) -> None:
+        """A reactor that ends without closing the disk leaves its callers waiting, and breaks nothing."""
+        waiting = self.disk.sync(self.files)
+        [reader] = self.reactor.readers
+        assert isinstance(reader, NativeSyncs)
+        reader.connectionLost(Failure(RuntimeError()))
+        self.assertIn("sync", reader.logPrefix())
+        self.assertNoResult(waiting)
+
+
+class ThreadTests(SynchronousTestCase):
+    """The compiled threads by themselves."""
+
+    def setUp(self) -> None:
+        if native_syncs.THREADS is None:
+            raise SkipTest("not compiled")
+        self.kind: Any = native_syncs.THREADS
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = directory.name
+        self.fds = [os.open(f"{self.root}/{n}", os.O_RDWR | os.O_CREAT) for n in range(40)]
+        for fd in self.fds:
+            os.write(fd, b"record")
+            self.addCleanup(os.close, fd)
+
+    def taken(self, threads: Any, count: int) -> list[tuple[int, int]]:
+        """Wait until so many syncs ended."""
+        found: list[tuple[int, int]] = []
+        while len(found) < count:
+            assert select.select([threads], [], [], DEADLINE)[0], "nothing came from the threads"
+            found += threads.take()
+        assert len(found) == count
+        return found
+
+    def test_each_file(self) -> None:
+        """Each file comes back with its ticket, and a file that cannot be synced with its error."""
+        threads = self.kind(3)
+        self.addCleanup(threads.stop)
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        self.addCleanup(os.close, writer)
+        for ticket, fd in enumerate(self.fds):
+            threads.submit(ticket, [fd])
+        threads.submit(1 << 40, [writer, self.fds[0]])
+        threads.submit(-1, [])
+        found = sorted(self.taken(threads, 42))
+        self.assertEqual(found, [*((n, 0) for n in range(40)), (1 << 40, 0), (1 << 40, errno.EINVAL)])
+        self.assertEqual((threads.take(), threads.together), ([], 0))
+
+    def test_together(self) -> None:
+        """Files that wait together are served by one call if little is unsynced, else each by itself."""
+        there = os.open(self.root, os.O_RDONLY)
+        self.addCleanup(os.close, there)
+        for little, calls in ((PLENTY, 1), (-1, 0)):
+            threads = self.kind(1, there, little)
+            self.addCleanup(threads.stop)
+            threads.submit(7, self.fds)
+            self.assertEqual(self.taken(threads, 40), [(7, 0)] * 40)
+            self.assertEqual(threads.together, calls)
+
+    def test_failure_of_all(self) -> None:
+        """If the one call fails, it fails for all its files; one of another file system is synced by itself."""
+        there = os.open(self.root, os.O_PATH)
+        self.addCleanup(os.close, there)
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        self.addCleanup(os.close, writer)
+        threads = self.kind(1, there, PLENTY)
+        self.addCleanup(threads.stop)
+        threads.submit(7, [*self.fds, writer])
+        self.assertEqual(self.taken(threads, 41), [(7, errno.EBADF)] * 40 + [(7, errno.EINVAL)])
+
+    def test_more_threads_when_much_is_unsynced(self) -> None:
+        """All threads are used where one call would not do, and the files all come back."""
+        there = os.open(self.root, os.O_RDONLY)
+        self.addCleanup(os.close, there)
+        threads = self.kind(8, there, -1)
+        self.addCleanup(threads.stop)
+        for ticket in range(20):
+            threads.submit(ticket, self.fds)
+        self.assertEqual(sorted(self.taken(threads, 800)), [(n, 0) for n in range(20) for _ in self.fds])
+
+    def wait_for_tasks(self, count: int) -> None:
+        deadline = time.monotonic() + DEADLINE
+        while len(os.listdir("/proc/self/task")) > count:
+            assert time.monotonic() < deadline, "threads are left"
+            os.sched_yield()
+
+    def test_end(self) -> None:
+        """Threads end when they are stopped, after what was queued, or with the object; then nothing is taken in."""
+        before = len(os.listdir("/proc/self/task"))
+        threads = self.kind(4)
+        threads.submit(0, self.fds)
+        threads.stop()
+        threads.stop()
+        self.wait_for_tasks(before)
+        self.assertRaises(RuntimeError, threads.submit, 0, self.fds)
+        self.assertEqual((threads.take(), threads.fileno()), ([], -1))
+        dropped = self.kind(4)
+        dropped.submit(0, self.fds)
+        del dropped
+        self.wait_for_tasks(before)
+
+    def test_fork(self) -> None:
+        """In a child of the process they take nothing, and their end does not wait for threads that are not there."""
+        threads = self.kind(2)
+        self.addCleanup(threads.stop)
+        threads.submit(0, self.fds)
+        child = os.fork()
+        if child == 0:
+            try:
+                threads.submit(1, self.fds)
+            except RuntimeError:
+                threads.stop()
+                del threads
+                os._exit(7)
+            os._exit(1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+        self.assertEqual(self.taken(threads, 40), [(0, 0)] * 40)
