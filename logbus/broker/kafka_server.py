@@ -135,4 +135,5 @@ class KafkaServer:
             self.router.serve_coalesced,
             self._security.principal_builder(listener),
             self._security.sasl.login(listener),
+            self.router.serve_gathered,
         )

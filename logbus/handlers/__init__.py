@@ -19,7 +19,7 @@ Routing:
 Records:
 
 * ``produce``: Produce
-* ``coalesced_produce``: Produce requests that differ only in their batches
+* ``coalesced_produce``: Produce requests that differ only in their batches, of one connection or several
 * ``produce_appender``: appends the batches of both, and counts them
 * ``produce_errors``: error responses of Produce
 * ``transaction_verification``: lets transactional batches wait for verification (KIP-890)

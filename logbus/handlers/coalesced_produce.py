@@ -9,6 +9,7 @@ path when their transaction is open in the partition; those that may have to wai
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Self
 
 from attrs import define
@@ -22,11 +23,11 @@ from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.produce import ALL
 from logbus.handlers.produce_appender import ProduceAppender
 from logbus.handlers.produce_errors import ProduceErrors
-from logbus.handlers.request_router import serves_coalesced
+from logbus.handlers.request_router import serves_coalesced, serves_gathered
+from logbus.net.produce_gatherer import GatheredRuns
 from logbus.net.request_context import RequestContext
 from logbus.records.checksum import Buffer
 from logbus.security.acl.acls import AclOperation, ResourceType
-from logbus.storage.appends.append_many import AppendManyResult
 from logbus.wire.request_template import CoalescedProduce, RequestTemplate
 
 
@@ -61,7 +62,8 @@ class CoalescedProduceHandlers:
                 in_transaction=transactional,
             )
             if written is not None:
-                return self._responses(context, topic, run, *written)
+                replica, appended = written
+                return self._responses(context, topic, run, replica, appended.log_start_offset, appended.base_offsets)
         if transactional:
             return None
         answers = [
@@ -71,6 +73,35 @@ class CoalescedProduceHandlers:
         if template.acks == ALL:
             return _join_responses(answers)
         return b"".join(answers)  # type: ignore[arg-type]
+
+    @serves_gathered(0)
+    def gathered(self, runs: GatheredRuns) -> list[bytes | Deferred[bytes]] | None:
+        """Serve runs of several connections: outside of transactions, to one partition."""
+        template = runs[0][1].template
+        if self._authorization is not None and not all(
+            self._is_allowed(context, run.template) for context, run in runs
+        ):
+            return None
+        if not (topic := self._topic(template)):
+            return None
+        written = self._appender.append_many(
+            topic,
+            template.index,
+            [batch for _, run in runs for batch in run.batches],
+            self._appender.now_ms(),
+            template.api_version,
+            all_in_sync=template.acks == ALL,
+            in_transaction=False,
+        )
+        if written is None:
+            return None
+        replica, appended = written
+        offsets = iter(appended.base_offsets)
+        start = appended.log_start_offset
+        return [
+            self._responses(context, topic, run, replica, start, list(islice(offsets, len(run.batches))))
+            for context, run in runs
+        ]
 
     def _is_allowed(self, context: RequestContext, template: RequestTemplate) -> bool:
         assert self._authorization is not None
@@ -89,14 +120,18 @@ class CoalescedProduceHandlers:
             return ""
 
     def _responses(
-        self, context: RequestContext, topic: str, run: CoalescedProduce, replica: Replica, appended: AppendManyResult
+        self,
+        context: RequestContext,
+        topic: str,
+        run: CoalescedProduce,
+        replica: Replica,
+        start: int,
+        base_offsets: list[int],
     ) -> bytes | Deferred[bytes]:
         """The responses to all requests, when they are durable."""
         template, ids = run.template, run.correlation_ids
-        encode, start = template.written, appended.log_start_offset
-        answers = b"".join(
-            [encode(id, offset, -1, start) for id, offset in zip(ids, appended.base_offsets, strict=True)]
-        )
+        encode = template.written
+        answers = b"".join([encode(id, offset, -1, start) for id, offset in zip(ids, base_offsets, strict=True)])
         if template.acks != ALL:
             return answers
 

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.config import ConfigView
 from logbus.metrics import Registry
+from logbus.net.produce_gatherer import GatheredProduceRouter, GatheredRuns
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages import api_name
@@ -74,9 +75,14 @@ def serves(
 
 @frozen
 class CoalescedApi:
-    """An API of which several requests may be served at once."""
+    """
+    An API of which several requests may be served at once.
+
+    :ivar gathered: whether they come from several connections.
+    """
 
     api_key: int
+    gathered: bool = False
 
 
 def serves_coalesced(api_key: int) -> Callable[[F], F]:
@@ -89,6 +95,16 @@ def serves_coalesced(api_key: int) -> Callable[[F], F]:
 
     def mark(method: F) -> F:
         method.__serves__ = CoalescedApi(api_key)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def serves_gathered(api_key: int) -> Callable[[F], F]:
+    """Declare that a method serves runs of several connections: a :data:`.GatheredProduceRouter`."""
+
+    def mark(method: F) -> F:
+        method.__serves__ = CoalescedApi(api_key, gathered=True)  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -138,6 +154,7 @@ class RequestRouter:
     counts: dict[int, int] = field(factory=dict, init=False)
     _handlers: dict[int, Handler] = field(factory=dict, init=False)
     _coalesced: dict[int, CoalescedHandler] = field(factory=dict, init=False)
+    _gathered: dict[int, GatheredProduceRouter] = field(factory=dict, init=False)
     _by_class: dict[type, Any] = field(factory=dict, init=False)
 
     @property
@@ -155,7 +172,7 @@ class RequestRouter:
         for name, api in marks(type(handlers)):
             method = getattr(handlers, name)
             if isinstance(api, CoalescedApi):
-                self._coalesced[api.api_key] = method
+                (self._gathered if api.gathered else self._coalesced)[api.api_key] = method
                 continue
             key = api.api_key
             if key in self._handlers:
@@ -199,4 +216,11 @@ class RequestRouter:
         answers = self._coalesced[PRODUCE](context, run)
         if answers is not None:
             self.counts[PRODUCE] += len(run.batches)
+        return answers
+
+    def serve_gathered(self, runs: GatheredRuns) -> list[bytes | Deferred[bytes]] | None:
+        """Serve requests of several connections at once; see :func:`serves_gathered`."""
+        answers = self._gathered[PRODUCE](runs)
+        if answers is not None:
+            self.counts[PRODUCE] += sum(len(run.batches) for _, run in runs)
         return answers

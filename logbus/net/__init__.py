@@ -9,6 +9,7 @@ Servers:
 * ``request_dispatcher``: frames to requests, requests to the router
 * ``sasl_login``: the login of a connection by SASL
 * ``jwt_keys``: the keys of a token issuer
+* ``produce_gatherer``: small Produce requests of several connections, served together
 * ``response_order``: responses that wait for earlier ones
 * ``response_sender``: sends small responses together, and counts what is unsent
 * ``flow_control``: when a connection serves requests, and when it receives
@@ -22,6 +23,7 @@ Servers:
 * ``tls``: TLS with a deadline for the handshake
 * ``channel_binding``: what identifies a TLS connection to both of its ends
 * ``reactor``: an epoll reactor that calls our transport directly
+* ``read_turn``: what connections that are readable at once leave to be done together
 * ``request_context``: the peer of a request
 * ``shared_resources``: what the connections of all listeners share
 * ``request_budget``: memory of requests, over all connections

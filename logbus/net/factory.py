@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from logbus.net.itransport import IFrameFactory
 from logbus.net.metrics import NetMetrics
+from logbus.net.produce_gatherer import GatheredProduceRouter
 from logbus.net.protocol import KafkaServerProtocol, PrincipalBuilder
 from logbus.net.request_context import RequestContext
 from logbus.net.request_dispatcher import CoalescedProduceRouter, Router
@@ -45,6 +46,7 @@ class KafkaServerFactory(Factory):
         a certificate (Kafka: KafkaPrincipalBuilder).
     :ivar coalesced_router: answers Produce requests together that differ only in their batches; without it the router
         answers each.
+    :ivar gathered_router: likewise, those of several connections.
     :ivar login: how clients log in by SASL; None: they do not.
     """
 
@@ -55,6 +57,7 @@ class KafkaServerFactory(Factory):
     coalesced_router: CoalescedProduceRouter | None = None
     principal_builder: PrincipalBuilder | None = None
     login: SaslLogin | None = None
+    gathered_router: GatheredProduceRouter | None = None
     metrics: NetMetrics = field(init=False)
     wire: ServerConnection = field(init=False)
     templates: TemplateCache = field(factory=TemplateCache, init=False)

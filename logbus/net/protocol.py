@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from typing import Protocol as Shape
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IHalfCloseableProtocol, IHandshakeListener
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
@@ -33,6 +34,7 @@ from logbus.records.file_slice import Parts
 from logbus.security.sasl.sasl_session import LOGIN_MAX_BYTES, SessionExpired
 from logbus.security.tls.ssl_principal_mapper import NoMatchingRule
 from logbus.wire.frame_buffer import FrameBuffer
+from logbus.wire.request_template import CoalescedProduce
 
 PrincipalBuilder = Callable[[Any], str | None]
 """Returns the principal of a TLS connection, given its transport; raises NoMatchingRule if it has none."""
@@ -230,6 +232,23 @@ class KafkaServerProtocol(Protocol):
             served = self.dispatcher.serve()
         except Exception:
             self.request_failed(Failure())
+        self._go_on(served)
+
+    def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes] | None) -> None:
+        """Answer Produce requests that were left to the gatherer; None: serve them."""
+        if self._lost:
+            return
+        if answer is None:
+            self.frames_ready()
+            return
+        try:
+            self.dispatcher.finish_run(run, answer)
+        except Exception:
+            self.request_failed(Failure())
+        self._go_on(True)
+
+    def _go_on(self, served: bool) -> None:
+        """After requests were served, or there were none: send responses, and decide how to go on."""
         if self._sender.parts:
             self._sender.flush()
         if self._ended:

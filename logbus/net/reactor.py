@@ -1,5 +1,5 @@
 """
-An epoll reactor that calls our connections more directly.
+An epoll reactor that calls our connections more directly, and lets those that are readable at once share work.
 
 Twisted calls each ready descriptor in a logging context of its own, so that ``log.msg`` messages show the connection's
 name. Our transport and clients do not use that, and the context costs more than a tenth of what a small request costs.
@@ -15,6 +15,7 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.logger import Logger
 from twisted.python.log import callWithLogger
 
+from logbus.net.read_turn import ReadTurn
 from logbus.net.transport import ServerTransport
 
 # Both at once, hang-ups and errors are rare: Twisted handles them.
@@ -24,16 +25,35 @@ _STRAIGHT: frozenset[Any] = frozenset({ServerTransport, tcp.Client})
 
 
 class BrokerReactor(EPollReactor):
-    """An epoll reactor that calls :class:`~logbus.net.transport.ServerTransport` and TCP clients directly."""
+    """
+    An epoll reactor that calls :class:`~logbus.net.transport.ServerTransport` and TCP clients directly.
+
+    :ivar turn: what the connections that one poll found readable leave to be done together. A single one is served at
+        once.
+    """
 
     _log = Logger()
+
+    def __init__(self) -> None:
+        self.turn = ReadTurn()
+        super().__init__()
 
     def doPoll(self, timeout: float | None) -> None:
         """Wait for ready descriptors, and call them."""
         selectables: dict[int, Any] = self._selectables
-        for fd, event in self._poller.poll(-1 if timeout is None else timeout, len(selectables)):
+        turn = self.turn
+        ready = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
+        several = len(ready) > 1
+        for fd, event in ready:
             # A ready descriptor may have been closed by one called before it.
             selectable: Any = selectables.get(fd)
+            if several:
+                if selectable.__class__ is ServerTransport and event == EPOLLIN:
+                    turn.reading = selectable
+                else:
+                    # Whatever it does, it finds the work of those before it done.
+                    turn.reading = None
+                    turn.end()
             if selectable.__class__ in _STRAIGHT and event in _CALLS:
                 why: Exception | None
                 try:
@@ -45,5 +65,8 @@ class BrokerReactor(EPollReactor):
                     callWithLogger(selectable, self._disconnectSelectable, selectable, why, event == EPOLLIN)
             elif selectable is not None:
                 callWithLogger(selectable, self._doReadOrWrite, selectable, fd, event)
+        if several:
+            turn.reading = None
+            turn.end()
 
     doIteration = doPoll

@@ -19,6 +19,8 @@ from twisted.python.failure import Failure
 
 from logbus.net.client_throttle import ClientThrottle
 from logbus.net.flow_control import BLOCKED, PENDING, FlowControl
+from logbus.net.produce_gatherer import GatheredProduceRouter, may_be_gathered
+from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
 from logbus.net.response_order import ResponseOrder, ResponseSlot
 from logbus.net.response_sender import ResponseSender
@@ -28,7 +30,7 @@ from logbus.quotas.quota_managers import QuotaManagers
 from logbus.records.file_slice import Parts
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
-from logbus.wire.frame_buffer import FrameBuffer
+from logbus.wire.frame_buffer import PREFIX, FrameBuffer
 from logbus.wire.request_template import CoalescedProduce, RequestTemplate, TemplateCache
 
 Answer: TypeAlias = Any
@@ -52,11 +54,15 @@ class RequestRouting(Shape):
     wire: ServerConnection
     router: Router
     coalesced_router: CoalescedProduceRouter | None
+    gathered_router: GatheredProduceRouter | None
     templates: TemplateCache
 
 
 class Requester(Shape):
     """The connection, as its dispatcher sees it."""
+
+    def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes] | None) -> None:
+        """Answer Produce requests that were left to the gatherer; None: serve them."""
 
     def response_ready(self) -> None:
         """A response that was waited for is sent, or waits for those before it."""
@@ -98,10 +104,12 @@ class RequestDispatcher:
     _lost: bool = field(default=False, init=False)
     _quotas: QuotaManagers = field(init=False)
     _throttle: ClientThrottle = field(init=False)
+    _turn: ReadTurn = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         shared = self._routing.shared
         self._quotas = shared.client_quotas
+        self._turn = shared.turn
         self._throttle = ClientThrottle(shared.client_quotas, self._flow)
         self.order = ResponseOrder(shared.limits.max_pending, shared.limits.max_unsent, shared.metrics)
 
@@ -122,7 +130,7 @@ class RequestDispatcher:
         :returns: whether there was a frame.
         :raises ProtocolError: a frame is no request that is served here.
         """
-        flow, frames, shared = self._flow, self._frames, self._routing.shared
+        flow, frames, shared, turn = self._flow, self._frames, self._routing.shared, self._turn
         before = self.requests
         last, left = before + shared.limits.turn_requests, shared.limits.turn_bytes
         coalescing = self._login is None or self._login.session.is_open
@@ -136,6 +144,10 @@ class RequestDispatcher:
                     if coalescing and self._coalesced_router is not None
                     else None
                 )
+                if run is not None and turn.reading is self._sender.transport and self._leave(run):
+                    break
+                if turn.finish is not None:
+                    turn.end()
                 if run is not None and self._serve_run(run):
                     left -= run.size
                 elif (frame := frames.next_frame()) is not None:
@@ -221,6 +233,26 @@ class RequestDispatcher:
             self._template = run.template
         return run
 
+    def _leave(self, run: CoalescedProduce) -> bool:
+        """Leave these requests to be served with those of other connections; False: they cannot be."""
+        router = self._routing.gathered_router
+        if (
+            router is None
+            or self._quotas.is_active
+            or run.size + PREFIX * len(run.batches) != self._frames.held
+            or not may_be_gathered(run)
+        ):
+            return False
+        context = self._context_for(run.template.client_id)
+        self._routing.shared.gatherer.add(router, context, run, self._requester)
+        return True
+
+    def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes]) -> None:
+        """Have requests answered that were left, and were served."""
+        self._routing.templates.passed(run, self._frames)
+        self._routing.shared.metrics.requests += len(run.batches)
+        self._answer_run(run, answer)
+
     def _serve_run(self, run: CoalescedProduce) -> bool:
         """Have these requests answered together; False: the first one must be served by itself."""
         assert self._coalesced_router is not None
@@ -230,6 +262,10 @@ class RequestDispatcher:
         self._routing.templates.passed(run, self._frames)
         if self._quotas.is_active:
             answer = self._throttle.served_run(self.context, run, answer)
+        self._answer_run(run, answer)
+        return True
+
+    def _answer_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes]) -> None:
         count = len(run.batches)
         self.requests += count
         if not isinstance(answer, bytes):
@@ -238,7 +274,6 @@ class RequestDispatcher:
             self._append(ResponseSlot(run, None, [answer], count))
         else:
             self._sender.add_small(answer)
-        return True
 
     def _context_for(self, client_id: str | None) -> RequestContext:
         """The request context with the request's client id."""

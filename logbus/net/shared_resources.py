@@ -9,6 +9,8 @@ from twisted.internet.interfaces import IReactorTime
 
 from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas, UnsentReplies, WarningLimiter
 from logbus.net.metrics import NetMetrics
+from logbus.net.produce_gatherer import ProduceGatherer
+from logbus.net.read_turn import ReadTurn
 from logbus.net.request_budget import RequestBudget
 from logbus.net.time_slices import SliceScheduler
 from logbus.quotas.connection_rates import ConnectionRates
@@ -34,6 +36,8 @@ class SharedResources:
     :ivar warning_limiter: limits warnings about peers.
     :ivar client_quotas: the quotas of users and client ids.
     :ivar rates: of new connections.
+    :ivar turn: of the reactor; another reactor than ours has none, and each connection is served at once.
+    :ivar gatherer: of the Produce requests of several connections.
     :ivar pause: stops a listener, by its name, from accepting connections for so many seconds.
     """
 
@@ -48,6 +52,8 @@ class SharedResources:
     client_quotas: QuotaManagers = field(factory=QuotaManagers)
     rates: ConnectionRates = field(factory=lambda: ConnectionRates(lambda: 0.0))
     pause: Callable[[str, float], object] = field(default=_go_on)
+    turn: ReadTurn = field()
+    gatherer: ProduceGatherer = field()
 
     @budget.default
     def _budget(self) -> RequestBudget:
@@ -64,6 +70,15 @@ class SharedResources:
     @scheduler.default
     def _scheduler(self) -> SliceScheduler:
         return SliceScheduler(self.clock)
+
+    @turn.default
+    def _turn(self) -> ReadTurn:
+        turn = getattr(self.clock, "turn", None)
+        return turn if isinstance(turn, ReadTurn) else ReadTurn()
+
+    @gatherer.default
+    def _gatherer(self) -> ProduceGatherer:
+        return ProduceGatherer(self.turn)
 
     @warning_limiter.default
     def _warning_limiter(self) -> WarningLimiter:

@@ -69,6 +69,7 @@ class RequestTemplate:
     :ivar api_version: of Produce.
     :ivar topic: by name; empty from version 13 on, which has ``topic_id`` instead.
     :ivar index: the partition's.
+    :ivar partition: equal for requests to the same partition with the same version and acks.
     :ivar acks: 1, or −1 for all in sync.
     :ivar timeout_ms: of acks −1.
     :ivar transactional_id: of the producer; None: it has none.
@@ -87,6 +88,7 @@ class RequestTemplate:
         "client_id",
         "head",
         "index",
+        "partition",
         "prefix",
         "size",
         "tail",
@@ -108,6 +110,7 @@ class RequestTemplate:
         self.topic_id = topic.topic_id
         self.index = topic.partition_data[0].index
         self.acks = message.acks
+        self.partition = (topic.name, topic.topic_id, self.index, api_version, message.acks)
         self.timeout_ms = message.timeout_ms
         self.transactional_id = message.transactional_id
         self.tail = _NO_TAGS if api_version >= _FLEXIBLE else b""

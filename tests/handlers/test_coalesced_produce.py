@@ -16,6 +16,7 @@ from logbus.config import TopicConfig
 from logbus.errors import ErrorCode
 from logbus.handlers.produce import ProduceHandlers
 from logbus.model import TopicPartition
+from logbus.net.produce_gatherer import MAX_BATCHES
 from logbus.records.file_slice import joined
 from logbus.storage.istorage import IOPool
 from logbus.wire.connection import ClientConnection
@@ -170,6 +171,18 @@ stretches = st.lists(
 )
 
 
+CONNECTIONS = 4
+# What a connection sends in one poll: mostly small requests that may be gathered.
+told = st.one_of(
+    st.lists(good, min_size=1, max_size=3),
+    st.lists(good, min_size=1, max_size=3),
+    st.lists(good, min_size=1, max_size=3),
+    st.lists(batches, min_size=1, max_size=3),
+    producers,
+    st.lists(messages, min_size=1, max_size=2),
+)
+
+
 @cache
 def topic_id() -> bytes:
     """The id that the first topic has in a broker of the tests."""
@@ -224,26 +237,66 @@ def served(data: bytes, cuts: list[int], config: dict[str, str], together: bool)
             last = cut
         for _ in range(5):
             client.turn(0.1)
-        broker = server.broker
-        left: list[Any] = []
-        for index in (0, 1):
-            replica = broker.replication.replicas.get("t", index)
-            log = replica.log
-            left.append((replica.high_watermark, log.log_end_offset, log.producers.end_offset, list(log.producers)))
-            for segment in log.segments:
-                left.append((segment.base_offset, segment.log.get().pread(segment.log.get().size(), 0)))
-                left.append((segment.size, segment.max_timestamp, segment.max_timestamp_offset, segment.indexed_size))
-                left.append([segment.offsets.entry(i) for i in range(segment.offsets.count)])
-                left.append((segment.times.count, segment.times.last, segment.first_timestamp))
-        counts = broker.kafka_server.produce_appender
-        left.append(
-            (counts.records, counts.batches, counts.bytes_written, counts.refused, broker.kafka_server.router.counts)
-        )
-        metrics = broker.kafka_server.net_metrics
-        left.append((metrics.requests, metrics.bytes_in, metrics.broken_frames, metrics.failures))
-        return client.transport.value(), client.closed, client.protocol.dispatcher.requests, left
+        return client.transport.value(), client.closed, client.protocol.dispatcher.requests, state(server)
     finally:
         server.close()
+
+
+def served_in_polls(polls: list[dict[int, bytes]], config: dict[str, str], gathering: bool) -> tuple[Any, ...]:
+    """
+    The responses that a broker gives several connections, and its state afterwards.
+
+    :param polls: what each poll finds readable: bytes by the number of the connection.
+    """
+    server = MemoryBroker().start()
+    try:
+        server.create("t", 2, **config)
+        factory = server.plugin.factories["kafka"]
+        if not gathering:
+            factory.gathered_router = None
+        clients = [server.connect() for _ in range(CONNECTIONS)]
+        for poll in polls:
+            for number, data in poll.items():
+                if not clients[number].closed:
+                    read_together(clients[number], data)
+            factory.shared.turn.end()
+            clients[0].turn()
+        for _ in range(5):
+            clients[0].turn(0.1)
+        left = [(client.transport.value(), client.closed, client.protocol.dispatcher.requests) for client in clients]
+        return left, state(server)
+    finally:
+        server.close()
+
+
+def read_together(client: Any, data: bytes) -> None:
+    """Have a connection receive bytes, as one of several that a poll found readable."""
+    turn = client.protocol.dispatcher._turn
+    turn.reading = client.protocol._frame_transport
+    client.feed(data)
+    turn.reading = None
+
+
+def state(server: MemoryBroker) -> list[Any]:
+    """The logs of a broker, and its counters."""
+    broker = server.broker
+    left: list[Any] = []
+    for index in (0, 1):
+        replica = broker.replication.replicas.get("t", index)
+        log = replica.log
+        left.append((replica.high_watermark, log.log_end_offset, log.producers.end_offset, list(log.producers)))
+        for segment in log.segments:
+            left.append((segment.base_offset, segment.log.get().pread(segment.log.get().size(), 0)))
+            left.append((segment.size, segment.max_timestamp, segment.max_timestamp_offset, segment.indexed_size))
+            left.append([segment.offsets.entry(i) for i in range(segment.offsets.count)])
+            left.append((segment.times.count, segment.times.last, segment.first_timestamp))
+    counts = broker.kafka_server.produce_appender
+    left.append(
+        (counts.records, counts.batches, counts.bytes_written, counts.refused, broker.kafka_server.router.counts)
+    )
+    metrics = broker.kafka_server.net_metrics
+    left.append((metrics.requests, metrics.bytes_in, metrics.broken_frames, metrics.failures))
+    return left
 
 
 class TogetherTests(SynchronousTestCase):
@@ -282,6 +335,144 @@ class TogetherTests(SynchronousTestCase):
         data = stream([([a_batch()], 9, 1), *[stretch for each in drawn for stretch in each]], ["one"])
         together, alone = (served(data, cuts, PLAIN, way) for way in (True, False))
         self.assertEqual(together, alone)
+
+    @settings(deadline=None, max_examples=settings.default.max_examples * 2 // 5)
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from([9, 9, 13, 7]),
+                acks,
+                st.lists(st.tuples(st.integers(0, CONNECTIONS - 1), told), min_size=2, max_size=6),
+            ),
+            min_size=1,
+            max_size=6,
+        ),
+        st.lists(st.sampled_from(["one", "other", None]), min_size=1, max_size=3),
+        st.sampled_from(CONFIGS),
+    )
+    def test_same_results_for_any_interleaving(
+        self,
+        drawn: list[tuple[int, int, list[tuple[int, list[Any]]]]],
+        clients: list[str | None],
+        config: dict[str, str],
+    ) -> None:
+        """What several connections get, and what they leave, is the same with their requests gathered or not."""
+        polls: list[dict[int, bytes]] = []
+        # All templates are known.
+        known = [
+            (version, asked, [(number, [a_batch()]) for number in range(CONNECTIONS)]) for version, asked, _ in drawn
+        ]
+        for version, asked, read in known + drawn:
+            poll: dict[int, bytes] = {}
+            for number, items in read:
+                more = stream([(items, version, asked)], clients[number % len(clients) :])
+                poll[number] = poll.get(number, b"") + more
+            polls.append(poll)
+        gathered, alone = (served_in_polls(polls, config, way) for way in (True, False))
+        self.assertEqual(gathered, alone)
+
+
+class GatheredRequestTests(HandlerCase):
+    """Requests of several connections that one poll found readable."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.clients = [self.server.connect() for _ in range(4)]
+        for client in self.clients:
+            client.produce(a_batch(b"first"))
+        self.turn = self.server.plugin.factories["kafka"].shared.turn
+        self.writes = 0
+        self.disk.faults = self.step
+
+    def step(self, op: str, path: str) -> None:
+        self.writes += op == "write" and path.endswith(".log")
+
+    def leave(self, *data: bytes, acks: int = 1) -> None:
+        """Have each connection leave a request."""
+        for client, records in zip(self.clients, data, strict=False):
+            read_together(client, joined(client.wire.request(produce_request(records, acks=acks), 9)[1]))
+
+    def answers(self) -> list[list[tuple[int, int]]]:
+        """The responses of each connection since the last call."""
+        found = []
+        for client in self.clients:
+            partitions = [answer.responses[0].partition_responses[0] for answer in client.answers()]
+            found.append([(answer.error_code, answer.base_offset) for answer in partitions])
+        return found
+
+    def test_one_write_for_several_connections(self) -> None:
+        """Nothing is done until the turn ends; then all are one write, and are counted."""
+        metrics = self.server.broker.kafka_server.net_metrics
+        before = metrics.requests
+        self.leave(*4 * [a_batch()])
+        self.assertEqual((self.writes, self.answers()), (0, [[], [], [], []]))
+        self.turn.end()
+        self.assertEqual(self.writes, 1)
+        self.assertEqual(self.answers(), [[(0, 4)], [(0, 5)], [(0, 6)], [(0, 7)]])
+        self.assertEqual(metrics.requests, before + 4)
+
+    def test_refused_batch(self) -> None:
+        """A refused batch does not affect its neighbours."""
+        self.leave(a_batch(), a_batch(b"x")[:-1] + b"!", a_batch())
+        self.turn.end()
+        self.assertEqual(self.answers(), [[(0, 4)], [(ErrorCode.CORRUPT_MESSAGE, -1)], [(0, 5)], []])
+
+    def test_other_request(self) -> None:
+        """Any other request finds what was left before it done."""
+        self.leave(a_batch(), a_batch())
+        reader = self.server.connect()
+        reader.send(fetch_request([("t", 0, 4)]), 12)
+        (answer,) = reader.answers()
+        self.assertEqual(len(content(answer.responses[0].partitions[0])), 2 * len(a_batch()))
+        self.assertEqual(self.answers(), [[(0, 4)], [(0, 5)], [], []])
+
+    def test_more_than_one_run(self) -> None:
+        """A connection with anything else in its buffer is served at once, after those before it."""
+        self.leave(a_batch())
+        client = self.clients[1]
+        requests = [joined(client.wire.request(produce_request(a_batch()), 9)[1]) for _ in range(2)]
+        read_together(client, requests[0] + requests[1][:9])
+        self.assertEqual(self.answers(), [[(0, 4)], [(0, 5)], [], []])
+
+    def test_all_in_sync(self) -> None:
+        """With acks=all each waits until its records are durable."""
+        self.server.broker.replication.replicas.get("t", 0).log.configure(TopicConfig(flush_before_ack=True))
+        for client in self.clients:
+            client.produce(a_batch(), acks=-1)
+        self.answers()
+        self.disk.held.add(IOPool.SYNC)
+        self.writes = 0
+        self.leave(*4 * [a_batch()], acks=-1)
+        self.turn.end()
+        self.assertEqual((self.writes, self.answers()), (1, [[], [], [], []]))
+        self.disk.held.clear()
+        self.disk.release(IOPool.SYNC)
+        for _ in range(3):
+            self.clients[0].turn()
+        self.assertEqual(self.answers(), [[(0, 8)], [(0, 9)], [(0, 10)], [(0, 11)]])
+
+    def test_lost_connection(self) -> None:
+        """What a lost connection left is written like the rest, or not, but the others are answered."""
+        self.leave(*3 * [a_batch()])
+        self.clients[0].protocol.connectionLost(Failure(ConnectionDone()))
+        self.turn.end()
+        self.assertEqual(self.answers()[1:], [[(0, 5)], [(0, 6)], []])
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.requests_pending, 0)
+
+    def test_many(self) -> None:
+        """So many batches and no more are left."""
+        full, other = self.clients[:2]
+        one = joined(full.wire.request(produce_request(a_batch()), 9)[1])
+        read_together(full, one * (MAX_BATCHES - 1))
+        for _ in range(2):
+            self.assertEqual(self.writes, 0)
+            read_together(other, joined(other.wire.request(produce_request(a_batch()), 9)[1]))
+            other = self.clients[2]
+        self.assertEqual(
+            (self.writes, [len(client.frames()) for client in self.clients]), (1, [MAX_BATCHES - 1, 1, 0, 0])
+        )
+        self.turn.end()
+        self.assertEqual((self.writes, [len(client.frames()) for client in self.clients]), (2, [0, 0, 1, 0]))
 
 
 class CoalescedRequestTests(HandlerCase):

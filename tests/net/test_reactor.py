@@ -70,6 +70,59 @@ class BrokerReactorTests(RealCase):
         self.loop.until(lambda: not self.factory.metrics.connections_open)
         self.assertEqual(served, [1])
 
+    def test_work_left(self) -> None:
+        """
+        Connections that are readable at once may leave work until the last was read; a single one may not.
+        """
+        peers, turn = [self.connect(), self.connect()], self.loop.reactor.turn
+        seen: list[object] = []
+
+        def leave() -> None:
+            turn.finish = lambda: seen.append("done")
+            seen.append(turn.reading)
+
+        def at_once() -> None:
+            seen.append(turn.reading)
+
+        connections = list(self.factory._connections)
+        for connection in connections:
+            connection.frames_ready = leave  # type: ignore[method-assign]
+        for peer in peers:
+            peer.sock.send(b"\0")
+        self.loop.until(lambda: "done" in seen)
+        self.assertEqual(seen, [*(connection.transport for connection in connections), "done"])
+        self.assertIsNone(turn.reading)
+        seen.clear()
+        connections[0].frames_ready = at_once  # type: ignore[method-assign]
+        peers[0].sock.send(b"\0")
+        self.loop.until(lambda: seen)
+        self.assertEqual(seen, [None])
+
+    def test_work_left_before_others(self) -> None:
+        """
+        What is not one of our connections finds the work that was left done.
+        """
+        peer, turn = self.connect(), self.loop.reactor.turn
+        seen: list[object] = []
+
+        class Taker(Protocol):
+            def dataReceived(self, data: bytes) -> None:
+                seen.append((data, turn.reading, turn.finish))
+
+        port: Any = self.loop.reactor.listenTCP(0, Factory.forProtocol(Taker), interface="127.0.0.1")
+        (connection,) = self.factory._connections
+
+        def leave() -> None:
+            turn.finish = lambda: seen.append("done")
+
+        connection.frames_ready = leave  # type: ignore[method-assign]
+        with socket.create_connection(("127.0.0.1", port.getHost().port)) as taker:
+            self.loop.turns()
+            peer.sock.send(b"\0")
+            taker.send(b"hello")
+            self.loop.until(lambda: len(seen) == 2)
+        self.assertEqual(set(seen), {"done", (b"hello", None, None)})
+
     def test_other_descriptors(self) -> None:
         """
         What is not ours is served as by any reactor.

@@ -1,0 +1,26 @@
+"""What the connections that one poll found readable may leave to be done together, after the last was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class ReadTurn:
+    """
+    One pass of the reactor over the connections that are ready.
+
+    :ivar reading: the transport whose connection may leave work; None: all work must be done at once.
+    :ivar finish: does the work that was left; None: there is none.
+    """
+
+    __slots__ = ("finish", "reading")
+
+    def __init__(self) -> None:
+        self.reading: object = None
+        self.finish: Callable[[], None] | None = None
+
+    def end(self) -> None:
+        """Do what was left until now."""
+        finish, self.finish = self.finish, None
+        if finish is not None:
+            finish()

@@ -1,0 +1,77 @@
+"""Runs of several connections, by partition; tests/handlers/test_coalesced_produce.py has them in a whole broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+
+from logbus.net.produce_gatherer import LARGEST_RUN, GatheredRuns, ProduceGatherer, may_be_gathered
+from logbus.net.read_turn import ReadTurn
+from logbus.net.request_context import RequestContext
+from logbus.records.batch import Record, encode_batch
+from logbus.wire.request_template import CoalescedProduce
+
+CONTEXT: Any = RequestContext(1, "PLAINTEXT", "10.0.0.1", 4000)
+
+
+@define(eq=False)
+class Template:
+    partition: object = "t-0"
+    transactional_id: str | None = None
+
+
+@define(eq=False)
+class Owner:
+    answers: list[Any] = field(factory=list)
+
+    def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes] | None) -> None:
+        self.answers.append(answer)
+
+
+def a_run(
+    partition: str = "t-0", size: int = 100, transactional_id: str | None = None, **said: Any
+) -> CoalescedProduce:
+    template: Any = Template(partition, transactional_id)
+    batch = encode_batch([Record(0, 0, None, b"v")], **said)
+    return CoalescedProduce(template, [1], [memoryview(bytearray(batch))], size)
+
+
+def test_what_may_be_gathered() -> None:
+    """Small runs, outside of transactions, of producers without an id."""
+    assert may_be_gathered(a_run())
+    assert not may_be_gathered(a_run(size=LARGEST_RUN + 1))
+    assert not may_be_gathered(a_run(transactional_id="id"))
+    assert not may_be_gathered(a_run(producer_id=1, producer_epoch=0, base_sequence=0))
+    short = a_run()
+    short.batches[0] = memoryview(b"short")
+    assert not may_be_gathered(short)
+
+
+def test_by_partition() -> None:
+    """Runs for one partition are served together, one that is alone by its owner."""
+    turn = ReadTurn()
+    gatherer, owners = ProduceGatherer(turn), [Owner() for _ in range(3)]
+    asked: list[int] = []
+
+    def router(runs: GatheredRuns) -> list[bytes | Deferred[bytes]]:
+        asked.append(len(runs))
+        return [b"a", b"b"]
+
+    for owner, partition in zip(owners, ("t-0", "t-1", "t-0"), strict=True):
+        gatherer.add(router, CONTEXT, a_run(partition), owner)
+    assert not any(owner.answers for owner in owners)
+    turn.end()
+    assert [owner.answers for owner in owners] == [[b"a"], [None], [b"b"]]
+    assert asked == [2]
+
+
+def test_not_together() -> None:
+    """If they cannot be served together, each is served by its owner."""
+    turn = ReadTurn()
+    gatherer, owners = ProduceGatherer(turn), [Owner(), Owner()]
+    for owner in owners:
+        gatherer.add(lambda runs: None, CONTEXT, a_run(), owner)
+    turn.end()
+    assert [owner.answers for owner in owners] == [[None], [None]]
