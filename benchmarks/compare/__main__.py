@@ -63,7 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="of a cell and system (default 3)")
     parser.add_argument("--max-mb", type=float, default=400, help="a producer's round ends at this much (default 400)")
     parser.add_argument(
-        "--slow-sync", type=float, default=0, metavar="MS", help="delay each fsync and fdatasync of both"
+        "--slow-sync", type=float, default=0, metavar="MS", help="delay each fsync, fdatasync and syncfs of both"
     )
     parser.add_argument("--warm", type=float, default=12.0, help="seconds of load before the first cell (default 12)")
     parser.add_argument("--kafka-version", default=KAFKA_VERSION, help=f"default {KAFKA_VERSION}")

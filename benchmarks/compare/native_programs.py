@@ -16,7 +16,7 @@ class Programs:
     """
     :ivar load: Replays requests over raw sockets.
     :ivar rdload: Drives librdkafka.
-    :ivar slow_sync: The library that counts and delays fsync and fdatasync.
+    :ivar slow_sync: The library that counts and delays fsync, fdatasync and syncfs.
     :ivar librdkafka: The shared library ``rdload`` opens, or None: then its cells are left out.
     """
 

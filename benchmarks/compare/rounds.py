@@ -42,7 +42,7 @@ class Round:
 
     :ivar cpu: Seconds of processor the broker used.
     :ivar resident: The broker's resident bytes at the end.
-    :ivar syncs: fsync and fdatasync calls it made; 0 when not counted.
+    :ivar syncs: calls of fsync, fdatasync and syncfs it made; 0 when not counted.
     :ivar load_bytes: Bytes that count: of requests for producers, of records for readers.
     :ivar bulk_bytes: Bytes the load beside it moved.
     """

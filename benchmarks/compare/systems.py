@@ -164,7 +164,7 @@ class Running:
         return Admin(self.port)
 
     def syncs(self) -> int:
-        """The number of fsync and fdatasync calls; 0 if they are not counted."""
+        """The number of calls of fsync, fdatasync and syncfs; 0 if they are not counted."""
         if self.sync_count is None:
             return 0
         return int(struct.unpack("<Q", self.sync_count.read_bytes())[0])

@@ -1,4 +1,4 @@
-/* LD_PRELOAD: counts a process' fsync and fdatasync calls, and delays each.
+/* LD_PRELOAD: counts a process' calls of fsync, fdatasync and syncfs, and delays each.
  *
  * BENCH_SYNC_DELAY_US: how long each call takes longer.  BENCH_SYNC_COUNT: a file of 8 bytes, mapped, that counts the
  * calls (little-endian on the machines this runs on), so that whoever injects the delay can see that it took effect. */
@@ -41,3 +41,4 @@ static int delayed(const char *name, int fd) {
 
 int fsync(int fd) { return delayed("fsync", fd); }
 int fdatasync(int fd) { return delayed("fdatasync", fd); }
+int syncfs(int fd) { return delayed("syncfs", fd); }
