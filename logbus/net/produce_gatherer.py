@@ -28,9 +28,6 @@ LARGEST_RUN = 1 << 14
 MAX_BATCHES = 64
 """After so many batches all are served, so that the first does not wait for long."""
 
-_PRODUCER_ID = slice(43, 51)
-_NO_PRODUCER = b"\xff" * 8
-
 GatheredRuns: TypeAlias = Sequence[tuple[RequestContext, CoalescedProduce]]
 GatheredProduceRouter: TypeAlias = Callable[[GatheredRuns], "list[bytes | Deferred[bytes]] | None"]
 """
@@ -47,12 +44,8 @@ class RunOwner(Shape):
 
 
 def may_be_gathered(run: CoalescedProduce) -> bool:
-    """Whether these requests can be appended with those of other connections: they are small, and have no producer."""
-    return (
-        run.size <= LARGEST_RUN
-        and run.template.transactional_id is None
-        and all(batch[_PRODUCER_ID] == _NO_PRODUCER for batch in run.batches)
-    )
+    """Whether these requests may be appended with those of other connections: small ones outside of transactions."""
+    return run.size <= LARGEST_RUN and run.template.transactional_id is None
 
 
 @define(eq=False)

@@ -417,6 +417,17 @@ class GatheredRequestTests(HandlerCase):
         self.turn.end()
         self.assertEqual(self.answers(), [[(0, 4)], [(ErrorCode.CORRUPT_MESSAGE, -1)], [(0, 5)], []])
 
+    def test_idempotent_producers(self) -> None:
+        """Each connection has a producer of its own; one that repeats a batch does not affect its neighbours."""
+        for sequence in (0, 1):
+            self.leave(*[a_batch(producer_id=id, producer_epoch=0, base_sequence=sequence) for id in range(4)])
+            self.turn.end()
+            self.assertEqual(self.writes, sequence + 1)
+            self.assertEqual(self.answers(), [[(0, 4 + 4 * sequence + id)] for id in range(4)])
+        self.leave(*[a_batch(producer_id=id, producer_epoch=0, base_sequence=2 - (id == 1)) for id in range(4)])
+        self.turn.end()
+        self.assertEqual(self.answers(), [[(0, 12)], [(0, 9)], [(0, 13)], [(0, 14)]])
+
     def test_other_request(self) -> None:
         """Any other request finds what was left before it done."""
         self.leave(a_batch(), a_batch())

@@ -1,11 +1,10 @@
 """
 Appends several batches of producers to a log by one write: the fast path of Produce.
 
-All batches must be valid, fit the active segment as they are, and have timestamps; they come from one idempotent
-producer and continue its sequence, or from producers without an id; they are outside of transactions, or all in one
-that is open. They cost one system call, and most bookkeeping is done once. Anything else (a duplicate, the first batch
-of a transaction) takes the general path, :func:`.append_as_leader`, which finds the error of the batch that has
-one.
+All batches must be valid, fit the active segment as they are, and have timestamps. Those of an idempotent producer are
+in a row, and continue its sequence. They are outside of transactions, or all of one producer in one that is open. They
+cost one system call, and most bookkeeping is done once. Anything else (a duplicate, the first batch of a transaction)
+takes the general path, :func:`.append_as_leader`, which finds the error of the batch that has one.
 """
 
 from __future__ import annotations
@@ -61,6 +60,7 @@ def append_many(
     parts: list[Buffer] = []
     offset = log.log_end_offset
     size, latest = 0, -1
+    seen: set[int] = set()
     try:
         config, segment, flusher = log.config, log.segments[-1], log.flusher
         if (
@@ -77,14 +77,13 @@ def append_many(
             timestamp = header.max_timestamp
             if timestamp < 0:
                 return None
-            if not headers:
+            if not headers or header.producer_id != producer_id:
                 producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
-                if in_transaction and not log.producers.open_transaction(producer_id, epoch):
+                if in_transaction and (headers or not log.producers.open_transaction(producer_id, epoch)):
                     return None
-                if producer_id >= 0 and log.producers.check(header) is not None:
+                if producer_id >= 0 and (producer_id in seen or log.producers.check(header) is not None):
                     return None
-            if header.producer_id != producer_id:
-                return None
+                seen.add(producer_id)
             if producer_id >= 0:
                 # The bit itself: to ask the header for each batch takes as long as all the rest here.
                 if header.attributes & TRANSACTIONAL_BIT != bit:
@@ -108,5 +107,5 @@ def append_many(
     except Exception:
         # Whatever it is, a bug included: the general path meets it again for the batch concerned, and reports it.
         return None
-    log.wrote(segment, flusher, headers, offsets[0], leader_epoch, in_row=True)
+    log.wrote(segment, flusher, headers, offsets[0], leader_epoch, in_row=len(seen) == 1)
     return AppendManyResult(offsets, offset, log.log_start_offset, size)

@@ -64,7 +64,7 @@ class AppendManyTests(SynchronousTestCase):
         """
         log = self.a_log()
         good = batch(b"a")
-        for other in (b"nonsense", of_a_producer(0), batch(timestamp=-1)):
+        for other in (b"nonsense", of_a_producer(0, transactional=True), batch(timestamp=-1)):
             self.assertIsNone(self.append(log, good, other))
         self.assertIsNone(self.append(log, *[good] * (MAX_BATCHES + 1)))
         self.assertEqual((log.log_end_offset, self.writes), (1, 0))
@@ -91,6 +91,24 @@ class AppendManyTests(SynchronousTestCase):
             (entry,) = together.producers
             self.assertEqual((entry.epoch, len(entry.batches)), (1, 2))
 
+    def test_several_producers(self) -> None:
+        """
+        Batches of several producers, each in a row, are written at once; what is remembered is as if they had come one
+        by one.
+        """
+        together, alone = self.a_log(), a_log(MemoryDisk())
+        append_as_leader(alone, batch(b"first"), 3)
+        for start in (0, 2):
+            data = [of_a_producer(start + n, producer_id=id) for id in (2, 1) for n in range(2)]
+            data[2:2] = [batch(b"plain")]
+            self.writes = 0
+            self.assertIsNotNone(self.append(together, *data, batch(b"plain")))
+            self.assertEqual(self.writes, 1)
+            for one in (*data, batch(b"plain")):
+                append_as_leader(alone, one, 3, NOW_MS)
+            self.assertEqual(list(together.producers), list(alone.producers))
+            self.assertEqual(together.producers.end_offset, alone.producers.end_offset)
+
     def test_no_sequence(self) -> None:
         """
         Whatever does not just continue it is looked at one by one: nothing is written.
@@ -104,8 +122,9 @@ class AppendManyTests(SynchronousTestCase):
             (of_a_producer(2), of_a_producer(3)),
             (of_a_producer(1), of_a_producer(3)),
             (of_a_producer(1), of_a_producer(2, 1)),
-            (of_a_producer(1), of_a_producer(2, producer_id=2)),
-            (of_a_producer(1), batch(b"plain")),
+            (of_a_producer(1), of_a_producer(0, producer_id=2), of_a_producer(2)),
+            (of_a_producer(0, producer_id=2), of_a_producer(0)),
+            (of_a_producer(1), of_a_producer(0, producer_id=2, transactional=True)),
             (of_a_producer(1), of_a_producer(2, transactional=True)),
             (of_a_producer(1, transactional=True), of_a_producer(2, transactional=True)),
         ):
