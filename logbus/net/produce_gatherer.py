@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
@@ -41,6 +42,9 @@ class RunOwner(Shape):
 
     def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes] | None) -> None:
         """Answer the run; None: serve it."""
+
+    def request_failed(self, failure: Failure) -> None:
+        """The run has no response, for a bug; the connection must be closed."""
 
 
 def may_be_gathered(run: CoalescedProduce) -> bool:
@@ -74,6 +78,15 @@ class ProduceGatherer:
         for (router, _), left in groups.items():
             answers: Sequence[bytes | Deferred[bytes] | None] | None = None
             if len(left) > 1:
-                answers = router([(context, run) for context, run, _ in left])
+                try:
+                    answers = router([(context, run) for context, run, _ in left])
+                except Exception:
+                    # Perhaps they are written: no connection may have them written again.
+                    for _, _, owner in left:
+                        owner.request_failed(Failure())
+                    continue
             for (_, run, owner), answer in zip(left, answers or [None] * len(left), strict=True):
-                owner.finish_run(run, answer)
+                try:
+                    owner.finish_run(run, answer)
+                except Exception:
+                    owner.request_failed(Failure())

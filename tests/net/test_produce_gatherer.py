@@ -6,6 +6,7 @@ from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from logbus.net.produce_gatherer import LARGEST_RUN, GatheredRuns, ProduceGatherer, may_be_gathered
 from logbus.net.read_turn import ReadTurn
@@ -24,9 +25,15 @@ class Template:
 @define(eq=False)
 class Owner:
     answers: list[Any] = field(factory=list)
+    error: Exception | None = None
 
     def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes] | None) -> None:
+        if self.error is not None:
+            raise self.error
         self.answers.append(answer)
+
+    def request_failed(self, failure: Failure) -> None:
+        self.answers.append(failure.value)
 
 
 def a_run(partition: str = "t-0", size: int = 100, transactional_id: str | None = None) -> CoalescedProduce:
@@ -67,3 +74,19 @@ def test_not_together() -> None:
         gatherer.add(lambda runs: None, CONTEXT, a_run(), owner)
     turn.end()
     assert [owner.answers for owner in owners] == [[None], [None]]
+
+
+def test_bugs() -> None:
+    """A bug ends the connections whose runs it concerns, and no others."""
+    turn, bug = ReadTurn(), RuntimeError("a bug")
+    gatherer, owners = ProduceGatherer(turn), [Owner() for _ in range(4)]
+    owners[2].error = bug
+
+    def router(runs: GatheredRuns) -> None:
+        if runs[0][1].template.partition == "t-0":
+            raise bug
+
+    for owner, partition in zip(owners, ("t-0", "t-0", "t-1", "t-1"), strict=True):
+        gatherer.add(router, CONTEXT, a_run(partition), owner)
+    turn.end()
+    assert [owner.answers for owner in owners] == [[bug], [bug], [bug], [None]]
