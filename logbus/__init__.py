@@ -19,6 +19,7 @@ A broker:
 * ``registry``: the schema registry
 * ``admin``: the admin listener: metrics, health, REST
 * ``broker``: the composition root, which builds these parts (a package)
+* ``workers``: several brokers on a machine, run as one
 * ``settings``: the packages' settings, from the configuration
 * ``security``: authentication and authorization, without sockets
 * ``quotas``: measures clients against their quotas, without sockets

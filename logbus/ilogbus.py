@@ -35,6 +35,9 @@ class Listener:
     :ivar endpoint: Twisted server endpoint string, such as ``tcp:9092:interface=127.0.0.1``.
     :ivar advertised: host and port for clients, or None for the bound address.
     :ivar security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+    :ivar reuse_port: another process may have bound the port, too (SO_REUSEPORT).
+    :ivar shared: other processes listen there as well, and the kernel gives each a share of the connections: it is
+        never advertised, and the broker listens only while it serves. One that is advertised may have the same name.
     """
 
     name: str
@@ -42,6 +45,8 @@ class Listener:
     endpoint: str
     advertised: tuple[str, int] | None = None
     security_protocol: str = "PLAINTEXT"
+    reuse_port: bool = False
+    shared: bool = False
 
     @property
     def has_tls(self) -> bool:

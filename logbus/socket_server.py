@@ -58,6 +58,8 @@ class SocketServer:
     _handshake_seconds: float = 10.0
     _tls: Callable[[Listener], object | None] = lambda listener: None
     _bound: list[_BoundListener] = field(factory=list, init=False)
+    # Those that are shared, until the broker serves.
+    _waiting: list[tuple[Listener, IProtocolFactory]] = field(factory=list, init=False)
     _pauses: dict[str, IDelayedCall] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -73,31 +75,56 @@ class SocketServer:
         try:
             for listener in self._listeners:
                 factory = plugin_for(listener, self._plugins).factory(broker, listener)
-                tls = self._tls(listener)
-                try:
-                    reactor = ListeningReactor(self._reactor, self._backlog, self._handshake_seconds, tls)
-                    endpoint = serverFromString(reactor, listener.endpoint)
-                    port = await endpoint.listen(factory)
-                except CannotListenError as e:
-                    raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e
-                except (ValueError, TypeError, KeyError) as e:
-                    raise ConfigError(
-                        f"listener {listener.name}: {listener.endpoint!r} is not a server endpoint such as "
-                        f"tcp:9092:interface=127.0.0.1 ({e})"
-                    ) from e
+                if listener.shared:
+                    self._waiting.append((listener, factory))
+                    continue
+                port = await self._listen(listener, factory)
                 self._reading(port, False)
-                self._bound.append(_BoundListener(listener, port, factory))
         except Exception:
             await self.close()
             raise
         return {bound.listener.name: self._endpoint(bound) for bound in self._bound}
+
+    async def _listen(self, listener: Listener, factory: IProtocolFactory) -> IListeningPort:
+        reactor = ListeningReactor(
+            self._reactor,
+            self._backlog,
+            self._handshake_seconds,
+            self._tls(listener),
+            reuse_port=listener.reuse_port or listener.shared,
+        )
+        try:
+            port: IListeningPort = await serverFromString(reactor, listener.endpoint).listen(factory)
+        except CannotListenError as e:
+            raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e
+        except (ValueError, TypeError, KeyError) as e:
+            raise ConfigError(
+                f"listener {listener.name}: {listener.endpoint!r} is not a server endpoint such as "
+                f"tcp:9092:interface=127.0.0.1 ({e})"
+            ) from e
+        self._bound.append(_BoundListener(listener, port, factory))
+        return port
+
+    @returns_deferred
+    async def share(self) -> None:
+        """
+        Listen where other processes do, too: connections that wait for this one would not wait for the others.
+
+        :raise ConfigError: a port is taken.
+        """
+        while self._waiting:
+            await self._listen(*self._waiting.pop())
 
     def addresses(self, protocol: str) -> list[ListenerAddress]:
         """Return the bound addresses of a protocol; omits listeners without a port, such as UNIX sockets."""
         found = []
         for bound in self._bound:
             address = bound.port.getHost()
-            if bound.listener.protocol == protocol and isinstance(address, IPv4Address | IPv6Address):
+            if (
+                bound.listener.protocol == protocol
+                and not bound.listener.shared
+                and isinstance(address, IPv4Address | IPv6Address)
+            ):
                 found.append(ListenerAddress(bound.listener.name, address.host, address.port))
         return found
 

@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -43,6 +44,7 @@ from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.zookeeper_security import ZooKeeperSecurity
 from logbus.metastore.zookeeper_store import require_kazoo
 from logbus.net.garbage_collection import GarbageCollection
+from logbus.net.reactor_choice import install_reactor
 from logbus.protocols import protocol_plugins
 from logbus.signals import ProcessSignals
 from logbus.socket_server import listener_tls, plugin_for
@@ -50,9 +52,11 @@ from logbus.storage.checkpoints import META_PROPERTIES, MetaProperties
 from logbus.storage.delete_policy import delete_policy
 from logbus.storage.filesystem.disk import LOCK_FILE
 from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES
+from logbus.workers.left_over import refuse_left_over
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
+    from logbus.workers.supervisor import Supervisor
 
 _log = Logger(namespace="logbus")
 
@@ -71,6 +75,12 @@ class Options(usage.Options):
         ["data-dir", "d", None, "Where the data goes: short for log.dirs. [default: logbus-data]"],
         ["broker-id", "b", None, "This broker's number: short for broker.id. [default: 0]"],
         ["zookeeper", "z", None, "Short for zookeeper.connect; without it the metadata is kept in the data directory."],
+        [
+            "workers",
+            "w",
+            None,
+            "Processes that serve, a number or auto (a processor each): short for workers. [default: 1]",
+        ],
         [
             "as-version",
             None,
@@ -118,6 +128,7 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
         ("data-dir", keys.LOG_DIRS),
         ("broker-id", keys.BROKER_ID),
         ("zookeeper", keys.ZOOKEEPER_CONNECT),
+        ("workers", keys.WORKERS),
     ):
         if options[option] is not None:
             settings[key.name] = options[option]
@@ -291,27 +302,35 @@ def fail(message: object) -> NoReturn:
     raise SystemExit(1)
 
 
-class BrokerRunner(Service):
+class ProcessRunner(Service):
     """
-    Runs the broker on the global reactor; stops it with exit status 1 if the broker fails.
+    Runs a service on the global reactor, and the reactor's process: signals, and exit status 1 if the service fails.
     """
 
     def __init__(self, config: ConfigView, listeners: list[Listener], release: str | None) -> None:
         self._config = config
         self._listeners = listeners
         self._release = release
-        self._broker: Broker | None = None
+        self._service: Any = None
         self._signals: ProcessSignals | None = None
+
+    def _make(self, reactor: Any, stop: Callable[[], object]) -> Any:
+        """
+        Make the service, which may fail; its ``startService`` and ``stopService`` return Deferreds.
+
+        :param stop: stops the process in order.
+        """
+        raise NotImplementedError
+
+    def _hung_up(self) -> None:
+        """Read certificates again."""
+        raise NotImplementedError
 
     def startService(self) -> None:
         super().startService()
         # Imported and built after twistd became a daemon: threads do not survive a fork.
         from twisted.internet import reactor
 
-        from logbus.broker import Broker
-        from logbus.settings import raise_descriptor_limit
-
-        raise_descriptor_limit()
         # Before any timer exists: a step of the wall clock must not affect timers.
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
         self._signals = signals = ProcessSignals(reactor)
@@ -320,22 +339,12 @@ class BrokerRunner(Service):
         for warning in self._config.warnings:
             _log.warn("{warning}", warning=warning)
         try:
-            self._broker = Broker(reactor, self._config, self._listeners, release=self._release)
+            # Later, so that a request for the stop is answered.
+            self._service = self._make(reactor, lambda: reactor.callLater(0, signals.stop))
         except LogbusError:
             self._lost(Failure())
             return
-        # This process runs only the broker, so the garbage collector may be tuned.
-        garbage = self._broker.env.slice_scheduler.garbage = GarbageCollection(gc, reactor)
-        self._broker.replication.replicas.added = garbage.replica_added
-        self._broker.replication.replicas.removed = garbage.replica_removed
-        self._broker.when_lost(self._lost)
-        # Later, so that the request for it is answered.
-        self._broker.when_asked_to_stop(lambda: reactor.callLater(0, signals.stop))
-        self._broker.startService().addCallbacks(self._serving, self._lost)
-
-    def _hung_up(self) -> None:
-        if self._broker is not None and self._broker.running:
-            self._broker.security.reload()
+        self._service.startService().addCallbacks(self._serving, self._lost)
 
     def _serving(self, _: None) -> None:
         # Modules, compiled codecs and metadata stay alive. Traversing them in each full collection would block the
@@ -347,7 +356,7 @@ class BrokerRunner(Service):
         super().stopService()
         if self._signals is not None:
             self._signals.stopping()
-        return self._broker.stopService() if self._broker is not None else None
+        return self._service.stopService() if self._service is not None else None
 
     def _lost(self, failure: Failure) -> None:
         if failure.check(CancelledError):
@@ -363,11 +372,54 @@ class BrokerRunner(Service):
 
         # twistd cannot be given an exit status; this runs at the very end, after the pid file was removed.
         atexit.register(_exit_with_failure)
-        assert self._signals is not None, "a broker that is lost was started"
+        assert self._signals is not None, "a service that is lost was started"
         if reactor.running:
             self._signals.stop()
         else:
             reactor.callWhenRunning(self._signals.stop)
+
+
+class BrokerRunner(ProcessRunner):
+    """Runs a broker in this process."""
+
+    def _make(self, reactor: Any, stop: Callable[[], object]) -> Broker:
+        from logbus.broker import Broker
+        from logbus.settings import raise_descriptor_limit
+
+        raise_descriptor_limit()
+        broker = Broker(reactor, self._config, self._listeners, release=self._release)
+        # This process runs only the broker, so the garbage collector may be tuned.
+        garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, reactor)
+        broker.replication.replicas.added = garbage.replica_added
+        broker.replication.replicas.removed = garbage.replica_removed
+        broker.when_lost(self._lost)
+        broker.when_asked_to_stop(stop)
+        return broker
+
+    def _hung_up(self) -> None:
+        if self._service is not None and self._service.running:
+            self._service.security.reload()
+
+
+class SupervisorRunner(ProcessRunner):
+    """Runs the supervisor of worker processes."""
+
+    def __init__(self, config: ConfigView, listeners: list[Listener], release: str | None, count: int) -> None:
+        super().__init__(config, listeners, release)
+        self._count = count
+
+    def _make(self, reactor: Any, stop: Callable[[], object]) -> Supervisor:
+        from logbus.workers.supervisor import Supervisor
+
+        supervisor = Supervisor(
+            reactor, self._config, self._listeners, self._count, self._release, time.time, self._lost
+        )
+        supervisor.stop_process = stop
+        return supervisor
+
+    def _hung_up(self) -> None:
+        if self._service is not None:
+            self._service.hang_up()
 
 
 def _exit_with_failure() -> None:
@@ -376,27 +428,19 @@ def _exit_with_failure() -> None:
     os._exit(1)
 
 
-def install_reactor() -> None:
-    """Install logbus's reactor, unless one was chosen already (``twistd --reactor``)."""
-    if "twisted.internet.reactor" in sys.modules:
-        return
-    try:
-        from logbus.net.reactor import BrokerReactor
-    except ImportError:  # no epoll here, as on macOS: Twisted chooses
-        return
-    from twisted.internet.main import installReactor
-
-    installReactor(BrokerReactor())
-
-
 def makeService(options: Options) -> IService:
     """Return the service that ``twistd`` runs."""
     install_reactor()
     try:
         config, listeners = load(options)
         preflight(config, listeners)
+        count = config.get(keys.WORKERS) or len(os.sched_getaffinity(0))
+        directories = config.get(keys.LOG_DIRS)
+        refuse_left_over(directories, count)
         if options["as-version"] is not None and options["as-version"] not in RELEASES:
             raise ConfigError(f"--as-version {options['as-version']}: expected one of {', '.join(RELEASES)}")
     except ConfigError as e:
         fail(e)
+    if count > 1:
+        return SupervisorRunner(config, listeners, options["as-version"], count)
     return BrokerRunner(config, listeners, options["as-version"])

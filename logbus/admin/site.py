@@ -25,7 +25,7 @@ from logbus.admin.cluster_health import ClusterHealthViews
 from logbus.admin.configs import ConfigViews
 from logbus.admin.groups import GroupViews
 from logbus.admin.http_limits import HttpLimits
-from logbus.admin.metrics_view import MetricsView
+from logbus.admin.metrics_view import Combine, MetricsView
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.probes import IndexView, ProbeViews
 from logbus.admin.request_guard import RequestGuard
@@ -85,6 +85,7 @@ class AdminSite(ServerFactory):
     :ivar clock: the broker's reactor, for the timers of connections.
     :ivar wall_clock: seconds since 1970, for the ``Date`` of answers.
     :ivar stop: returns the function that stops this process in order, if there is one.
+    :ivar combine_metrics: returns what makes metrics those of several brokers that are run as one, if there are others.
     :ivar host_name: this machine's name, accepted as ``Host``.
     :ivar plugins: resources to mount; None: all that :mod:`twisted.plugin` finds.
     """
@@ -109,6 +110,7 @@ class AdminSite(ServerFactory):
     host_name: str = ""
     plugins: Iterable[IAdminResource] | None = None
     stop: Callable[[], Callable[[], object] | None] = lambda: None
+    combine_metrics: Callable[[], Combine | None] = lambda: None
     limits: HttpLimits = field(factory=HttpLimits)
     _mounted: dict[bytes, MountedResource] = field(factory=dict, init=False)
     _router: Router = field(init=False)
@@ -149,7 +151,7 @@ class AdminSite(ServerFactory):
             [
                 IndexView(self.broker.broker_id, router, lambda: sorted(path.decode() for path in self._mounted)),
                 ProbeViews(self.not_ready),
-                MetricsView(self._families),
+                MetricsView(self.families, self.combine_metrics),
                 ClusterViews(self.metadata, self.broker.broker_id),
                 ClusterHealthViews(
                     self.metadata,
@@ -172,7 +174,8 @@ class AdminSite(ServerFactory):
     def _min_isr(self, overrides: Mapping[str, str]) -> int:
         return self.config.topic_config(usable_topic_overrides(overrides)).min_insync_replicas
 
-    def _families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[Family]:
+        """The metrics of this broker."""
         yield from process_families()
         yield from self.registry.collect()
         if self.config.get(keys.ADMIN_METRICS_PER_PARTITION):

@@ -5,12 +5,13 @@ The server of the admin listeners.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from attrs import define, field
 from twisted.internet.interfaces import IProtocolFactory
 
 from logbus.admin.authorization import HttpAuthorization
+from logbus.admin.metrics_view import Combine
 from logbus.admin.site import AdminSite
 from logbus.broker.cluster_control import ClusterControl
 from logbus.broker.cluster_member import ClusterMember
@@ -21,6 +22,7 @@ from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
 from logbus.handlers.authorization.access import Authorization
 from logbus.ilogbus import IBroker, Listener
+from logbus.metrics import Family
 from logbus.model import INTERNAL_TOPICS
 from logbus.net.connection_limits import WarningLimiter
 
@@ -31,6 +33,7 @@ class AdminServer:
     Serves metrics, health and REST over HTTP.
 
     :ivar stop_process: stops the process in order, if it can be stopped so.
+    :ivar combine_metrics: makes metrics those of several brokers that are run as one, if there are others.
     """
 
     _env: Environment
@@ -42,6 +45,8 @@ class AdminServer:
     _authorization: Authorization | None
     _security: BrokerSecurity
     stop_process: Callable[[], object] | None = field(default=None, init=False)
+    combine_metrics: Combine | None = field(default=None, init=False)
+    _site: AdminSite | None = field(default=None, init=False)
 
     def factory(self, broker: IBroker, listener: Listener) -> IProtocolFactory:
         """
@@ -51,7 +56,7 @@ class AdminServer:
         :raise ConfigError: its clients could not log in, though they must.
         """
         authorization, seconds = self._authorization, self._env.reactor.seconds
-        return AdminSite(
+        self._site = AdminSite(
             broker=broker,
             metadata=self._member.metadata,
             replicas=self._replication.replicas,
@@ -70,7 +75,13 @@ class AdminServer:
             internal_topics=INTERNAL_TOPICS,
             not_ready=self._readiness.not_ready,
             stop=lambda: self.stop_process,
+            combine_metrics=lambda: self.combine_metrics,
             clock=self._env.reactor,
             wall_clock=self._env.wall_clock,
             host_name=socket.gethostname(),
         )
+        return self._site
+
+    def families(self) -> Iterable[Family]:
+        """The metrics that are served; none without a listener for HTTP."""
+        return () if self._site is None else self._site.families()

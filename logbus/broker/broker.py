@@ -29,10 +29,11 @@ from typing import Any
 
 from attrs import evolve
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.admin.metrics_view import Combine
 from logbus.broker.admin_server import AdminServer
 from logbus.broker.cluster_control import ClusterControl
 from logbus.broker.cluster_member import ClusterMember
@@ -52,7 +53,7 @@ from logbus.errors import StorageError
 from logbus.ilogbus import IProtocolPlugin, Listener
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import SessionState
-from logbus.metrics import ReactorTicks
+from logbus.metrics import Family, ReactorTicks
 from logbus.model import Endpoint
 from logbus.protocols import protocol_plugins
 from logbus.services import OrderedService
@@ -120,7 +121,7 @@ class Broker(OrderedService):
 
         self.env = env = Environment(reactor, config, wall_clock, randomness or random.SystemRandom())
         self.registry = env.registry
-        self._listeners = {listener.name: listener for listener in listeners}
+        self._listeners = {listener.name: listener for listener in listeners if not listener.shared}
         self.security = BrokerSecurity(
             env,
             listeners,
@@ -215,6 +216,14 @@ class Broker(OrderedService):
         """Set the function to call if an operator asks to stop the process."""
         self._admin_server.stop_process = stop
 
+    def metric_families(self) -> Iterable[Family]:
+        """Return the metrics that ``/metrics`` serves."""
+        return self._admin_server.families()
+
+    def combine_metrics(self, combine: Combine) -> None:
+        """Set the function that makes this broker's metrics those of several brokers that are run as one."""
+        self._admin_server.combine_metrics = combine
+
     def _lost(self, failure: Failure) -> None:
         self.readiness.serving = False
         self._on_lost(failure)
@@ -291,9 +300,11 @@ class Broker(OrderedService):
 
         return Deferred.fromCoroutine(started())
 
-    def _serve(self) -> None:
+    @returns_deferred
+    async def _serve(self) -> None:
         self.logs.start_housekeeping()
         self._socket_server.open()
+        await self._socket_server.share()
         self.readiness.serving = True
         self._log.info(
             "logbus broker {broker} ready: {listeners}",
@@ -305,6 +316,9 @@ class Broker(OrderedService):
         """Move leaderships to other brokers: the first step of a stop, while this broker still serves."""
         self.readiness.serving = False
         self.control.balancer.stop()
+        if self.member.store.state is SessionState.CLOSED:
+            # Without the store nobody can take them.
+            return succeed(None)
         return self.control.controlled_shutdown.say(self.member.others())
 
     @returns_deferred

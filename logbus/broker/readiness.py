@@ -4,7 +4,7 @@ Whether clients should use a broker now.
 
 from __future__ import annotations
 
-from attrs import define
+from attrs import define, field
 
 from logbus.storage.log_manager import LogManager
 
@@ -12,16 +12,22 @@ from logbus.storage.log_manager import LogManager
 @define(eq=False)
 class Readiness:
     """
-    Knows the reasons why clients should not use this broker.
+    Knows the reasons why clients should not use this broker, or the brokers that are run with it as one.
 
     :ivar serving: whether the broker has started, and not begun to stop.
+    :ivar elsewhere: the reasons of the others.
     """
 
     _logs: LogManager
     serving: bool = False
+    elsewhere: list[str] = field(factory=list)
 
     def not_ready(self) -> list[str]:
-        """Return the reasons why clients should not use this broker now; empty if they may."""
+        """Return the reasons why clients should not use these brokers now; empty if they may."""
+        return self.here() + self.elsewhere
+
+    def here(self) -> list[str]:
+        """Return the reasons that are this broker's."""
         if not self.serving:
             return ["the broker is starting or stopping"]
         reasons = [f"log directory {path} is offline" for path in self._logs.offline_directories]

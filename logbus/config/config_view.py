@@ -111,6 +111,11 @@ class ConfigView:
         view.warnings = tuple(warnings)
         return view
 
+    @property
+    def static(self) -> Mapping[str, str]:
+        """The texts of the static layer, by key."""
+        return self._layers[Source.STATIC]
+
     def located(self, name: str, error: ConfigError) -> ConfigError:
         """Add to an error where the key of a static layer is set, if that is known."""
         origin = self._origins.get(name)

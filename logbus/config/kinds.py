@@ -91,6 +91,16 @@ def integer(type: ConfigType, at_least: int | None = None, at_most: int | None =
     return Kind(type, parse, str, f"a whole number from {low} to {high}")
 
 
+def count_or_auto() -> Kind[int]:
+    """A whole number, at least 1, or ``auto``, which is 0."""
+    count = integer(ConfigType.INT, 1, 1024)
+
+    def parse(text: str) -> int:
+        return 0 if text == "auto" else count.parse(text)
+
+    return Kind(ConfigType.STRING, parse, lambda value: str(value) if value else "auto", f"auto, or {count.accepts}")
+
+
 def decimal(at_least: float = -math.inf, at_most: float = math.inf) -> Kind[float]:
     """A finite decimal number within the bounds given (inclusive)."""
 

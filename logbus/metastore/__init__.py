@@ -11,7 +11,10 @@ The stores:
 * ``secret_paths``: which nodes strangers may not read. Pure.
 * ``request_queue``: the requests of its session, in order.
 * ``kazoo_session``: a session with ZooKeeper; the only module that uses kazoo.
-* ``embedded_store``: of a single broker, in one SQLite file.
+* ``embedded_store``: of one machine, in one SQLite file.
+* ``store_server``: serves that to other processes of the machine.
+* ``local_store``: the client of such a server, in a worker.
+* ``store_codec``: their frames. Pure.
 * ``database``: that file.
 * ``memory_store``: for tests and the simulation.
 * ``base_store``: base classes of the stores.

@@ -1,5 +1,5 @@
 """
-The metadata store of a single broker: a tree in memory, persisted in one SQLite file.
+The metadata store of one machine: a tree in memory, persisted in one SQLite file.
 
 Changes are applied to the tree first. Then all pending changes are committed in one transaction on the store's own
 thread, and answered after that. Requests behind a change wait for it, so no client sees a state that a power cut could
@@ -37,6 +37,7 @@ from logbus.metastore.operations import (
     StoreUnusable,
 )
 from logbus.metastore.tree import Applied, Tree
+from logbus.metastore.watches import Watches
 
 T = TypeVar("T")
 
@@ -67,11 +68,12 @@ def _one_thread() -> IThread:
 
 @define(eq=False)
 class _Request:
-    """A read of the tree, or operations on it, and its Deferred."""
+    """A read of the tree, or operations on it in a session's name, and its Deferred."""
 
     waiting: Deferred[Any]
     look: Callable[[Tree], Any] | None = None
     ops: Sequence[Op] = ()
+    session_id: int = 0
 
 
 @define(eq=False)
@@ -87,9 +89,9 @@ class _Batch:
 @define(eq=False)
 class EmbeddedStore(TreeStore):
     """
-    A store for one process.
+    A store for one process, which may serve sessions of others (:mod:`~logbus.metastore.store_server`).
 
-    Its session ends only with :meth:`close`, or with a failed write: then the state is CLOSED, every request fails
+    Its own session ends only with :meth:`close`, or with a failed write: then the state is CLOSED, every request fails
     with :class:`StoreUnusable`, and the process should end (what is on disk is unknown until it is read again).
 
     :ivar path: the file; its directory exists, and is locked by the caller against other processes.
@@ -107,6 +109,8 @@ class EmbeddedStore(TreeStore):
     _committing: bool = field(default=False, init=False)
     _end: MetastoreError | None = field(default=None, init=False)
     _database: Database = field(init=False)
+    _sessions: dict[int, StoreSession] = field(factory=dict, init=False)
+    _last_session: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._database = Database(self.path)
@@ -129,7 +133,7 @@ class EmbeddedStore(TreeStore):
             self.thread.stop()
             raise
         self._opened = True
-        self.session_id = self._tree.zxid
+        self.session_id = self._last_session = self._tree.zxid
         self.generation += 1
         self._move(SessionState.CONNECTED)
 
@@ -156,13 +160,44 @@ class EmbeddedStore(TreeStore):
 
         return Deferred.fromCoroutine(run())
 
+    def begin_session(self) -> StoreSession:
+        """Another session, with ephemerals and watches of its own."""
+        self._last_session += 1
+        session = self._sessions[self._last_session] = StoreSession(self, self._last_session)
+        return session
+
+    def end_session(self, session_id: int) -> Deferred[None]:
+        """Delete a session's ephemerals, after the earlier requests; its watches do not fire."""
+        self._sessions.pop(session_id, None)
+
+        async def run() -> None:
+            try:
+                while owned := await self._look(lambda tree: tree.owned_by(session_id)):
+                    await self.change(session_id, [Delete(path) for path in owned])
+            except MultiFailed:
+                # One was deleted meanwhile.
+                await self.end_session(session_id)
+            except (SessionLost, StoreUnusable) as error:
+                # The next open deletes them.
+                self._log.debug("ephemerals are left behind: {error}", error=error)
+
+        return Deferred.fromCoroutine(run())
+
     # Requests, in order.
 
-    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
+    def look(self, look: Callable[[Tree], T]) -> Deferred[T]:
+        """Fires with what ``look`` returns or raises, in its turn."""
         return self._request(_Request(Deferred(), look))
 
+    def change(self, session_id: int, ops: Sequence[Op]) -> Deferred[Applied]:
+        """Fires once ``ops`` of a session are applied for good; fails with MultiFailed."""
+        return self._request(_Request(Deferred(), None, ops, session_id))
+
+    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
+        return self.look(look)
+
     def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
-        return self._request(_Request(Deferred(), None, ops))
+        return self.change(self.session_id, ops)
 
     def _request(self, request: _Request) -> Deferred[Any]:
         if self._end is not None:
@@ -198,11 +233,12 @@ class EmbeddedStore(TreeStore):
             look = request.look
             outcome = attempt(lambda: look(self._tree))
         else:
-            outcome = attempt(lambda: self._tree.apply(request.ops, self.session_id, self._now()))
+            outcome = attempt(lambda: self._tree.apply(request.ops, request.session_id, self._now()))
             if isinstance(outcome, Applied):
                 batch.applied.append(outcome)
-                for watcher, event in self._watches.take(outcome.events):
-                    batch.deliveries.append((self._watches.tell, (watcher, event)))
+                for watches in (self._watches, *(session.watches for session in self._sessions.values())):
+                    for watcher, event in watches.take(outcome.events):
+                        batch.deliveries.append((watches.tell, (watcher, event)))
         batch.waiting.append(request.waiting)
         batch.deliveries.append((settle, (request.waiting, outcome)))
 
@@ -243,3 +279,31 @@ class EmbeddedStore(TreeStore):
 
     def _now(self) -> int:
         return int(self.wall_clock() * 1000)
+
+
+@define(eq=False)
+class StoreSession(TreeStore):
+    """
+    Another session of an embedded store, for a client in another process.
+
+    :ivar store: serves the requests of all sessions in order.
+    """
+
+    store: EmbeddedStore
+    session_id: int = 0
+
+    @property
+    def watches(self) -> Watches:
+        """Its watches."""
+        return self._watches
+
+    def end(self) -> Deferred[None]:
+        """Delete its ephemerals; watches do not fire any more."""
+        self._watches.clear()
+        return self.store.end_session(self.session_id)
+
+    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
+        return self.store.look(look)
+
+    def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
+        return self.store.change(self.session_id, ops)

@@ -22,6 +22,7 @@ Servers:
 * ``cold_reads``: waits for cold data before it is sent
 * ``tls``: TLS with a deadline for the handshake
 * ``channel_binding``: what identifies a TLS connection to both of its ends
+* ``reactor_choice``: chooses the reactor of a process
 * ``reactor``: an epoll reactor that calls our transport directly
 * ``read_turn``: what connections that are readable at once leave to be done together
 * ``request_context``: the peer of a request

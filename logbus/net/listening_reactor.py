@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.posixbase import PosixReactorBase
+from twisted.internet.tcp import Port
 from zope.interface import directlyProvides, providedBy
 
 from logbus.net.itransport import IFrameFactory
-from logbus.net.transport import ServerPort
+from logbus.net.transport import ServerPort, ServerTransport
 
 
 class ListeningReactor:
@@ -22,11 +24,21 @@ class ListeningReactor:
     :param tls: makes TLS connections: also of endpoints that are not ``ssl:``; None: TLS as the endpoint says.
     :param backlog: least length of the kernel's queue of new connections (``socket.listen.backlog.size``).
     :param handshake_seconds: deadline of a TLS handshake (``ssl.handshake.timeout.ms``).
+    :param reuse_port: other processes listen on the same port (SO_REUSEPORT).
     """
 
-    def __init__(self, reactor: Any, backlog: int = 50, handshake_seconds: float = 10.0, tls: Any = None) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        backlog: int = 50,
+        handshake_seconds: float = 10.0,
+        tls: Any = None,
+        *,
+        reuse_port: bool = False,
+    ) -> None:
         self._reactor = reactor
         self._tls = tls
+        self._reuse_port = reuse_port
         self._backlog = backlog
         self._handshake_seconds = handshake_seconds
         directlyProvides(self, providedBy(reactor))
@@ -38,14 +50,7 @@ class ListeningReactor:
         """Listen; ``backlog`` and ``interface`` as in ``IReactorTCP``."""
         if self._tls is not None:
             return self.listenSSL(port, factory, self._tls, backlog, interface)
-        backlog = max(backlog, self._backlog)
-        framed: bool = IFrameFactory.providedBy(factory)
-        if not framed or not isinstance(self._reactor, PosixReactorBase):
-            listening: IListeningPort = self._reactor.listenTCP(port, factory, backlog, interface)
-            return listening
-        ours = ServerPort(port, factory, backlog, interface, self._reactor)
-        ours.startListening()
-        return ours
+        return self._listen(port, factory, backlog, interface, framed=IFrameFactory.providedBy(factory))
 
     def listenSSL(
         self, port: int, factory: Any, contextFactory: Any, backlog: int = 50, interface: str = ""
@@ -54,5 +59,29 @@ class ListeningReactor:
         from logbus.net.tls import TLSServerFactory
 
         secure = TLSServerFactory(self._tls or contextFactory, factory, self._reactor, self._handshake_seconds)
-        listening: IListeningPort = self._reactor.listenTCP(port, secure, max(backlog, self._backlog), interface)
-        return listening
+        return self._listen(port, secure, backlog, interface, framed=False)
+
+    def _listen(self, port: int, factory: Any, backlog: int, interface: str, *, framed: bool) -> IListeningPort:
+        backlog = max(backlog, self._backlog)
+        if not isinstance(self._reactor, PosixReactorBase) or not (framed or self._reuse_port):
+            listening: IListeningPort = self._reactor.listenTCP(port, factory, backlog, interface)
+            return listening
+        kind = (ReusedServerPort if framed else ReusedPort) if self._reuse_port else ServerPort
+        ours = kind(port, factory, backlog, interface, self._reactor)
+        ours.startListening()
+        return ours
+
+
+class ReusedPort(Port):
+    """A listening TCP port where other processes listen, too."""
+
+    def createInternetSocket(self) -> socket.socket:
+        made: socket.socket = super().createInternetSocket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        return made
+
+
+class ReusedServerPort(ReusedPort):
+    """One whose connections are :class:`ServerTransport`."""
+
+    transport = ServerTransport

@@ -56,7 +56,8 @@ class Broker(Closable):
     :param users: names and passwords of those who may log in, by SASL/PLAIN without TLS; None: nobody must.
     :param data_dir: where the data goes and stays; None: a temporary directory that is removed when the broker is
         closed, and at the latest when the process ends. ``log.dirs`` in ``config`` replaces it.
-    :param in_process: False runs ``twistd -n logbus`` as a subprocess, which :meth:`kill` can kill.
+    :param in_process: False runs ``twistd -n logbus`` as a subprocess, which :meth:`kill` can kill; so it is with
+        ``workers`` in ``config``, which are processes.
     :param timeout: seconds to wait for a start or a stop.
 
     :ivar bootstrap: ``"127.0.0.1:PORT"`` for clients, while it runs.  The ports stay the same over a restart.
@@ -74,7 +75,7 @@ class Broker(Closable):
         timeout: float = 30.0,
     ) -> None:
         self.config: dict[str, Setting] = {**TEST_CONFIG, **_logins(users or {}), **as_texts(config or {})}
-        self.in_process = in_process
+        self.in_process = in_process and self.config.get("workers", "1") == "1"
         self.timeout = timeout
         self._temporary = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="logbus-")) if data_dir is None else Path(data_dir)

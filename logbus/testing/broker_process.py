@@ -17,7 +17,7 @@ from pathlib import Path
 
 from logbus.errors import LogbusError
 
-READY = re.compile(r"logbus broker \d+ ready: (?P<listeners>.*)")
+READY = re.compile(r"logbus brokers? \d+(?: to \d+)? ready: (?P<listeners>.*)")
 ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?P<address>\S+:\d+)")
 
 PROBLEM = "logbus: "
@@ -116,7 +116,8 @@ class BrokerProcess:
             del self._lines[:-KEPT_LINES]
             if self._log is not None:
                 self._log.write(line)
-            found = READY.search(line)
+            # A worker is ready before all are.
+            found = None if "[worker " in line else READY.search(line)
             if found and not self._ready.done():
                 self._ready.set_result(dict(ADDRESS.findall(found["listeners"])))
         if self._log is not None:

@@ -25,6 +25,14 @@ LOG_DIRS = key(
     fallbacks=(Fallback(LOG_DIR, lambda path: (path,)),),
 )
 
+WORKERS = key(
+    kinds.count_or_auto(),
+    "workers",
+    1,
+    "The processes that serve, each as a broker of its own, with the numbers from ``broker.id`` on; ``auto``: one for "
+    "each processor that this process may use.",
+)
+
 AUTO_LEADER_REBALANCE_ENABLE = boolean(
     "auto.leader.rebalance.enable", True, "Whether the controller returns leadership to preferred replicas."
 )

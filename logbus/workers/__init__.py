@@ -1,0 +1,16 @@
+"""
+Several brokers on one machine that are started, watched and stopped as one: ``--workers N``.
+
+* ``worker_plan``: what each worker is: its number, directories, ports.
+* ``left_over``: finds partitions of workers that will not run.
+* ``supervisor``: starts, watches and restarts the workers, and has their metadata store.
+* ``worker_link``: what the supervisor and a worker tell each other.
+* ``worker_metrics``: the metrics of all workers as those of the machine.
+* ``fork_server``: a process that has imported everything, and becomes workers by forking.
+* ``fork_client``: the supervisor's side of it.
+* ``worker``: a worker's process.
+* ``port_reservation``: holds ports while no worker listens.
+
+The supervisor (twistd's process) starts the fork server; that becomes a worker for each plan; the worker runs an
+ordinary :class:`~logbus.broker.Broker`, whose metadata store is ZooKeeper or the supervisor's, behind a socket.
+"""

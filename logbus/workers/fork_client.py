@@ -1,0 +1,104 @@
+"""
+The supervisor's side of the fork server: starts it, has it fork, and hears which workers ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field
+from twisted.internet.error import ProcessTerminated
+from twisted.internet.protocol import Factory, ProcessProtocol
+from twisted.logger import Logger
+from twisted.protocols.basic import LineOnlyReceiver
+from twisted.python.failure import Failure
+
+from logbus.workers.fork_server import CONTROL, HEADER
+from logbus.workers.worker_plan import WorkerPlan
+
+
+class _Answers(LineOnlyReceiver):
+    delimiter = b"\n"
+
+    def __init__(self, client: ForkClient) -> None:
+        self._client = client
+
+    def lineReceived(self, line: bytes) -> None:
+        message: dict[str, int] = json.loads(line)
+        if "started" in message:
+            self._client.started(message["index"], message["started"])
+        else:
+            self._client.ended(message["ended"], message["status"])
+
+
+class _Process(ProcessProtocol):
+    def __init__(self, client: ForkClient) -> None:
+        self._client = client
+
+    def processEnded(self, reason: Failure) -> None:
+        self._client.process_ended(reason)
+
+
+@define(eq=False)
+class ForkClient:
+    """
+    Starts workers.
+
+    :param started: called with the index and the process of a worker that was started.
+    :param ended: called with the process of a worker that has ended, and its exit status, or −N for signal N.
+    :param lost: called when the fork server has ended, which it should not; its workers go on.
+    """
+
+    _reactor: Any
+    started: Callable[[int, int], object]
+    ended: Callable[[int, int], object]
+    _lost: Callable[[], object]
+    _control: socket.socket | None = field(default=None, init=False)
+    _log = Logger(namespace="logbus.workers")
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and has not ended."""
+        return self._control is not None
+
+    def start(self) -> None:
+        """Start the fork server; plans that are given meanwhile wait for it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._reactor.spawnProcess(
+                _Process(self),
+                sys.executable,
+                [sys.executable, "-m", "logbus.workers.fork_server"],
+                env=os.environ,
+                childFDs={0: 0, 1: 1, 2: 2, CONTROL: theirs.fileno()},
+            )
+        self._reactor.adoptStreamConnection(ours.fileno(), ours.family, Factory.forProtocol(lambda: _Answers(self)))
+        self._control = ours
+
+    def fork(self, plan: WorkerPlan, link: socket.socket) -> None:
+        """Have a worker started with its end of the link, which is closed here."""
+        assert self._control is not None, "the fork server runs"
+        data = plan.encode()
+        with link:
+            socket.send_fds(self._control, [HEADER.pack(len(data)) + data], [link.fileno()])
+
+    def stop(self) -> None:
+        """Let the fork server end."""
+        if self._control is not None:
+            control, self._control = self._control, None
+            control.shutdown(socket.SHUT_WR)
+            control.close()
+
+    def process_ended(self, reason: Failure) -> None:
+        if self._control is None:
+            return
+        how = reason.value if reason.check(ProcessTerminated) else "it ended"
+        self._log.error("the process that starts workers has ended: {how}; it is started again", how=how)
+        self._control.close()
+        self._control = None
+        self._lost()

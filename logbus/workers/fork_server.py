@@ -1,0 +1,147 @@
+"""
+A process that has imported everything, and becomes workers by forking: they start in a fraction of the time, and share
+the memory of all modules.
+
+It has no reactor and no threads. On its control socket it gets plans, each with the descriptor of the worker's link,
+and says which processes it has started and which have ended, a JSON object a line. It ends with the supervisor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from importlib import import_module
+
+from attrs import define, field
+
+from logbus.net.reactor_choice import install_reactor
+from logbus.workers.worker import Worker
+from logbus.workers.worker_plan import WorkerPlan
+
+CONTROL = 3
+"""The descriptor of the control socket."""
+
+HEADER = struct.Struct(">I")
+
+PRELOADED = (
+    "logbus.broker.broker",
+    "logbus.admin.site",
+    "logbus.metastore.local_store",
+    "logbus.net.reactor",
+    "twisted.plugins",
+    "twisted.web.server",
+)
+"""What a worker needs; nothing of it may start a thread or import the reactor."""
+
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What a terminal or a service manager sends to all processes: the supervisor stops them in order."""
+
+
+@define(eq=False)
+class ForkServer:
+    """
+    Forks workers.
+
+    :param control: the supervisor's socket.
+    """
+
+    _control: socket.socket
+    _wake: tuple[socket.socket, socket.socket] = field(factory=socket.socketpair, init=False)
+
+    def run(self) -> None:
+        """Serve until the supervisor is gone."""
+        for end in self._wake:
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._wake[1].fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        gc.collect()
+        gc.freeze()
+        with contextlib.suppress(ConnectionError):
+            while self._serve():
+                pass
+
+    def _serve(self) -> bool:
+        ready, _, _ = select.select([self._control, self._wake[0]], [], [])
+        if self._wake[0] in ready:
+            with contextlib.suppress(BlockingIOError):
+                self._wake[0].recv(4096)
+            self._reap()
+        return self._control not in ready or self._take()
+
+    def _take(self) -> bool:
+        """Fork for the next plan; False: there are no more."""
+        header, descriptors, _, _ = socket.recv_fds(self._control, HEADER.size, 1)
+        if len(header) < HEADER.size or len(descriptors) != 1:
+            return False
+        (size,) = HEADER.unpack(header)
+        data = b""
+        while len(data) < size:
+            more = self._control.recv(size - len(data))
+            if not more:
+                return False
+            data += more
+        plan, (descriptor,) = WorkerPlan.decode(data), descriptors
+        pid = os.fork()
+        if pid == 0:
+            self._become(plan, descriptor)
+        os.close(descriptor)
+        self._say(started=pid, index=plan.index)
+        return True
+
+    def _become(self, plan: WorkerPlan, descriptor: int) -> None:
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            self._control.close()
+            for end in self._wake:
+                end.close()
+            status = _run(plan, descriptor)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # The fork server's exit handlers are not the worker's.
+            os._exit(status)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self._say(ended=ended[0], status=os.waitstatus_to_exitcode(ended[1]))
+
+    def _say(self, **message: int) -> None:
+        self._control.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _run(plan: WorkerPlan, descriptor: int) -> int:
+    """Run a worker to its end; returns the exit status."""
+    install_reactor()
+    from twisted.internet import reactor
+
+    # Before any timer exists: a step of the wall clock must not affect timers.
+    reactor.seconds = time.monotonic  # type: ignore[method-assign]
+    worker = Worker(reactor, plan, descriptor)
+    reactor.callWhenRunning(worker.start)
+    reactor.run(installSignalHandlers=False)  # type: ignore[call-arg]
+    return worker.status
+
+
+def main() -> None:
+    """Run as a process: ``python -m logbus.workers.fork_server``."""
+    for name in PRELOADED:
+        import_module(name)
+    ForkServer(socket.socket(fileno=CONTROL)).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,401 @@
+"""
+Starts, watches and restarts the workers of a machine, and stops them in order.
+
+A worker that ends is started again: at once the first time, then after a pause that doubles up to :data:`LONGEST_PAUSE`
+until it has served for a while. One that does not answer for :data:`HANG_SECONDS` is killed first. If a worker cannot
+start at all when the machine starts, nothing runs, as with a broker that cannot start.
+
+The metadata store is here, so that it outlives workers, unless there is ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger, eventFromJSON, globalLogPublisher
+from twisted.python.failure import Failure
+
+from logbus.config import ConfigView, keys
+from logbus.coroutines import returns_deferred
+from logbus.errors import ConfigError, LogbusError
+from logbus.ilogbus import Listener
+from logbus.listener_config import KAFKA
+from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
+from logbus.metastore.operations import SessionState
+from logbus.metastore.store_server import StoreServer
+from logbus.workers.fork_client import ForkClient
+from logbus.workers.port_reservation import PortReservation
+from logbus.workers.worker_link import Kind, WorkerLink, adopt
+from logbus.workers.worker_plan import WorkerPlan, address, at_port, own_ports, plan_workers
+
+PING_SECONDS = 1.0
+HANG_SECONDS = 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
+"""Seconds before a worker that ended again is started."""
+NOTICE_SECONDS = 0.5
+"""After the end of a worker's link, to hear how it ended."""
+WELL_SECONDS = 60.0
+"""A worker that served for so long is started again at once when it ends."""
+
+COLLECT_SECONDS = 5.0
+"""For workers to tell their metrics; a scrape does without those that take longer."""
+
+LOCK_FILE = "workers.lock"
+SOCKET = "metadata.sock"
+
+
+class WorkerFailed(LogbusError):
+    """A worker could not start, or the metadata store failed."""
+
+
+@define(eq=False)
+class _Worker:
+    plan: WorkerPlan
+    link: WorkerLink | None = None
+    pid: int | None = None
+    ready: bool = False
+    reasons: list[str] = field(factory=list)
+    why: str = ""
+    unanswered: int = 0
+    heard_at: float = 0.0
+    started_at: float = 0.0
+    pause: float = 0.0
+    restart: Any = None
+    gone: Deferred[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"worker {self.plan.index}"
+
+    @property
+    def not_ready(self) -> list[str]:
+        """The reasons why clients should not use it."""
+        reasons = self.reasons if self.ready and self.link is not None else ["it is starting"]
+        return [f"{self.name}: {reason}" for reason in reasons]
+
+
+@define(eq=False)
+class Collection:
+    """
+    The metrics of workers, while they come.
+
+    :param missing: the indexes of workers that have not answered.
+    :param collected: called once with what came.
+    """
+
+    missing: set[int]
+    collected: Callable[[dict[int, str]], object]
+    found: dict[int, str] = field(factory=dict, init=False)
+    timer: Any = None
+
+    def take(self, index: int, text: str) -> None:
+        """Take a worker's answer."""
+        if index in self.missing:
+            self.missing.discard(index)
+            self.found[index] = text
+            self.end_if_whole()
+
+    def end_if_whole(self) -> None:
+        """End when all have answered."""
+        if not self.missing:
+            self.end()
+
+    def end(self) -> None:
+        """Go on with what there is."""
+        if self.timer.active():
+            self.timer.cancel()
+        self.collected(self.found)
+
+
+@define(eq=False)
+class Supervisor(Service):
+    """
+    The workers of this machine.
+
+    :param listeners: those of the machine.
+    :param count: how many workers.
+    :param release: advertise this Kafka release's versions; None: the default table.
+    :param lost: called when it cannot go on.
+    :ivar stop_process: stops the process in order; asked for over HTTP.
+    """
+
+    _reactor: Any
+    _config: ConfigView
+    _listeners: Sequence[Listener]
+    _count: int
+    _release: str | None
+    _wall_clock: Callable[[], float]
+    _lost: Callable[[Failure], object]
+    stop_process: Callable[[], object] = lambda: None
+    running: bool = field(default=False, init=False)
+    _workers: list[_Worker] = field(factory=list, init=False)
+    _ports: PortReservation = field(factory=PortReservation, init=False)
+    _store: EmbeddedStore | None = field(default=None, init=False)
+    _server: StoreServer | None = field(default=None, init=False)
+    _lock: Any = field(default=None, init=False)
+    _forks: ForkClient = field(init=False)
+    _pings: LoopingCall = field(init=False)
+    _collections: list[Collection] = field(factory=list, init=False)
+    _started: Deferred[None] | None = field(default=None, init=False)
+    _log = Logger(namespace="logbus.workers")
+
+    def __attrs_post_init__(self) -> None:
+        self._forks = ForkClient(self._reactor, self._forked, self._ended, self._forks_lost)
+        self._pings = LoopingCall(self._ping)
+        self._pings.clock = self._reactor
+
+    @returns_deferred
+    async def startService(self) -> None:
+        """
+        Start all workers; fires when all serve.
+
+        :raise ConfigError: a port is taken, or a directory is in use or has partitions of a worker that there is not.
+        :raise WorkerFailed: a worker could not start.
+        """
+        Service.startService(self)
+        self._forks.start()
+        directories = [Path(each) for each in self._config.get(keys.LOG_DIRS)]
+        directories[0].mkdir(parents=True, exist_ok=True)
+        self._take_lock(directories[0])
+        listeners = self._reserve()
+        path = None
+        if not self._config.get(keys.ZOOKEEPER_CONNECT):
+            path = str(await self._open_store(directories[0]))
+        own = {
+            name: [self._ports.reserve(self._interface(name), port) for port in ports]
+            for name, ports in own_ports(listeners, self._count).items()
+        }
+        self._workers = [
+            _Worker(plan)
+            for plan in plan_workers(
+                self._config,
+                listeners,
+                self._count,
+                own,
+                host_name=socket.gethostname(),
+                socket=path,
+                release=self._release,
+            )
+        ]
+        self._started = Deferred()
+        for worker in self._workers:
+            self._launch(worker)
+        self._pings.start(PING_SECONDS, now=False)
+        await self._started
+        first = self._config.get(keys.BROKER_ID)
+        shown = " ".join(f"{each.name}={self._shown(each)}" for each in listeners)
+        self._log.info(
+            "logbus brokers {first} to {last} ready: {listeners}",
+            first=first,
+            last=first + self._count - 1,
+            listeners=shown,
+        )
+
+    @returns_deferred
+    async def stopService(self) -> None:
+        """Stop the workers, one after the other, as the rest take over what they can; then what they need."""
+        Service.stopService(self)
+        for collection in list(self._collections):
+            collection.end()
+        if self._pings.running:
+            self._pings.stop()
+        for worker in self._workers:
+            if worker.restart is not None:
+                worker.restart.cancel()
+                worker.restart = None
+        for worker in reversed(self._workers):
+            if worker.link is not None:
+                worker.gone = Deferred()
+                worker.link.tell(Kind.STOP)
+                await worker.gone
+        self._forks.stop()
+        if self._server is not None:
+            await self._server.stop()
+        if self._store is not None:
+            await self._store.close()
+        self._ports.release()
+        if self._lock is not None:
+            self._lock.close()
+
+    def hang_up(self) -> None:
+        """Have all workers read certificates again."""
+        for worker in self._workers:
+            if worker.link is not None:
+                worker.link.tell(Kind.HANGUP)
+
+    # The start.
+
+    def _take_lock(self, directory: Path) -> None:
+        self._lock = (directory / LOCK_FILE).open("wb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"log.dirs: {directory} is in use by another supervisor (it holds {LOCK_FILE})") from None
+
+    def _reserve(self) -> list[Listener]:
+        """The listeners, with the ports that workers share."""
+        return [at_port(each, self._ports.reserve(*address(each))) for each in self._listeners]
+
+    def _interface(self, listener: str) -> str:
+        return next(address(each)[0] for each in self._listeners if each.name == listener and each.protocol == KAFKA)
+
+    def _shown(self, listener: Listener) -> str:
+        interface, port = address(listener)
+        host = interface or socket.gethostname()
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def _open_store(self, directory: Path) -> Path:
+        store = EmbeddedStore(directory / FILE_NAME, self._reactor, self._wall_clock)
+        await store.open()
+        self._store = store
+        store.subscribe(self._store_changed)
+        self._server = StoreServer(store, directory / SOCKET, self._reactor)
+        self._server.start()
+        return directory / SOCKET
+
+    def _store_changed(self, state: SessionState) -> None:
+        if state is SessionState.CLOSED and self.running:
+            self._fail(f"the metadata store {self._store and self._store.path} failed; all workers must stop")
+
+    # A worker's life.
+
+    def _launch(self, worker: _Worker) -> None:
+        ours, theirs = socket.socketpair()
+        link = WorkerLink(lambda kind, text: self._told(worker, kind, text), lambda: self._link_lost(worker, link))
+        worker.link, worker.ready, worker.pid, worker.why, worker.reasons = link, False, None, "", []
+        worker.unanswered = 0
+        worker.heard_at = worker.started_at = self._reactor.seconds()
+        with ours:
+            adopt(self._reactor, ours.fileno(), ours.family, link)
+        self._forks.fork(worker.plan, theirs)
+
+    def _forked(self, index: int, pid: int) -> None:
+        self._workers[index].pid = pid
+
+    def _told(self, worker: _Worker, kind: Kind, text: str) -> None:
+        worker.heard_at = self._reactor.seconds()
+        if kind is Kind.LOG:
+            event = eventFromJSON(text)
+            level = getattr(event.get("log_level"), "name", "info")
+            event["log_system"] = f"{event.get('log_namespace', '-')}#{level}] [{worker.name}"
+            globalLogPublisher(event)
+        elif kind is Kind.READY:
+            worker.ready, worker.reasons = True, []
+            self._share_readiness()
+        elif kind is Kind.PONG:
+            worker.reasons = json.loads(text)
+            worker.unanswered -= 1
+            if self._started is not None and all(each.ready and not each.unanswered for each in self._workers):
+                # Each knows that all are ready.
+                started, self._started = self._started, None
+                started.callback(None)
+        elif kind is Kind.SCRAPED:
+            self._collect(worker)
+        elif kind is Kind.COLLECTED:
+            for collection in list(self._collections):
+                collection.take(worker.plan.index, text)
+        elif kind is Kind.FAILED:
+            worker.why = text
+        elif kind is Kind.STOP_ALL:
+            self.stop_process()
+
+    def _ended(self, pid: int, status: int) -> None:
+        for worker in self._workers:
+            if worker.pid == pid:
+                how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+                self._gone(worker, how)
+
+    def _link_lost(self, worker: _Worker, link: WorkerLink) -> None:
+        """It has ended; usually somebody says how."""
+
+        def go_on() -> None:
+            if worker.link is link:
+                self._gone(worker, "somehow")
+
+        self._reactor.callLater(NOTICE_SECONDS, go_on)
+
+    def _gone(self, worker: _Worker, how: str) -> None:
+        worker.link = worker.pid = None
+        if worker.gone is not None:
+            worker.gone.callback(None)
+        if not self.running:
+            return
+        self._share_readiness()
+        why = f": {worker.why}" if worker.why else ""
+        if self._started is not None:
+            started, self._started = self._started, None
+            started.errback(WorkerFailed(worker.why or f"{worker.name} ended {how} before it was ready"))
+            return
+        served = self._reactor.seconds() - worker.started_at if worker.ready else 0.0
+        worker.pause = 0.0 if served >= WELL_SECONDS else min(max(worker.pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
+        self._log.error(
+            "{worker} ended {how}{why}; it is started again in {pause:g} s",
+            worker=worker.name,
+            how=how,
+            why=why,
+            pause=worker.pause,
+        )
+        worker.restart = self._reactor.callLater(worker.pause, self._restart, worker)
+
+    def _restart(self, worker: _Worker) -> None:
+        worker.restart = None
+        self._launch(worker)
+
+    def _forks_lost(self) -> None:
+        if self.running:
+            self._forks.start()
+
+    def _collect(self, asking: _Worker) -> None:
+        """Have the metrics of the others collected for a worker."""
+
+        def collected(found: dict[int, str]) -> None:
+            self._collections.remove(collection)
+            if asking.link is not None:
+                asking.link.tell(Kind.OTHERS, json.dumps(found))
+
+        others = [each for each in self._workers if each is not asking and each.ready and each.link is not None]
+        collection = Collection({each.plan.index for each in others}, collected)
+        self._collections.append(collection)
+        collection.timer = self._reactor.callLater(COLLECT_SECONDS, collection.end)
+        for each in others:
+            if each.link is not None:
+                each.link.tell(Kind.COLLECT)
+        collection.end_if_whole()
+
+    def _ping(self) -> None:
+        now = self._reactor.seconds()
+        for worker in self._workers:
+            if worker.link is not None and worker.pid is not None and now - worker.heard_at >= HANG_SECONDS:
+                self._log.error(
+                    "{worker} (process {pid}) has not answered for {seconds:g} s: it is killed",
+                    worker=worker.name,
+                    pid=worker.pid,
+                    seconds=HANG_SECONDS,
+                )
+                worker.heard_at = now
+                with suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGKILL)
+        self._share_readiness()
+
+    def _share_readiness(self) -> None:
+        """Tell each worker why clients should not use the others."""
+        for worker in self._workers:
+            if worker.link is not None:
+                others = [reason for each in self._workers if each is not worker for reason in each.not_ready]
+                worker.unanswered += 1
+                worker.link.tell(Kind.PING, json.dumps(others))
+
+    def _fail(self, why: str) -> None:
+        self._lost(Failure(WorkerFailed(why)))

@@ -1,0 +1,152 @@
+"""
+A worker's process: an ordinary broker, whose log lines, start and end are the supervisor's.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
+from twisted.logger import LogEvent, Logger, eventAsJSON, globalLogBeginner
+from twisted.python.failure import Failure
+
+from logbus.errors import LogbusError
+from logbus.metrics import Family
+from logbus.workers.worker_link import LONGEST_EVENT, Kind, WorkerLink, adopt
+from logbus.workers.worker_metrics import decode_families, encode_families, merge_families
+from logbus.workers.worker_plan import WorkerPlan
+
+if TYPE_CHECKING:
+    from logbus.metastore.local_store import LocalStore
+
+_log = Logger(namespace="logbus.workers")
+
+
+class Worker:
+    """
+    A broker that a supervisor started.
+
+    :ivar status: the exit status of the process.
+    """
+
+    def __init__(self, reactor: Any, plan: WorkerPlan, descriptor: int) -> None:
+        self.status = 0
+        self._reactor = reactor
+        self._plan = plan
+        self._broker: Any = None
+        self._store: LocalStore | None = None
+        self._stopping = False
+        self._scrapes: list[Deferred[str]] = []
+        self._link = WorkerLink(self._told, self._orphaned)
+        with socket.socket(fileno=descriptor) as end:
+            adopt(reactor, end.fileno(), end.family, self._link)
+        observer: Any = self._tell_event
+        globalLogBeginner.beginLoggingTo([observer], discardBuffer=True, redirectStandardIO=False)
+
+    def start(self) -> None:
+        """Start the broker."""
+        # What a terminal sends to all processes; the supervisor says when to stop.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._reactor.addSystemEventTrigger("before", "shutdown", self._stopped)
+        signal.signal(signal.SIGTERM, lambda *_: self._reactor.callFromThread(self.stop))
+        maybeDeferred(self._build).addCallbacks(self._serving, self._failed)
+
+    def _build(self) -> Deferred[None]:
+        from logbus.broker import Broker
+        from logbus.config import ConfigView, keys
+        from logbus.metastore.local_store import LocalStore
+        from logbus.net.garbage_collection import GarbageCollection
+        from logbus.settings import raise_descriptor_limit
+
+        raise_descriptor_limit()
+        plan = self._plan
+        config = ConfigView.load(set=plan.settings)
+        if plan.socket is not None:
+            seconds = config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000
+            self._store = LocalStore.at(plan.socket, self._reactor, seconds)
+        broker = Broker(self._reactor, config, plan.listeners, release=plan.release, store=self._store)
+        garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, self._reactor)
+        broker.replication.replicas.added = garbage.replica_added
+        broker.replication.replicas.removed = garbage.replica_removed
+        broker.when_lost(self._failed)
+        broker.combine_metrics(self._combine)
+        broker.when_asked_to_stop(lambda: self._link.tell(Kind.STOP_ALL))
+        self._broker = broker
+        started: Deferred[None] = broker.startService()
+        return started
+
+    def _serving(self, _: None) -> None:
+        gc.collect()
+        gc.freeze()
+        self._link.tell(Kind.READY)
+
+    def _told(self, kind: Kind, text: str) -> None:
+        if kind is Kind.PING:
+            readiness = None if self._broker is None else self._broker.readiness
+            if readiness is not None:
+                readiness.elsewhere = json.loads(text)
+            self._link.tell(Kind.PONG, json.dumps([] if readiness is None else readiness.here()))
+        elif kind is Kind.COLLECT:
+            # Only while it serves: its metrics change then.
+            running = self._broker is not None and self._broker.running
+            self._link.tell(Kind.COLLECTED, encode_families(self._broker.metric_families()) if running else "[]")
+        elif kind is Kind.OTHERS:
+            while self._scrapes:
+                self._scrapes.pop(0).callback(text)
+        elif kind is Kind.STOP:
+            self.stop()
+        elif kind is Kind.HANGUP and self._broker is not None and self._broker.running:
+            self._broker.security.reload()
+
+    def stop(self) -> None:
+        """Stop in order."""
+        if not self._stopping:
+            self._stopping = True
+            self._reactor.stop()
+
+    def _stopped(self) -> Any:
+        return self._broker.stopService() if self._broker is not None else None
+
+    def _orphaned(self) -> None:
+        if not self._stopping:
+            os.write(2, f"logbus: worker {self._plan.index} stops, as its supervisor is gone\n".encode())
+            if self._store is not None:
+                # It is gone, too: nothing waits for it.
+                self._store.close()
+            self.stop()
+
+    def _failed(self, failure: Failure) -> None:
+        if failure.check(CancelledError):
+            return  # stopped while it was starting
+        if not failure.check(LogbusError):
+            _log.failure("the worker cannot go on", failure)
+        self._link.tell(Kind.FAILED, failure.getErrorMessage())
+        self.status = 1
+        self.stop()
+
+    def _tell_event(self, event: LogEvent) -> None:
+        if event.get("log_namespace", "").startswith("logbus.workers.link"):
+            return
+        text = eventAsJSON(event)
+        if len(text) <= LONGEST_EVENT:
+            self._link.tell(Kind.LOG, text)
+
+    # Metrics of all workers.
+
+    def _combine(self, families: Iterable[Family]) -> Deferred[Iterable[Family]]:
+        """Have the others' collected; what they do not say in time is missing."""
+        waiting: Deferred[str] = Deferred(self._scrapes.remove)
+        self._scrapes.append(waiting)
+        self._link.tell(Kind.SCRAPED)
+
+        def merge(found: str) -> Iterable[Family]:
+            others = {int(index): decode_families(text) for index, text in json.loads(found).items()}
+            return merge_families(dict(sorted({**others, self._plan.index: families}.items())))
+
+        return waiting.addCallback(merge)

@@ -1,0 +1,88 @@
+"""
+What the supervisor and a worker tell each other, a JSON object a line, over a socket that only they have.
+
+The worker says what it logs, that it is ready, and why it fails; it answers pings, and stops when it is told to, or
+when the connection ends, as then the supervisor is gone. With pings and their answers go the reasons why clients should
+not use the others, and this one: each can say for the whole machine whether it is ready.
+
+A worker whose metrics are scraped says so, the others are asked to collect theirs, and it is given them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from attrs import define
+from twisted.internet.protocol import Factory
+from twisted.protocols.basic import LineOnlyReceiver
+from twisted.python.failure import Failure
+
+LONGEST_LINE = 64 << 20
+"""Bytes of a message: the metrics of a great many partitions are long."""
+LONGEST_EVENT = 1 << 20
+"""Bytes of an event that is logged."""
+
+
+class Kind(StrEnum):
+    """Kinds of messages: those of the supervisor, and those of a worker."""
+
+    PING = "ping"
+    STOP = "stop"
+    HANGUP = "hangup"
+    COLLECT = "collect"
+    OTHERS = "others"
+    PONG = "pong"
+    LOG = "log"
+    READY = "ready"
+    FAILED = "failed"
+    STOP_ALL = "stop all"
+    SCRAPED = "scraped"
+    COLLECTED = "collected"
+
+
+class WorkerLink(LineOnlyReceiver):
+    """
+    One end.
+
+    :param received: called with the kind and the text of each message.
+    :param lost: called when the other end is gone.
+    """
+
+    delimiter = b"\n"
+    MAX_LENGTH = LONGEST_LINE
+
+    def __init__(self, received: Callable[[Kind, str], object], lost: Callable[[], object]) -> None:
+        self._received = received
+        self._lost = lost
+
+    def tell(self, kind: Kind, text: str = "") -> None:
+        """Say something, unless the connection is lost."""
+        line = json.dumps({"kind": kind, "text": text}).encode()
+        if self.transport is not None and self.connected and len(line) <= LONGEST_LINE:
+            self.sendLine(line)
+
+    def lineReceived(self, line: bytes) -> None:
+        message: Mapping[str, Any] = json.loads(line)
+        self._received(Kind(message["kind"]), message["text"])
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        self._lost()
+
+
+@define(eq=False)
+class LinkFactory(Factory):
+    """Makes the one protocol of an adopted connection."""
+
+    link: WorkerLink
+    noisy = False
+
+    def buildProtocol(self, addr: object) -> WorkerLink:
+        return self.link
+
+
+def adopt(reactor: Any, descriptor: int, family: int, link: WorkerLink) -> None:
+    """Have a link use a connected socket, whose descriptor is copied."""
+    reactor.adoptStreamConnection(descriptor, family, LinkFactory(link))

@@ -1,0 +1,204 @@
+"""Several worker processes behind one port: real clients, deaths, restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from logbus.testing import Broker
+
+SECONDS = 120
+TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "--nodaemon", "--pidfile="]
+PARTITIONS = 4
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait until something real is so."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def admin(broker: Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+def create(broker: Broker, topic: str) -> None:
+    client = admin(broker)  # It must live until all has been answered.
+    client.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(SECONDS)
+
+
+def leaders(broker: Broker, topic: str) -> dict[int, int]:
+    found = admin(broker).list_topics(topic, timeout=SECONDS).topics[topic].partitions
+    return {number: partition.leader for number, partition in found.items()}
+
+
+def produce(broker: Broker, topic: str, values: Iterator[int] | range) -> None:
+    """Write each value to a partition of its own choice; all are acknowledged."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "enable.idempotence": True})
+    for value in values:
+        producer.produce(
+            topic,
+            str(value).encode(),
+            partition=value % PARTITIONS,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+    assert producer.flush(SECONDS) == 0
+    assert not failed
+
+
+def content(broker: Broker, topic: str) -> list[int]:
+    """All values, read from the beginning to the end."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False})
+    ends = {
+        number: consumer.get_watermark_offsets(TopicPartition(topic, number), SECONDS)[1]
+        for number in range(PARTITIONS)
+    }
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    found: list[int] = []
+    while len(found) < sum(ends.values()):
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        assert message.error() is None, message.error()
+        found.append(int(message.value()))
+    consumer.close()
+    return sorted(found)
+
+
+def workers(broker: Broker) -> list[int]:
+    """The processes of the workers, children of the process that starts them."""
+    children = Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()
+    found: list[int] = []
+    for child in children:
+        found += map(int, Path(f"/proc/{child}/task/{child}/children").read_text().split())
+    return sorted(found)
+
+
+@pytest.fixture
+def two_workers() -> Iterator[Broker]:
+    with Broker({"workers": 2}) as broker:
+        yield broker
+
+
+def test_clients_see_one_cluster(two_workers: Broker) -> None:
+    """Both workers lead partitions; records, groups and offsets are those of one cluster."""
+    create(two_workers, "orders")
+    assert set(leaders(two_workers, "orders").values()) == {0, 1}
+    produce(two_workers, "orders", range(400))
+    assert content(two_workers, "orders") == list(range(400))
+    settings = {"bootstrap.servers": two_workers.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe(["orders"])
+    found: list[int] = []
+    while len(found) < 400:
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        if message.error() is None:
+            found.append(int(message.value()))
+    consumer.commit(asynchronous=False)
+    committed = consumer.committed([TopicPartition("orders", number) for number in range(PARTITIONS)], SECONDS)
+    consumer.close()
+    assert [each.offset for each in committed] == [100] * PARTITIONS
+
+
+def test_http_is_of_both(two_workers: Broker) -> None:
+    """Whichever worker answers says for both what they count, and whether they are ready."""
+    for _ in range(8):
+        with urllib.request.urlopen(f"{two_workers.admin_url}/metrics", timeout=SECONDS) as answer:
+            text = answer.read().decode()
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        found = {sample.labels["worker"] for sample in families["process_resident_memory_bytes"].samples}
+        assert found == {"0", "1"}
+    with urllib.request.urlopen(f"{two_workers.admin_url}/readyz", timeout=SECONDS) as answer:
+        assert json.load(answer) == {"ready": True, "reasons": []}
+
+
+def test_a_worker_that_dies(two_workers: Broker) -> None:
+    """It is started again; what it acknowledged is there, and the other worker served all the time."""
+    create(two_workers, "orders")
+    produce(two_workers, "orders", range(100))
+    for number, pid in enumerate(workers(two_workers), 1):
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda pid=pid: len(found := workers(two_workers)) == 2 and pid not in found, "another worker")
+        produce(two_workers, "orders", range(number * 100, number * 100 + 100))
+    assert content(two_workers, "orders") == list(range(300))
+
+
+def test_the_process_that_starts_workers_dies(two_workers: Broker) -> None:
+    """Workers go on, and those that die afterwards are started again."""
+    create(two_workers, "orders")
+    [starter] = Path(f"/proc/{two_workers.pid}/task/{two_workers.pid}/children").read_text().split()
+    before = workers(two_workers)
+    os.kill(int(starter), signal.SIGKILL)
+    produce(two_workers, "orders", range(100))
+    os.kill(before[0], signal.SIGKILL)
+    wait_for(lambda: len(workers(two_workers)) == 1, "another worker")
+    produce(two_workers, "orders", range(100, 200))
+    assert content(two_workers, "orders") == list(range(200))
+
+
+def test_the_supervisor_dies() -> None:
+    """Workers stop with it; the next supervisor finds all that they acknowledged."""
+    with Broker({"workers": 2}) as broker:
+        create(broker, "orders")
+        produce(broker, "orders", range(100))
+        before = workers(broker)
+        broker.kill()
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in before), "the end of the workers")
+        broker.start()
+        assert content(broker, "orders") == list(range(100))
+
+
+def test_numbers_of_workers(tmp_path: Path) -> None:
+    """Data of a broker without workers opens with them; fewer workers than have partitions are refused."""
+    with Broker(data_dir=tmp_path) as broker:
+        create(broker, "old")
+        produce(broker, "old", range(100))
+    with Broker({"workers": 2}, data_dir=tmp_path) as broker:
+        assert set(leaders(broker, "old").values()) == {0}
+        create(broker, "new")
+        produce(broker, "new", range(100))
+        assert content(broker, "old") == content(broker, "new") == list(range(100))
+    command = [*TWISTD, "logbus"]
+    run = subprocess.run(
+        [*command, "--data-dir", str(tmp_path), "--workers", "1", "--listen", "kafka:tcp:0:interface=127.0.0.1"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert re.search(r"has \d partitions of worker 1; start with workers=2", run.stderr), run.stderr
+
+
+def test_refusals(two_workers: Broker) -> None:
+    """The directory and the shared port of others are left to them, with a line that says so."""
+    command = [*TWISTD, "logbus", "--workers", "2", "--data-dir"]
+    for directory, port, why in (
+        (two_workers.data_dir, 0, "is in use by another"),
+        (two_workers.data_dir / "other", int(two_workers.bootstrap.rpartition(":")[2]), "Address already in use"),
+    ):
+        run = subprocess.run(
+            [*command, str(directory), "--listen", f"kafka:tcp:{port}:interface=127.0.0.1"],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert (run.returncode, why in run.stderr) == (1, True), run.stderr
+    assert len(workers(two_workers)) == 2

@@ -1,0 +1,266 @@
+"""The supervisor, with workers that do what the test says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.logger import LogLevel, eventAsJSON, globalLogPublisher
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.config import ConfigView
+from logbus.errors import ConfigError
+from logbus.ilogbus import Listener
+from logbus.workers import supervisor as module
+from logbus.workers.fork_client import ForkClient
+from logbus.workers.supervisor import (
+    COLLECT_SECONDS,
+    FIRST_PAUSE,
+    HANG_SECONDS,
+    LONGEST_PAUSE,
+    NOTICE_SECONDS,
+    PING_SECONDS,
+    WELL_SECONDS,
+    Supervisor,
+    WorkerFailed,
+)
+from logbus.workers.worker_link import Kind, WorkerLink
+from logbus.workers.worker_plan import WorkerPlan
+
+LISTENERS = [Listener("kafka", "kafka", "tcp:0:interface=127.0.0.1"), Listener("admin", "admin", "tcp:0")]
+
+
+class FakeReactor(Clock):
+    """A clock that keeps the connections it adopts, and the port of the store's server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[WorkerLink] = []
+
+    def adoptStreamConnection(self, descriptor: int, family: int, factory: Any) -> None:
+        link = factory.buildProtocol(None)
+        link.makeConnection(StringTransport())
+        self.links.append(link)
+
+    def listenUNIX(self, address: str, factory: Any, mode: int) -> Any:
+        return self
+
+    def stopListening(self) -> None:
+        pass
+
+    def callFromThread(self, f: Any, *args: Any, **kwargs: Any) -> None:
+        f(*args, **kwargs)
+
+
+class StoreOfTest:
+    """Stands for the embedded store, whose thread the test does not want."""
+
+    path = "metadata.db"
+
+    def __init__(self, path: Path, reactor: object, wall_clock: object) -> None:
+        self.listeners: list[Any] = []
+        self.closed = False
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def subscribe(self, listener: Any) -> None:
+        self.listeners.append(listener)
+
+
+class SupervisorTests(SynchronousTestCase):
+    """Two workers."""
+
+    def setUp(self) -> None:
+        self.reactor = FakeReactor()
+        self.directory = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.plans: list[WorkerPlan] = []
+        self.killed: list[int] = []
+        self.events: list[Any] = []
+        self.lost: list[Failure] = []
+        self.patch(ForkClient, "start", lambda client: None)
+        self.patch(ForkClient, "fork", self.fork)
+        self.patch(ForkClient, "stop", lambda client: None)
+        self.patch(module, "EmbeddedStore", StoreOfTest)
+        self.patch(os, "kill", lambda pid, number: self.killed.append(pid))
+        globalLogPublisher.addObserver(self.events.append)
+        self.addCleanup(globalLogPublisher.removeObserver, self.events.append)
+        self.supervisor = self.make()
+        self.started = self.supervisor.startService()
+        self.addCleanup(self.end)
+
+    def make(self) -> Supervisor:
+        config = ConfigView.load(set={"log.dirs": str(self.directory)})
+        return Supervisor(self.reactor, config, LISTENERS, 2, None, lambda: 0.0, self.lost.append)
+
+    def end(self) -> None:
+        self.supervisor._ports.release()
+        self.supervisor._lock.close()
+
+    def fork(self, plan: WorkerPlan, link: socket.socket) -> None:
+        link.close()
+        self.plans.append(plan)
+        self.supervisor._forked(plan.index, 100 + len(self.plans))
+
+    def say(self, index: int, kind: Kind, text: str = "") -> None:
+        self.reactor.links[index].dataReceived(json.dumps({"kind": kind, "text": text}).encode() + b"\n")
+
+    def told(self, index: int) -> list[tuple[str, str]]:
+        transport: Any = self.reactor.links[index].transport
+        lines = transport.value().splitlines()
+        transport.clear()
+        return [(found["kind"], found["text"]) for found in map(json.loads, lines)]
+
+    def ready(self) -> None:
+        self.say(0, Kind.READY)
+        self.say(1, Kind.READY)
+        self.answer()
+        self.successResultOf(self.started)
+
+    def answer(self) -> None:
+        """Have all pings answered."""
+        for index in (0, 1):
+            for kind, _ in self.told(index):
+                if kind == "ping":
+                    self.say(index, Kind.PONG, "[]")
+
+    def errors(self) -> list[str]:
+        return [event["log_format"] for event in self.events if event.get("log_level") is LogLevel.error]
+
+    def test_start(self) -> None:
+        """It has started when all are ready; each has a plan of its own."""
+        self.assertEqual([plan.settings["broker.id"] for plan in self.plans], ["0", "1"])
+        self.say(1, Kind.READY)
+        self.assertNoResult(self.started)
+        self.say(0, Kind.READY)
+        self.assertNoResult(self.started)
+        self.answer()
+        self.successResultOf(self.started)
+
+    def test_a_worker_that_cannot_start(self) -> None:
+        """Then nothing runs; its reason is the supervisor's."""
+        self.say(1, Kind.FAILED, "the disk is broken")
+        self.supervisor._ended(102, 1)
+        failure = self.failureResultOf(self.started, WorkerFailed)
+        self.assertEqual(str(failure.value), "the disk is broken")
+
+    def test_a_worker_that_dies(self) -> None:
+        """It is started again, sooner if it served well, later if it dies again and again."""
+        self.ready()
+        self.reactor.advance(WELL_SECONDS - PING_SECONDS)
+        for link in (0, 1):
+            self.say(link, Kind.PONG, "[]")
+        self.reactor.advance(PING_SECONDS)
+        self.supervisor._ended(101, -signal.SIGKILL)
+        self.reactor.advance(0)
+        self.assertEqual([plan.index for plan in self.plans], [0, 1, 0])
+        pause = FIRST_PAUSE
+        for count in range(4, 12):
+            self.supervisor._ended(99 + count, 1)
+            self.reactor.advance(pause - 0.01)
+            self.assertEqual(len(self.plans), count - 1)
+            self.reactor.advance(0.01)
+            self.assertEqual(len(self.plans), count)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def test_a_link_that_ends(self) -> None:
+        """Nobody says how the worker ended, but it has."""
+        self.ready()
+        self.reactor.links[0].connectionLost()
+        self.reactor.advance(NOTICE_SECONDS)
+        self.reactor.advance(FIRST_PAUSE)
+        self.assertEqual([plan.index for plan in self.plans], [0, 1, 0])
+
+    def test_a_worker_that_hangs(self) -> None:
+        """It is killed; others answer, and are not."""
+        self.ready()
+        for _ in range(int(HANG_SECONDS / PING_SECONDS)):
+            self.reactor.advance(PING_SECONDS)
+            self.say(1, Kind.PONG, "[]")
+        self.assertEqual(self.killed, [101])
+
+    def test_readiness(self) -> None:
+        """Each worker is told why others are not ready."""
+        self.say(0, Kind.READY)
+        self.reactor.advance(PING_SECONDS)
+        self.assertEqual(self.told(0)[-1], ("ping", '["worker 1: it is starting"]'))
+        self.assertEqual(self.told(1)[-1], ("ping", "[]"))
+        self.say(1, Kind.READY)
+        self.say(1, Kind.PONG, '["a disk is full"]')
+        self.reactor.advance(PING_SECONDS)
+        self.assertEqual(self.told(0)[-1], ("ping", '["worker 1: a disk is full"]'))
+
+    def test_log(self) -> None:
+        """What a worker logs is in the supervisor's log, with the worker's name."""
+        event = {"log_format": "it is {what}", "what": "late", "log_level": LogLevel.warn, "log_namespace": "logbus.x"}
+        self.say(1, Kind.LOG, eventAsJSON({**event, "log_time": 7.0}))
+        [found] = [each for each in self.events if each.get("what") == "late"]
+        self.assertEqual((found["log_level"], found["log_system"]), (LogLevel.warn, "logbus.x#warn] [worker 1"))
+
+    def test_metrics(self) -> None:
+        """Those of the others are collected for the worker that is scraped; one that is late is left out."""
+        self.ready()
+        self.say(0, Kind.SCRAPED)
+        self.assertEqual(self.told(1)[-1], ("collect", ""))
+        self.say(1, Kind.COLLECTED, "[of worker 1]")
+        self.assertEqual(self.told(0)[-1], ("others", '{"1": "[of worker 1]"}'))
+        self.say(0, Kind.SCRAPED)
+        self.reactor.advance(COLLECT_SECONDS)
+        self.assertEqual(self.told(0)[-1], ("others", "{}"))
+        self.say(1, Kind.COLLECTED, "[]")
+        self.assertEqual(self.supervisor._collections, [])
+
+    def test_stop(self) -> None:
+        """One after the other, and then the store."""
+        self.ready()
+        self.told(0), self.told(1)
+        store: Any = self.supervisor._store
+        stopped = self.supervisor.stopService()
+        self.assertEqual((self.told(0), self.told(1)), ([], [("stop", "")]))
+        self.supervisor._ended(102, 0)
+        self.assertEqual(self.told(0), [("stop", "")])
+        self.assertFalse(store.closed)
+        self.supervisor._ended(101, 0)
+        self.successResultOf(stopped)
+        self.assertTrue(store.closed)
+        self.assertEqual(len(self.plans), 2)
+
+    def test_stop_asked_for_over_http(self) -> None:
+        """Any worker passes it on."""
+        asked: list[bool] = []
+        self.supervisor.stop_process = lambda: asked.append(True)
+        self.say(1, Kind.STOP_ALL)
+        self.assertEqual(asked, [True])
+
+    def test_certificates(self) -> None:
+        """All workers read them again."""
+        self.supervisor.hang_up()
+        self.assertEqual((self.told(0), self.told(1)), ([("hangup", "")], [("hangup", "")]))
+
+    def test_another_supervisor(self) -> None:
+        """A directory has one."""
+        other = self.make()
+        failure = self.failureResultOf(other.startService(), ConfigError)
+        self.assertIn("another supervisor", str(failure.value))
+
+    def test_the_store_fails(self) -> None:
+        """Then nothing can go on."""
+        self.ready()
+        store: Any = self.supervisor._store
+        for listener in store.listeners:
+            listener(module.SessionState.CLOSED)
+        [failure] = self.lost
+        self.assertIn("the metadata store", str(failure.value))
