@@ -15,6 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.config import TopicConfig
 from logbus.errors import ErrorCode
 from logbus.handlers.produce import ProduceHandlers
+from logbus.metastore.security_znodes import EntityZnode
 from logbus.model import TopicPartition
 from logbus.net.produce_gatherer import MAX_BATCHES
 from logbus.records.file_slice import joined
@@ -375,6 +376,11 @@ class TogetherTests(SynchronousTestCase):
 class GatheredRequestTests(HandlerCase):
     """Requests of several connections that one poll found readable."""
 
+    config = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
     def setUp(self) -> None:
         super().setUp()
         self.clients = [self.server.connect() for _ in range(4)]
@@ -427,6 +433,20 @@ class GatheredRequestTests(HandlerCase):
         self.leave(*[a_batch(producer_id=id, producer_epoch=0, base_sequence=2 - (id == 1)) for id in range(4)])
         self.turn.end()
         self.assertEqual(self.answers(), [[(0, 12)], [(0, 9)], [(0, 13)], [(0, 14)]])
+
+    def test_quota(self) -> None:
+        """While anybody has a quota, each connection is charged for its own requests: nothing is left."""
+        nodes = self.server.broker.member.metadata.security_nodes
+        nodes.change({EntityZnode.path({"user": "ANONYMOUS"}): EntityZnode.encode({"producer_byte_rate": "1000000"})})
+        self.leave(a_batch(), a_batch())
+        self.assertEqual((self.writes, self.answers()), (2, [[(0, 4)], [(0, 5)], [], []]))
+
+    def test_forbidden(self) -> None:
+        """Who may not write is refused; the neighbours are served."""
+        self.clients[1].protocol.context.principal = "User:other"
+        self.leave(*4 * [a_batch()])
+        self.turn.end()
+        self.assertEqual(self.answers(), [[(0, 4)], [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)], [(0, 5)], [(0, 6)]])
 
     def test_other_request(self) -> None:
         """Any other request finds what was left before it done."""
