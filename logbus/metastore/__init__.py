@@ -15,6 +15,7 @@ The stores:
 * ``store_server``: serves that to other processes of the machine.
 * ``local_store``: the client of such a server, in a worker.
 * ``store_codec``: their frames. Pure.
+* ``socket_path``: their socket, however long its path is.
 * ``database``: that file.
 * ``memory_store``: for tests and the simulation.
 * ``base_store``: base classes of the stores.

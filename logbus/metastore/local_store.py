@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from attrs import define, field
@@ -32,6 +33,7 @@ from logbus.metastore.operations import (
     Stat,
     Watcher,
 )
+from logbus.metastore.socket_path import SocketPath
 from logbus.metastore.store_codec import (
     CHILDREN,
     EXISTS,
@@ -75,6 +77,27 @@ class _Connection(Int32StringReceiver):
         transport.abortConnection()
 
 
+@implementer(IStreamClientEndpoint)
+@define(eq=False)
+class _SocketEndpoint:
+    reactor: Any
+    socket: SocketPath
+
+    def connect(self, protocolFactory: Any) -> Deferred[Any]:
+        """Connect; the address serves only for that."""
+
+        def done(outcome: Any) -> Any:
+            self.socket.close()
+            return outcome
+
+        try:
+            endpoint = UNIXClientEndpoint(self.reactor, self.socket.address())
+        except OSError:
+            return fail()
+        connecting: Deferred[Any] = endpoint.connect(protocolFactory)
+        return connecting.addBoth(done)
+
+
 @define(eq=False)
 class _Request:
     message: tuple[Any, ...]
@@ -109,7 +132,7 @@ class LocalStore(BaseStore):
     @classmethod
     def at(cls, path: str, reactor: Any, session_timeout: float) -> LocalStore:
         """The client of the server at a socket."""
-        return cls(UNIXClientEndpoint(reactor, path), reactor, session_timeout, path)
+        return cls(_SocketEndpoint(reactor, SocketPath(Path(path))), reactor, session_timeout, path)
 
     def open(self) -> Deferred[None]:
         """Connect; waits as long as there is no server."""

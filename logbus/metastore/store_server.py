@@ -7,6 +7,7 @@ said, and its ephemerals are deleted at once. So the death of a process is notic
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from twisted.python.failure import Failure
 from logbus.errors import StorageError
 from logbus.metastore.embedded_store import EmbeddedStore, StoreSession
 from logbus.metastore.operations import MetastoreError, WatchedEvent
+from logbus.metastore.socket_path import SocketPath
 from logbus.metastore.store_codec import (
     ANSWER,
     ERROR,
@@ -160,6 +162,11 @@ class StoreServer:
     reactor: Any
     connections: set[StoreConnection] = field(factory=set, init=False)
     _port: Any = field(default=None, init=False)
+    _address: SocketPath = field(init=False)
+
+    @_address.default
+    def _at_path(self) -> SocketPath:
+        return SocketPath(self.path)
 
     def factory(self) -> Factory[StoreConnection]:
         """Makes connections."""
@@ -175,8 +182,13 @@ class StoreServer:
         """
         try:
             self.path.unlink(missing_ok=True)
-            self._port = self.reactor.listenUNIX(str(self.path), self.factory(), mode=0o600)
+            before = os.umask(0o177)  # Nobody else may connect, not even before its mode is set.
+            try:
+                self._port = self.reactor.listenUNIX(self._address.address(), self.factory(), mode=0o600)
+            finally:
+                os.umask(before)
         except Exception as e:
+            self._address.close()
             raise StorageError(f"the socket of the metadata store, {self.path}: {e}") from e
 
     def stop(self) -> Deferred[None]:
@@ -184,4 +196,4 @@ class StoreServer:
         for connection in list(self.connections):
             connection.abort()
         waiting: Deferred[Any] = maybeDeferred(self._port.stopListening)
-        return waiting.addCallback(lambda _: None)
+        return waiting.addCallback(lambda _: self._address.close())
