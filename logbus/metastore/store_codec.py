@@ -66,7 +66,7 @@ def message_of(data: bytes) -> list[Any]:
     """
     try:
         message = json.loads(data)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise BadFrame(f"it is not JSON: {e}") from None
     if not isinstance(message, list) or not message or not isinstance(message[0], str):
         raise BadFrame(f"it is no message: {data[:40]!r}")

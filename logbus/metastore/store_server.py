@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from logbus.errors import StorageError
 from logbus.metastore.embedded_store import EmbeddedStore, StoreSession
-from logbus.metastore.operations import MetastoreError, WatchedEvent
+from logbus.metastore.operations import MetastoreError, WatchedEvent, Watcher
 from logbus.metastore.socket_path import SocketPath
 from logbus.metastore.store_codec import (
     ANSWER,
@@ -40,6 +40,8 @@ from logbus.metastore.store_codec import (
 )
 
 MOST_SESSIONS = 1024
+MOST_WATCHES = 1_000_000
+"""Of one session: much more than a worker's."""
 LONGEST_TIMEOUT = 3600.0
 """Seconds for which a client may be silent, at most."""
 
@@ -88,12 +90,12 @@ class StoreConnection(Int32StringReceiver):
             case ["ping"]:
                 self._send(PING)
             case ["get", str(path), bool(watch)]:
-                found: Deferred[Any] = session.get(path, self._tell if watch else None)
+                found: Deferred[Any] = session.get(path, self._watcher(session, watch))
                 self._answer(found.addCallback(lambda found: [text_of(found[0]), found[1]]))
             case ["exists", str(path), bool(watch)]:
-                self._answer(session.exists(path, self._tell if watch else None))
+                self._answer(session.exists(path, self._watcher(session, watch)))
             case ["children", str(path), bool(watch)]:
-                self._answer(session.children(path, self._tell if watch else None))
+                self._answer(session.children(path, self._watcher(session, watch)))
             case ["multi", list(ops)]:
                 self._answer(session.multi([decode_op(each) for each in ops]))
             case ["sync"]:
@@ -130,6 +132,11 @@ class StoreConnection(Int32StringReceiver):
     def _unsendable(self, failure: Failure) -> None:
         self._log.failure("an answer of the metadata store cannot be sent", failure)
         self.abort()
+
+    def _watcher(self, session: StoreSession, watch: bool) -> Watcher | None:
+        if watch and session.watches.count >= MOST_WATCHES:
+            raise BadFrame(f"it has {MOST_WATCHES} watches already")
+        return self._tell if watch else None
 
     def _tell(self, event: WatchedEvent) -> None:
         self._send(EVENT, encode_event(event))

@@ -22,6 +22,11 @@ class Watches:
     _children: dict[str, dict[Watcher, None]] = field(factory=dict, init=False)
     _log = Logger()
 
+    @property
+    def count(self) -> int:
+        """How many paths are watched, those of data and of children apart."""
+        return len(self._data) + len(self._children)
+
     def on_data(self, path: str, watcher: Watcher) -> None:
         """Set a watch for the creation, change or deletion of a node."""
         self._data.setdefault(path, {})[watcher] = None

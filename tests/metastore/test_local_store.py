@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.metastore import store_server
 from logbus.metastore.local_store import PINGS, RETRY_SECONDS, LocalStore
 from logbus.metastore.operations import ConnectionLost, SessionLost, SessionState, StoreUnusable
 from logbus.metastore.store_codec import EVENT, GET, HELLO, LENGTH, PING, VERSION, frame
@@ -192,3 +193,16 @@ class Silent:
 
     def connectionLost(self, reason: Any) -> None:
         pass
+
+    def test_too_many_watches(self) -> None:
+        """A client that keeps too many is cut off; those that fired do not count."""
+        self.patch(store_server, "MOST_WATCHES", 2)
+        for _ in range(3):
+            self.done(self.store.exists("/w", self.heard.append))
+            self.done(self.store.create("/w"))
+            self.done(self.store.delete("/w"))
+        self.assertEqual(len(self.heard), 3)
+        self.done(self.store.exists("/a", self.heard.append))
+        self.done(self.store.children("/", self.heard.append))
+        self.failureResultOf(self.store.exists("/b", self.heard.append), ConnectionLost)
+        self.flushLoggedErrors()

@@ -104,3 +104,9 @@ def test_any_bytes(data: bytes) -> None:
     """Nor are other bytes."""
     with contextlib.suppress(BadFrame):
         message_of(data)
+
+
+def test_too_deep() -> None:
+    """A message nested too deeply is a bad frame."""
+    with pytest.raises(BadFrame):
+        message_of(b"[" * 100_000)
