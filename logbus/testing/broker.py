@@ -35,6 +35,7 @@ TEST_CONFIG: Mapping[str, str] = {
     "log.flush.before.ack": "false",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "workers.first.port": "0",
 }
 
 

@@ -175,7 +175,7 @@ class Supervisor(Service):
             path = str(await self._open_store(directories[0]))
         own = {
             name: [self._ports.reserve(self._interface(name), port) for port in ports]
-            for name, ports in own_ports(listeners, self._count).items()
+            for name, ports in own_ports(listeners, self._count, self._config.get(keys.WORKERS_FIRST_PORT)).items()
         }
         self._workers = [
             _Worker(plan)

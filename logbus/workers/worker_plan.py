@@ -89,10 +89,11 @@ def at_port(listener: Listener, port: int) -> Listener:
     return evolve(listener, endpoint=_TCP.sub(rf"\g<1>{port}\g<3>", listener.endpoint))
 
 
-def own_ports(listeners: Iterable[Listener], count: int) -> dict[str, list[int]]:
+def own_ports(listeners: Iterable[Listener], count: int, first: int = -1) -> dict[str, list[int]]:
     """
-    The ports of the workers' own, by listener: those that follow the shared one, without those of other listeners; 0,
-    any free port, for a shared port 0.
+    The ports of the workers' own, by listener, without those of other listeners.
+
+    :param first: where they begin (``workers.first.port``); −1: after the shared one; 0: they are 0, any free ports.
 
     :raise ConfigError: there are none left.
     """
@@ -102,10 +103,10 @@ def own_ports(listeners: Iterable[Listener], count: int) -> dict[str, list[int]]
     for listener in listeners:
         if listener.protocol != KAFKA:
             continue
-        port = address(listener)[1]
+        port = address(listener)[1] if first < 0 else max(first - 1, 0)
         ports = found[listener.name] = []
         while len(ports) < count:
-            if port:
+            if port or first > 0:
                 port += 1
                 if port > LAST_PORT:
                     raise ConfigError(f"listener {listener.name}: there are no ports left for {count} workers")

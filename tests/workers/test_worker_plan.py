@@ -79,6 +79,14 @@ def test_ports(shared: list[int], count: int) -> None:
 def test_free_ports() -> None:
     """Port 0 is any free one, for each worker."""
     assert own_ports([Listener("kafka", "kafka", "tcp:0"), ADMIN], 2) == {"kafka": [0, 0]}
+    assert own_ports([KAFKA, ADMIN], 2, 0) == {"kafka": [0, 0]}
+
+
+def test_ports_of_choice() -> None:
+    """They may begin anywhere."""
+    other = Listener("more", "kafka", "tcp:20001")
+    assert own_ports([KAFKA, other, ADMIN], 2, 20000) == {"kafka": [20000, 20002], "more": [20003, 20004]}
+    assert own_ports([KAFKA], 2, 1) == {"kafka": [1, 2]}
 
 
 @pytest.mark.parametrize(

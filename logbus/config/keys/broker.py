@@ -33,6 +33,15 @@ WORKERS = key(
     "each processor that this process may use.",
 )
 
+WORKERS_FIRST_PORT = int32(
+    "workers.first.port",
+    -1,
+    "The first of the workers' own ports for Kafka clients; the others follow. −1: they follow the shared port; 0: any "
+    "free ports.",
+    at_least=-1,
+    at_most=65535,
+)
+
 AUTO_LEADER_REBALANCE_ENABLE = boolean(
     "auto.leader.rebalance.enable", True, "Whether the controller returns leadership to preferred replicas."
 )
