@@ -29,6 +29,16 @@ DEADLINE = 120
 PLENTY = 1 << 50
 
 
+def readable(*readers: Any) -> list[Any]:
+    """Those that can be read, when one can. Others may have left no descriptor that select() takes."""
+    poll, by_descriptor = select.poll(), {}
+    for reader in readers:
+        descriptor = reader if isinstance(reader, int) else reader.fileno()
+        by_descriptor[descriptor] = reader
+        poll.register(descriptor, select.POLLIN)
+    return [by_descriptor[descriptor] for descriptor, _ in poll.poll(DEADLINE * 1000)]
+
+
 @implementer(IReactorFDSet)
 class FDMailbox(Mailbox):
     """A mailbox that also reads descriptors; an empty message wakes it for calls of threads."""
@@ -57,7 +67,7 @@ class FDMailbox(Mailbox):
         fired: list[None] = []
         deferred.addBoth(lambda result: (fired.append(None), result)[1])
         while not fired:
-            ready, _, _ = select.select([self.wake_read, *self.readers], [], [], DEADLINE)
+            ready = readable(self.wake_read, *self.readers)
             assert ready, "nothing came from the threads"
             for one in ready:
                 if one != self.wake_read:
@@ -271,7 +281,7 @@ class ThreadTests(SynchronousTestCase):
         """Wait until so many syncs ended."""
         found: list[tuple[int, int]] = []
         while len(found) < count:
-            assert select.select([threads], [], [], DEADLINE)[0], "nothing came from the threads"
+            assert readable(threads), "nothing came from the threads"
             found += threads.take()
         assert len(found) == count
         return found
