@@ -40,9 +40,12 @@ class Timers:
     Deadlines on one timer of the reactor.
 
     :ivar clock: the reactor's clock.
+    :param slack: how many cancelled deadlines may stay until they expire, even if there are no others: for those that
+        are set and cancelled all the time, and expire soon.
     """
 
     clock: IReactorTime
+    _slack: int = 0
     _heap: list[tuple[float, int, Timer]] = field(factory=list, init=False)
     _sequence: int = field(default=0, init=False)
     _dead: int = field(default=0, init=False)
@@ -76,7 +79,7 @@ class Timers:
 
     def _cancelled(self) -> None:
         self._dead += 1
-        if self._dead * 2 > len(self._heap):
+        if self._dead > self._slack and self._dead * 2 > len(self._heap):
             # Cancelled entries use memory until they expire; at most half of the heap may be cancelled.
             self._heap = [entry for entry in self._heap if entry[2].active]
             heapq.heapify(self._heap)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
 from attrs import define, field, frozen
@@ -46,6 +46,7 @@ from logbus.metrics import Registry, metric
 from logbus.net.request_context import RequestContext, quota_user
 from logbus.net.time_slices import TimeSlice
 from logbus.quotas.quota_managers import QuotaManagers
+from logbus.records.file_slice import joined
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
@@ -55,6 +56,8 @@ from logbus.wire.messages.records import (
     FetchTopic,
 )
 
+#: The most bytes of records that are read into memory, to be sent to several clients.
+MOST_SHARED = 16 * 1024
 #: Number of partitions above which a fetch is served in time slices.
 MANY_PARTITIONS = 2000
 
@@ -80,6 +83,7 @@ class _Fetch:
     """
 
     context: RequestContext
+    request: Request
     message: FetchRequest
     fetch_params: FetchParams
     partitions: FetchContext
@@ -200,11 +204,31 @@ class FetchHandlers:
         fetch.response.add(fetch.response.select(results))
         return self._finish(fetch)
 
-    def _respond_later(self, results: Sequence[PartitionFetchResult], fetch: _Fetch) -> FetchResponse:
+    def _respond_later(self, results: Sequence[PartitionFetchResult], fetch: _Fetch) -> FetchResponse | bytes:
         """Respond to a fetch that has waited; others with its quota may have got all there was to get."""
-        if self._quotas.fetch.is_active and (ms := self._wait_ms(fetch.context)):
-            return self._nothing(fetch, ms)
+        if self._quotas.fetch.is_active:
+            if ms := self._wait_ms(fetch.context):
+                return self._nothing(fetch, ms)
+        elif (shared := self._reader.shared) is not None and not isinstance(fetch.partitions, FetchSession):
+            return self._respond_alike(results, fetch, shared)
         return self._respond(results, fetch)
+
+    def _respond_alike(
+        self, results: Sequence[PartitionFetchResult], fetch: _Fetch, shared: dict[Any, Any]
+    ) -> FetchResponse | bytes:
+        """Respond to one of those that were woken together: those with the same results get the same bytes."""
+        if len(results) != 1 or (data := results[0].data) is None or data.length > MOST_SHARED:
+            return self._respond(results, fetch)
+        # Versions up to 12 name the topic, later ones its id.
+        key = (id(results), fetch.request.api_version)
+        if key in shared:
+            self.bytes_sent += data.length
+        else:
+            body = joined(fetch.request.encode(self._respond(results, fetch)))
+            # The results are kept, so that no others get their id.
+            shared[key] = body, results
+        encoded: bytes = shared[key][0]
+        return encoded
 
     def _finish(self, fetch: _Fetch) -> FetchResponse:
         """Count the bytes, and return the response."""
@@ -285,6 +309,7 @@ class FetchHandlers:
         full = message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         return _Fetch(
             context,
+            request,
             message,
             fetch_params,
             session or SessionlessFetchContext(self._replicas, requested, fetch_params.is_replica),

@@ -7,12 +7,13 @@ checked once, at the end of the turn, so that a thousand appends read from one s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from attrs import define, field
+from attrs import Factory, define, field
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
+
+from logbus.timers import Timer, Timers
 
 T = TypeVar("T")
 
@@ -21,27 +22,32 @@ class DelayedOperation(Generic[T]):
     """
     A waiting request (Kafka: DelayedOperation).
 
-    Completes exactly once: on progress, on its timeout, or because its client disconnected.
+    Completes exactly once: on progress, on its timeout, or because its client disconnected. Kinds of requests say when
+    they are ready, and what they answer.
 
-    :param ready: called after it was woken; returns whether the wait is over.
-    :param answer: called once, when the wait is over or has timed out; returns the result.
-    :param leave: called once, however it ended: unsubscribes from events.
+    :ivar deferred: fires with the answer; cancelling it ends the wait without one.
+    :ivar done: whether the wait has ended.
     """
 
-    __slots__ = ("_answer", "_leave", "_ready", "_timer", "deferred", "done")
+    __slots__ = ("_timer", "deferred", "done", "purgatory")
 
-    def __init__(self, ready: Callable[[], bool], answer: Callable[[], T], leave: Callable[[], None]) -> None:
-        self._ready = ready
-        self._answer = answer
-        self._leave = leave
-        self._timer: IDelayedCall | None = None
+    def __init__(self, purgatory: Purgatory) -> None:
+        self.purgatory = purgatory
         self.done = False
-        self.deferred: Deferred[T] = Deferred(lambda _: self._end())
+        self.deferred: Deferred[T] = Deferred(self._cancelled)
+        self._timer: Timer | None = None
 
-    def try_to_complete(self) -> None:
-        """Complete it if it is ready."""
-        if not self.done and self._ready():
-            self.complete()
+    def is_ready(self) -> bool:
+        """After it was woken: whether the wait is over."""
+        raise NotImplementedError
+
+    def answer(self) -> T:
+        """Called once, when the wait is over or has timed out: returns the result."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Called once, however it ended: unsubscribes from events."""
+        raise NotImplementedError
 
     def complete(self) -> None:
         """Complete it now, with the result so far."""
@@ -49,60 +55,71 @@ class DelayedOperation(Generic[T]):
             return
         self._end()
         try:
-            result = self._answer()
+            result = self.answer()
         except Exception:
             self.deferred.errback()
         else:
             self.deferred.callback(result)
 
+    def _cancelled(self, _: Deferred[T]) -> None:
+        self._end()
+
     def _end(self) -> None:
         self.done = True
-        if self._timer is not None and self._timer.active():
+        if self._timer is not None:
             self._timer.cancel()
-        self._leave()
+        self.purgatory.remove(self)
+        self.leave()
+
+
+def _timers(purgatory: Purgatory) -> Timers:
+    return Timers(purgatory._clock, slack=1000)
 
 
 @define(eq=False)
 class Purgatory:
-    """The requests waiting on one broker."""
+    """
+    The requests waiting on one broker; their deadlines are on one timer.
+
+    :ivar shared: while requests are completed that were woken together, what they may share, by what it depends on;
+        else None.
+    """
 
     _clock: IReactorTime
-    _waiting: dict[DelayedOperation[object], None] = field(factory=dict, init=False)
-    _woken: dict[DelayedOperation[object], None] = field(factory=dict, init=False)
+    _timers: Timers = field(default=Factory(_timers, takes_self=True), init=False)
+    _waiting: dict[DelayedOperation[Any], None] = field(factory=dict, init=False)
+    _woken: dict[DelayedOperation[Any], None] = field(factory=dict, init=False)
+    shared: dict[Any, Any] | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def wait(
-        self,
-        timeout_ms: int,
-        ready: Callable[[], bool],
-        answer: Callable[[], T],
-        leave: Callable[[], None],
-    ) -> DelayedOperation[T]:
-        """Let a request wait, for at most ``timeout_ms``; cancelling its Deferred removes it without a result."""
+    def wait(self, delayed: DelayedOperation[T], timeout_ms: int) -> Deferred[T]:
+        """Let a request wait, for at most ``timeout_ms``; returns its Deferred."""
+        self._waiting[delayed] = None
+        delayed._timer = self._timers.call_later(timeout_ms / 1000, delayed.complete)
+        return delayed.deferred
 
-        def left() -> None:
-            self._waiting.pop(delayed, None)  # type: ignore[arg-type]
-            leave()
-
-        delayed: DelayedOperation[T] = DelayedOperation(ready, answer, left)
-        self._waiting[delayed] = None  # type: ignore[index]
-        delayed._timer = self._clock.callLater(timeout_ms / 1000, delayed.complete)
-        return delayed
-
-    def wake(self, delayed: DelayedOperation[T]) -> None:
+    def wake(self, delayed: DelayedOperation[Any]) -> None:
         """Check ``delayed`` at the end of this turn of the reactor."""
         if not self._woken:
             self._clock.callLater(0, self._look)
-        self._woken[delayed] = None  # type: ignore[index]
+        self._woken[delayed] = None
+
+    def remove(self, delayed: DelayedOperation[Any]) -> None:
+        """It waits no more."""
+        self._waiting.pop(delayed, None)
 
     def release(self) -> None:
         """Complete all waiting requests, in the order they came: the broker is shutting down."""
         for delayed in list(self._waiting):
             delayed.complete()
+        self._timers.close()
 
     def _look(self) -> None:
         woken, self._woken = self._woken, {}
+        self.shared = {} if len(woken) > 1 else None
         for delayed in woken:
-            delayed.try_to_complete()
+            if not delayed.done and delayed.is_ready():
+                delayed.complete()
+        self.shared = None

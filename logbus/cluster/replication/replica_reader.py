@@ -17,7 +17,7 @@ to the log's end, from the leader only, whose view of their logs it updates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from attrs import define, field, frozen
@@ -209,34 +209,12 @@ class ReplicaReader:
         if urgent or size >= enough or max_wait_ms <= 0 or source.empty or (size and self._more_follows(results)):
             return results
 
-        found: list[list[PartitionFetchResult]] = []
-
-        def ready() -> bool:
-            """Whether there is enough; for committed readers only a read can tell what open transactions hold back."""
-            if arrivals.missing > 0:
-                return False
-            if not fetch_params.committed:
-                return True
-            results, size, urgent = self.read(source.fetches(), max_bytes, fetch_params)
-            if not urgent and size < enough and not (size and self._more_follows(results)):
-                arrivals.missing = enough - size
-                return False
-            found.append(results)
-            return True
-
-        delayed: DelayedOperation[list[PartitionFetchResult]] = self._purgatory.wait(
-            max_wait_ms,
-            ready=ready,
-            answer=lambda: found.pop() if found else self.read(source.fetches(), max_bytes, fetch_params)[0],
-            leave=lambda: source.unwatch(arrivals),
-        )
-        if fetch_params.committed:
-            stable = {(one.fetch.topic, one.fetch.partition): one.last_stable_offset for one in results}
-            arrivals: _DelayedFetch = _CommittedDelayedFetch(self._purgatory, delayed, enough - size, stable)
-        else:
-            arrivals = _DelayedFetch(self._purgatory, delayed, enough - size)
-        source.watch(arrivals)
-        return delayed.deferred
+        kind = CommittedDelayedFetch if fetch_params.committed else DelayedFetch
+        delayed = kind(self._purgatory, self, source, max_bytes, fetch_params, enough, size)
+        if isinstance(delayed, CommittedDelayedFetch):
+            delayed.stable = {(one.fetch.topic, one.fetch.partition): one.last_stable_offset for one in results}
+        source.watch(delayed)
+        return self._purgatory.wait(delayed, max_wait_ms)
 
     async def fetch_in_slices(
         self,
@@ -257,16 +235,9 @@ class ReplicaReader:
         missing = min(min_bytes, max_bytes) - size
         if urgent or missing <= 0 or max_wait_ms <= 0 or source.empty or (size and self._more_follows(results)):
             return results
-        nothing: list[PartitionFetchResult] = []
-        delayed: DelayedOperation[list[PartitionFetchResult]] = self._purgatory.wait(
-            max_wait_ms,
-            ready=lambda: arrivals.missing <= 0,
-            answer=lambda: nothing,
-            leave=lambda: source.unwatch(arrivals),
-        )
-        arrivals = _DelayedFetch(self._purgatory, delayed, missing)
-        source.watch(arrivals)
-        await delayed.deferred
+        delayed = _Arrivals(self._purgatory, self, source, max_bytes, fetch_params, missing, 0)
+        source.watch(delayed)
+        await self._purgatory.wait(delayed, max_wait_ms)
         return (await self._read_in_slices(source.fetches(), max_bytes, fetch_params, time_slice))[0]
 
     async def _read_in_slices(
@@ -324,6 +295,44 @@ class ReplicaReader:
                 # The follower's consumers may wait for the new high watermark, not for records (KIP-392).
                 urgent = urgent or fetch.told[0] != result.high_watermark
         return answers, size, urgent
+
+    def read_enough(
+        self, source: FetchContext, max_bytes: int, fetch_params: FetchParams, enough: int, waiting: DelayedFetch
+    ) -> list[PartitionFetchResult] | None:
+        """Read for one that waits; None: there is too little, and it goes on waiting for what is missing."""
+        results, size, urgent = self.read(source.fetches(), max_bytes, fetch_params)
+        if urgent or size >= enough or (size and self._more_follows(results)):
+            return results
+        waiting.missing = enough - size
+        return None
+
+    def read_shared(
+        self, fetches: Sequence[PartitionFetch], max_bytes: int, fetch_params: FetchParams
+    ) -> list[PartitionFetchResult]:
+        """Read now; consumers that were woken together and read the same share the results."""
+        shared = self._purgatory.shared
+        if shared is None or len(fetches) != 1 or fetch_params.is_replica:
+            return self.read(fetches, max_bytes, fetch_params)[0]
+        fetch = fetches[0]
+        replica = self._replicas.find(fetch.topic, fetch.partition)
+        if replica is None or fetch.refused is not None:
+            return self.read(fetches, max_bytes, fetch_params)[0]
+        log, partition = replica.log, replica.partition
+        # All on which the results depend: completing one request may serve others, even a Produce.
+        key = (
+            *(replica, partition.is_leader, partition.leader_epoch, log.log_end_offset, log.log_start_offset),
+            *(replica.high_watermark, replica.last_stable_offset, max_bytes, fetch_params),
+            *(fetch.offset, fetch.max_bytes, fetch.current_leader_epoch, fetch.last_fetched_epoch, fetch.topic_id),
+        )
+        results: list[PartitionFetchResult] | None = shared.get(key)
+        if results is None:
+            results = shared[key] = self.read(fetches, max_bytes, fetch_params)[0]
+        return results
+
+    @property
+    def shared(self) -> dict[Any, Any] | None:
+        """What requests that were woken together may share, while they are completed."""
+        return self._purgatory.shared
 
     def _more_follows(self, answers: Sequence[PartitionFetchResult]) -> bool:
         """
@@ -422,37 +431,89 @@ class ReplicaReader:
         return result.diverging is not None
 
 
-@define(eq=False)
-class _DelayedFetch:
-    """Counts new bytes for a waiting fetch, and wakes it when they may be enough."""
+class DelayedFetch(DelayedOperation[list[PartitionFetchResult]]):
+    """
+    A fetch that waits for enough bytes (Kafka: DelayedFetch): counts what is new, and is woken when it may be enough.
 
-    _purgatory: Purgatory
-    _delayed: DelayedOperation[list[PartitionFetchResult]]
-    missing: int
+    :ivar missing: bytes.
+    """
+
+    __slots__ = ("_enough", "_fetch_params", "_max_bytes", "_reader", "_source", "missing")
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        reader: ReplicaReader,
+        source: FetchContext,
+        max_bytes: int,
+        fetch_params: FetchParams,
+        enough: int,
+        size: int,
+    ) -> None:
+        super().__init__(purgatory)
+        self._reader = reader
+        self._source = source
+        self._max_bytes = max_bytes
+        self._fetch_params = fetch_params
+        self._enough = enough
+        self.missing = enough - size
 
     def moved(self, replica: Replica, size: int) -> None:
         self.missing -= size
         if self.missing <= 0:
-            self._purgatory.wake(self._delayed)
+            self.purgatory.wake(self)
+
+    def is_ready(self) -> bool:
+        return self.missing <= 0
+
+    def answer(self) -> list[PartitionFetchResult]:
+        return self._reader.read_shared(self._source.fetches(), self._max_bytes, self._fetch_params)
+
+    def leave(self) -> None:
+        self._source.unwatch(self)
 
 
-@define(eq=False)
-class _CommittedDelayedFetch(_DelayedFetch):
+class CommittedDelayedFetch(DelayedFetch):
     """
-    The same for ``read_committed``: records behind an open transaction cannot be read yet.
+    The same for ``read_committed``: records behind an open transaction cannot be read yet, and only a read can tell
+    what is held back.
 
     :ivar stable: the last known last stable offsets of the partitions.
-    :ivar held: bytes appended behind them.
     """
 
-    stable: dict[tuple[str, int], int]
-    held: dict[tuple[str, int], int] = field(factory=dict, init=False)
+    __slots__ = ("_found", "_held", "stable")
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.stable: dict[tuple[str, int], int] = {}
+        # Bytes appended behind them.
+        self._held: dict[tuple[str, int], int] = {}
+        self._found: list[PartitionFetchResult] | None = None
 
     def moved(self, replica: Replica, size: int) -> None:
         name = replica.topic_partition
         stable = replica.last_stable_offset
         if size < UNKNOWN_SIZE and stable == self.stable.get(name):
-            self.held[name] = self.held.get(name, 0) + size
+            self._held[name] = self._held.get(name, 0) + size
             return
         self.stable[name] = stable
-        super().moved(replica, size + self.held.pop(name, 0))
+        super().moved(replica, size + self._held.pop(name, 0))
+
+    def is_ready(self) -> bool:
+        if self.missing > 0:
+            return False
+        self._found = self._reader.read_enough(self._source, self._max_bytes, self._fetch_params, self._enough, self)
+        return self._found is not None
+
+    def answer(self) -> list[PartitionFetchResult]:
+        found, self._found = self._found, None
+        return super().answer() if found is None else found
+
+
+class _Arrivals(DelayedFetch):
+    """One that is read in slices afterwards."""
+
+    __slots__ = ()
+
+    def answer(self) -> list[PartitionFetchResult]:
+        return []

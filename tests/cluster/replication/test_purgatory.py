@@ -9,6 +9,29 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cluster.replication.purgatory import DelayedOperation, Purgatory
 
 
+class Operation(DelayedOperation[str]):
+    """One that is ready when the test says so."""
+
+    def __init__(self, case: PurgatoryTests) -> None:
+        super().__init__(case.purgatory)
+        self.case = case
+
+    def is_ready(self) -> bool:
+        return self.case.enough
+
+    def answer(self) -> str:
+        self.case.answers += 1
+        return f"answer {self.case.answers}"
+
+    def leave(self) -> None:
+        self.case.left += 1
+
+
+class FailingOperation(Operation):
+    def answer(self) -> str:
+        raise ZeroDivisionError
+
+
 class PurgatoryTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
@@ -18,18 +41,14 @@ class PurgatoryTests(SynchronousTestCase):
         self.left = 0
 
     def wait(self, timeout_ms: int = 500) -> DelayedOperation[str]:
-        def answer() -> str:
-            self.answers += 1
-            return f"answer {self.answers}"
-
-        def leave() -> None:
-            self.left += 1
-
-        return self.purgatory.wait(timeout_ms, lambda: self.enough, answer, leave)
+        made = Operation(self)
+        self.purgatory.wait(made, timeout_ms)
+        return made
 
     def assert_nothing_left(self) -> None:
         self.assertEqual(len(self.purgatory), 0)
         self.assertEqual(self.left, 1)
+        self.clock.advance(1)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_one_check_per_reactor_turn(self) -> None:
@@ -74,7 +93,8 @@ class PurgatoryTests(SynchronousTestCase):
 
     def test_failing_answer(self) -> None:
         """An error while answering reaches the one who waits."""
-        delayed: DelayedOperation[float] = self.purgatory.wait(10, lambda: False, lambda: 1 / 0, lambda: None)
+        delayed = FailingOperation(self)
+        self.purgatory.wait(delayed, 10)
         self.clock.advance(0.01)
         self.failureResultOf(delayed.deferred, ZeroDivisionError)
 

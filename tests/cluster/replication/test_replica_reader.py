@@ -10,6 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.replication.replica_reader import (
+    DelayedFetch,
     FetchParams,
     PartitionFetch,
     PartitionFetchResult,
@@ -305,11 +306,14 @@ class LongPollTests(ReadCase):
     def test_one_read_for_many_appends(self) -> None:
         """A hundred appends in one turn wake a waiting fetch once."""
         waiting = self.fetch(least=50_000)
-        looks = []
-        ready = next(iter(self.purgatory._waiting))
-        original = ready.try_to_complete
-        type(ready).try_to_complete, saved = (lambda one: looks.append(original())), type(ready).try_to_complete
-        self.addCleanup(setattr, type(ready), "try_to_complete", saved)
+        looks: list[DelayedFetch] = []
+        original = DelayedFetch.is_ready
+
+        def is_ready(delayed: DelayedFetch) -> bool:
+            looks.append(delayed)
+            return original(delayed)
+
+        self.patch(DelayedFetch, "is_ready", is_ready)
         for _ in range(100):
             self.append(0, 1000)
         self.assertEqual(looks, [])
