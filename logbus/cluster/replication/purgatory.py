@@ -49,6 +49,19 @@ class DelayedOperation(Generic[T]):
         """Called once, however it ended: unsubscribes from events."""
         raise NotImplementedError
 
+    def try_to_complete(self) -> None:
+        """Complete it if it is ready; an error of its own completes it, too, and no other."""
+        if self.done:
+            return
+        try:
+            if not self.is_ready():
+                return
+        except Exception:
+            self._end()
+            self.deferred.errback()
+        else:
+            self.complete()
+
     def complete(self) -> None:
         """Complete it now, with the result so far."""
         if self.done:
@@ -112,14 +125,16 @@ class Purgatory:
 
     def release(self) -> None:
         """Complete all waiting requests, in the order they came: the broker is shutting down."""
+        # First, as requests that wait from now on keep their deadlines.
+        self._timers.close()
         for delayed in list(self._waiting):
             delayed.complete()
-        self._timers.close()
 
     def _look(self) -> None:
         woken, self._woken = self._woken, {}
         self.shared = {} if len(woken) > 1 else None
-        for delayed in woken:
-            if not delayed.done and delayed.is_ready():
-                delayed.complete()
-        self.shared = None
+        try:
+            for delayed in woken:
+                delayed.try_to_complete()
+        finally:
+            self.shared = None

@@ -98,6 +98,33 @@ class PurgatoryTests(SynchronousTestCase):
         self.clock.advance(0.01)
         self.failureResultOf(delayed.deferred, ZeroDivisionError)
 
+    def test_failing_check(self) -> None:
+        """An error while it is checked reaches the one who waits, and leaves others and nothing behind."""
+
+        class Broken(Operation):
+            def is_ready(self) -> bool:
+                raise ZeroDivisionError
+
+        broken, other = Broken(self), Operation(self)
+        self.enough = True
+        for each in (broken, other):
+            self.purgatory.wait(each, 500)
+            self.purgatory.wake(each)
+        self.clock.advance(0)
+        self.failureResultOf(broken.deferred, ZeroDivisionError)
+        self.successResultOf(other.deferred)
+        self.assertIsNone(self.purgatory.shared)
+        self.assertEqual((len(self.purgatory), self.left), (0, 2))
+
+    def test_wait_after_release(self) -> None:
+        """What the end of one wait begins has its deadline."""
+        again: list[DelayedOperation[str]] = []
+        first = self.wait()
+        first.deferred.addCallback(lambda _: again.append(self.wait(100)))
+        self.purgatory.release()
+        self.clock.advance(0.1)
+        self.successResultOf(again[0].deferred)
+
     def test_release(self) -> None:
         """A broker that stops answers all that wait, and wakes that were under way do no harm."""
         delayed = self.wait()
