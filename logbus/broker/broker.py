@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -92,6 +92,7 @@ class Broker(OrderedService):
     :param disks: the log directories; None: those of the configuration.
     :param store: the metadata store; None: that of the configuration.
     :param connect_to: makes endpoints to other brokers; None: over the reactor's network.
+    :param siblings: the ids of this and the other workers of a machine; empty: there are no workers.
 
     :ivar plugin_services: what plugins get of this broker.
     :ivar endpoints: advertised addresses by listener name, once it has started.
@@ -112,6 +113,7 @@ class Broker(OrderedService):
         disks: Sequence[IDisk] | None = None,
         store: IMetadataStore | None = None,
         connect_to: ConnectTo | None = None,
+        siblings: Collection[int] = (),
     ) -> None:
         self.broker_id = config.get(keys.BROKER_ID)
         super().__init__(f"logbus broker {self.broker_id}")
@@ -146,7 +148,7 @@ class Broker(OrderedService):
             self._lost,
             self.security.log_in_to_brokers(),
         )
-        self.replication = Replication(env, self.logs, self.member, self._socket_server.hang_up)
+        self.replication = Replication(env, self.logs, self.member, self._socket_server.hang_up, siblings)
         self.control = ClusterControl(env, self.member, self.replication, self.security)
         self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)
         self.kafka_server = KafkaServer(

@@ -4,13 +4,14 @@ The replication of a broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.environment import Environment
 from logbus.cluster.controller_channel import ControllerChannel
 from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManager
+from logbus.cluster.follower.sibling_copies import SiblingCopies
 from logbus.cluster.replication.isr_manager import IsrManager
 from logbus.cluster.replication.leader_fencing import LeaderFencing
 from logbus.cluster.replication.purgatory import Purgatory
@@ -31,11 +32,17 @@ class Replication:
     This broker's replicas, with what fetches, reads, repairs and fences them, and reports on them to the controller.
 
     :param hang_up: closes the connections of clients.
+    :param siblings: the brokers of this machine that have their logs below the same directories, by id.
     :ivar channel: to the controller.
     """
 
     def __init__(
-        self, env: Environment, logs: LogManager, member: ClusterMember, hang_up: Callable[[], object]
+        self,
+        env: Environment,
+        logs: LogManager,
+        member: ClusterMember,
+        hang_up: Callable[[], object],
+        siblings: Collection[int] = (),
     ) -> None:
         config, reactor, metadata, broker_id = env.config, env.reactor, member.metadata, env.broker_id
         self._broker_id = broker_id
@@ -53,11 +60,16 @@ class Replication:
             FollowerThrottle(followers_rate),
             self._reports.leader_incomplete,
         )
-        self.replicas = ReplicaManager(
+        self.copies = copies = SiblingCopies(
+            broker_id, siblings, self.fetcher, logs.linker, member.plugin_calls, env.timers
+        )
+        if siblings:
+            copies.serve()
+        self.replicas = copies.replicas = ReplicaManager(
             broker_id,
             logs,
             partial(topic_config, config),
-            fetcher=self.fetcher,
+            fetcher=copies,
             exists=lambda topic, number: metadata.partition(TopicPartition(topic, number)) is not None,
             leaderless=self._reports.leaderless,
             offline=self._report_offline,
@@ -93,7 +105,7 @@ class Replication:
         )
         self.metrics = ReplicationMetrics(broker_id, metadata, self.replicas, self.isr)
         env.registry.gauge("logbus_fetches_waiting", "Fetches that wait for records.", read=self.purgatory.__len__)
-        for counted in (self.isr, self.repairs):
+        for counted in (self.isr, self.repairs, copies):
             env.registry.add_fields(counted)
         for owner in (self.fetcher, self.metrics):
             owner.register_metrics(env.registry)

@@ -31,6 +31,8 @@ MOVED = "moved"
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 """Suffix of a directory that a log is being copied to (KIP-113)."""
+LINKED_SUFFIX = "-linked"
+"""Suffix of a directory with a linked copy of a log, until another worker has it; removed at a start."""
 MAX_NAME = 255
 
 _DIRECTORY = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
@@ -74,6 +76,12 @@ def partition_of(directory: str) -> TopicPartition | None:
 def deleted_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
     """``<topic>-<partition>.<uuid>-delete``, with the topic shortened if the file system would not accept the name."""
     suffix = f"-{partition.partition}.{unique.hex}{DELETE_SUFFIX}"
+    return partition.topic[: MAX_NAME - len(suffix)] + suffix
+
+
+def linked_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """``<topic>-<partition>.<uuid>-linked``, with the topic shortened as by :func:`deleted_directory`."""
+    suffix = f"-{partition.partition}.{unique.hex}{LINKED_SUFFIX}"
     return partition.topic[: MAX_NAME - len(suffix)] + suffix
 
 

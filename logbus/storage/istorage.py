@@ -186,6 +186,33 @@ class IDisk(Interface):
     def rename(old: str, new: str) -> None:
         """Rename a file or directory."""
 
+    def link(path: str, new: str) -> None:
+        """
+        Give a file another name: neither may be written to any more, see :meth:`is_shared`.
+
+        :raises FileNotFoundError: it does not exist.
+        :raises ApiError: KAFKA_STORAGE_ERROR: the file system cannot do that. The directory stays in use.
+        """
+
+    def is_shared(path: str) -> bool:
+        """Whether a file has other names, under which another log may have it; False for a missing one."""
+
+    def unshare(path: str) -> None:
+        """
+        Replace a file that has other names by a copy, which may be written to. Blocks: for I/O threads.
+
+        :raises ApiError: KAFKA_STORAGE_ERROR: there is no space.
+        """
+
+    def take(path: str, new: str) -> None:
+        """
+        Rename a directory of another log directory, which is the only one that may be there, and sync that. Blocks:
+        for I/O threads.
+
+        :param path: absolute.
+        :raises ApiError: KAFKA_STORAGE_ERROR: it is gone, or on another file system. The directory stays in use.
+        """
+
     def unlink(path: str) -> None:
         """Remove a file, if it exists."""
 

@@ -118,6 +118,9 @@ class Log(LogState):
             if self.is_closed:
                 # It was deleted, or is moving to another log directory: a retry gets the right error.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition}: the log was closed")
+            if self.disk.is_shared(self.segments[-1].log.path):
+                # Another worker's log has this file, too: see LogLinker.
+                self.close_active_segment()
             aborted_index(self.segments[-1], self.segments, self.log_end_offset)
             self.segments[-1].activate()
             flusher = self._flusher = LogFlusher(

@@ -99,6 +99,11 @@ class LogDirectory:
             if name.endswith(file_names.DELETE_SUFFIX):
                 self.leftovers.append(name)
                 continue
+            if name.endswith(file_names.LINKED_SUFFIX):
+                # Another worker could be about to take it: it must not find half of it.
+                self.leftovers.append(name.removesuffix(file_names.LINKED_SUFFIX) + file_names.DELETE_SUFFIX)
+                self.disk.rename(name, self.leftovers[-1])
+                continue
             if name.endswith(file_names.FUTURE_SUFFIX):
                 self.leftovers.append(name)
                 copied = file_names.future_partition_of(name)

@@ -32,6 +32,7 @@ from logbus.storage.housekeeping import Housekeeping
 from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory, rename_for_good
+from logbus.storage.log_linker import LogLinker
 from logbus.storage.log_mover import LogMover, Swap, settle_moves
 from logbus.storage.log_truncator import LogTruncator
 from logbus.storage.repair.damage import DamageReports
@@ -102,6 +103,7 @@ class LogManager:
     repairer: LogRepairer = field(init=False)
     mover: LogMover = field(init=False)
     truncator: LogTruncator = field(init=False)
+    linker: LogLinker = field(init=False)
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -141,6 +143,17 @@ class LogManager:
             self._swap_log,
         )
         self.truncator = LogTruncator(self.directories, self.cleaner, self.repairer)
+        self.linker = LogLinker(
+            self.directories,
+            timers,
+            self.cleaner,
+            self.repairer,
+            self.truncator,
+            self._new_log,
+            self.housekeeping.remove_trees_later,
+            self._unique,
+            lambda name, reason: self.user.directory_failed([name], reason),
+        )
 
     def _swap_log(self, name: TopicPartition, swap: Swap) -> Awaitable[None]:
         return self.user.swap_log(name, swap)
@@ -307,6 +320,7 @@ class LogManager:
     @returns_deferred
     async def close(self) -> None:
         """Sync and close all logs, and write the markers of a clean shutdown."""
+        await self.linker.stop()
         await self.scrubber.stop()
         await self.repairer.stop()
         await self.mover.stop()

@@ -32,7 +32,7 @@ from logbus.storage.segments.index_check import check_times
 from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt
 from logbus.storage.segments.segment import Segment
-from logbus.storage.truncation import ALL_KINDS, SEGMENT_KINDS
+from logbus.storage.truncation import ALL_KINDS, SEGMENT_KINDS, unshare
 
 CHUNK = 1024 * 1024
 """Bytes read and checked in one turn."""
@@ -233,6 +233,7 @@ async def _cut(log: Log, scan: _Scan, behind: list[Segment], problem: str) -> No
     """
     segment = scan.segment
     torn = segment.size - scan.position
+    await unshare(segment)
     file = segment.log.get()
     file.truncate(scan.position)
     segment.size = scan.position

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attrs import frozen
-from twisted.internet.defer import FirstError, gatherResults
+from attrs import field, frozen
+from twisted.internet.defer import DeferredLock, FirstError, gatherResults
 
 from logbus.coroutines import returns_deferred
 from logbus.model import TopicPartition
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.log_directory import LogDirectory
 from logbus.storage.repair.log_repairer import LogRepairer
-from logbus.storage.truncation import truncate_fully, truncate_to
+from logbus.storage.segments.segment import segment_with
+from logbus.storage.truncation import truncate_fully, truncate_to, unshare
 
 
 @frozen
@@ -27,11 +28,13 @@ class LogTruncator:
 
     :ivar _cleaner: paused meanwhile, as ``_repairer`` is: the segments that they put in place later would bring back
         what is truncated now.
+    :ivar turn: held meanwhile; who holds it has logs that are not truncated.
     """
 
     _directories: Sequence[LogDirectory]
     _cleaner: LogCleaner
     _repairer: LogRepairer
+    turn: DeferredLock = field(factory=DeferredLock, init=False)
 
     @returns_deferred
     async def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -44,7 +47,7 @@ class LogTruncator:
         :raise StorageError: (as a failure) the disk failed.
         """
         logs = [log for directory in self._directories for tp in offsets if (log := directory.logs.get(tp)) is not None]
-        async with self._repairer.paused(logs), self._cleaner.paused(logs):
+        async with self._repairer.paused(logs), self._cleaner.paused(logs), self.turn:
             await self._truncate_durably(offsets)
 
     async def _truncate_durably(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -68,6 +71,8 @@ class LogTruncator:
                 await directory.checkpoint_high_watermarks()
             cut = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
             for log, offset in cut:
+                if offset > log.segments[0].base_offset:
+                    await unshare(log.segments[segment_with(log.segments, offset)])
                 truncate_to(log, offset)
             # Before anything is written in their place: a crash must not mix old and new records.
             try:
@@ -85,7 +90,7 @@ class LogTruncator:
         if directory is None:
             return
         log = directory.logs[partition]
-        async with self._repairer.paused([log]), self._cleaner.paused([log]):
+        async with self._repairer.paused([log]), self._cleaner.paused([log]), self.turn:
             # Remove the records first, as in any truncation; then move the empty log.
             start = log.log_start_offset
             await self._truncate_durably({partition: min(offset, log.segments[0].base_offset)})

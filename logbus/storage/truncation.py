@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from twisted.logger import Logger
 
 from logbus.storage import file_names
-from logbus.storage.istorage import IDeletePolicy
+from logbus.storage.istorage import IDeletePolicy, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_flusher import LogFlusher
 from logbus.storage.producers.aborted_transactions import truncate_transaction_index
@@ -79,6 +79,14 @@ def truncate_to(log: Log, offset: int) -> None:
     end = active.truncate(offset)
     truncate_transaction_index(active, log.segments, log.log_end_offset, end)
     _set_end(log, end, flusher)
+
+
+async def unshare(segment: Segment) -> None:
+    """Make a segment's file one that may be cut, if another worker's log has it, too."""
+    disk, path = segment.disk, segment.log.path
+    if disk.is_shared(path):
+        await disk.submit(IOPool.BACKGROUND, disk.unshare, path)
+        segment.log.close()
 
 
 def truncate_fully(log: Log, offset: int) -> None:

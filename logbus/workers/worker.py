@@ -70,7 +70,9 @@ class Worker:
         if plan.socket is not None:
             seconds = config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000
             self._store = LocalStore.at(plan.socket, self._reactor, seconds)
-        broker = Broker(self._reactor, config, plan.listeners, release=plan.release, store=self._store)
+        broker = Broker(
+            self._reactor, config, plan.listeners, release=plan.release, store=self._store, siblings=plan.siblings
+        )
         garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, self._reactor)
         broker.replication.replicas.added = garbage.replica_added
         broker.replication.replicas.removed = garbage.replica_removed

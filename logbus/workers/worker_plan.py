@@ -40,6 +40,7 @@ class WorkerPlan:
     :ivar listeners: its own and those that it shares.
     :ivar socket: the socket of the supervisor's metadata store; None: the store is ZooKeeper.
     :ivar release: advertise this Kafka release's versions; None: the default table.
+    :ivar siblings: the broker ids of all workers of the machine.
     """
 
     index: int
@@ -47,6 +48,7 @@ class WorkerPlan:
     listeners: tuple[Listener, ...]
     socket: str | None = None
     release: str | None = None
+    siblings: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
         """As JSON."""
@@ -60,7 +62,7 @@ class WorkerPlan:
             Listener(**{**each, "advertised": each["advertised"] and tuple(each["advertised"])})
             for each in fields.pop("listeners")
         ]
-        return cls(listeners=tuple(listeners), **fields)
+        return cls(listeners=tuple(listeners), siblings=tuple(fields.pop("siblings")), **fields)
 
 
 def log_directories(directories: Iterable[str], index: int) -> list[str]:
@@ -161,6 +163,7 @@ def plan_workers(
             tuple(_listeners(listeners, own, index)),
             socket,
             release,
+            tuple(range(first, first + count)),
         )
         for index in range(count)
     ]

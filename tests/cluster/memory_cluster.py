@@ -154,6 +154,7 @@ class Several:
     A cluster.
 
     :ivar config: settings of all brokers, by Kafka's names.
+    :ivar siblings: the brokers that are workers of one machine.
     """
 
     config: Mapping[str, str] = field(factory=dict)
@@ -161,6 +162,7 @@ class Several:
     ensemble: MemoryEnsemble = field(factory=MemoryEnsemble)
     network: Network = field(init=False)
     disks: dict[int, list[MemoryDisk]] = field(factory=dict)
+    siblings: Sequence[int] = ()
     _reactors: dict[int, MortalReactor] = field(factory=dict, init=False)
     _lives: int = field(default=0, init=False)
 
@@ -192,6 +194,7 @@ class Several:
             self.ensemble,
             connect_to=self.network.from_broker(broker_id),
             seed=1000 * broker_id + self._lives,
+            siblings=self.siblings if broker_id in self.siblings else (),
         )
         self.network.servers[broker_id] = broker
         started = broker.broker.startService()

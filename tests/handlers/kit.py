@@ -121,6 +121,7 @@ class MemoryBroker:
     :ivar lost: what the broker said when it could not go on.
     :ivar connect_to: how it reaches other brokers; None: by the reactor.
     :ivar seed: of its random choices; brokers of one cluster need different ones.
+    :ivar siblings: the broker ids of the workers of its machine.
     """
 
     config: Mapping[str, str] = field(factory=dict)
@@ -132,6 +133,7 @@ class MemoryBroker:
     lost: list[Failure] = field(factory=list)
     connect_to: ConnectTo | None = None
     seed: int = 7
+    siblings: Sequence[int] = ()
     broker: Broker = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -153,6 +155,7 @@ class MemoryBroker:
             disks=list(self.disks),
             store=self._store(),
             connect_to=self.connect_to,
+            siblings=self.siblings,
         )
         self.broker.when_lost(self.lost.append)
 

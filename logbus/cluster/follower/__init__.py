@@ -8,6 +8,7 @@ The follower's side of replication: fetching from leaders, and truncation where 
 * ``divergence``: decides how to truncate a log that diverges from the leader's (KIP-101, KIP-595). Pure.
 * ``truncator``: truncates logs, while other partitions go on.
 * ``fetch_settings``: settings and counters.
+* ``sibling_copies``: new replicas begin with linked copies of logs of other workers of this machine.
 
 A fetch goes ``replica_fetcher`` → the leader's broker; its answer is appended by ``Replica.follow``, or ``divergence``
 decides and ``truncator`` truncates the log.

@@ -32,6 +32,7 @@ from zope.interface import implementer
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.records.checksum import Buffer
+from logbus.storage import file_names
 from logbus.storage.disk_space import DiskSpace
 from logbus.storage.filesystem import native_syncs
 from logbus.storage.filesystem.io_threads import IOThreads
@@ -383,6 +384,56 @@ class Disk:
         """Rename a file or directory."""
         with self._doing(f"rename {old}"):
             os.rename(self._at(old), self._at(new))
+
+    def link(self, path: str, new: str) -> None:
+        """Give a file another name."""
+        try:
+            os.link(self._at(path), self._at(new))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot get another name: {error}") from error
+
+    def is_shared(self, path: str) -> bool:
+        """Whether a file has other names."""
+        try:
+            return self._stat(path).st_nlink > 1
+        except FileNotFoundError:
+            return False
+
+    def unshare(self, path: str) -> None:
+        """Replace a file that has other names by a copy."""
+        if self.failure is not None:
+            raise self.offline()
+        temporary = self._at(path) + file_names.TEMPORARY
+        with self._doing(f"copy {path}"):
+            try:
+                shutil.copy2(self._at(path), temporary)
+                with open(temporary, "rb+") as file:
+                    os.fdatasync(file.fileno())
+                os.replace(temporary, self._at(path))
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(temporary)
+                raise
+        self.sync_directory(os.path.dirname(path))
+
+    def take(self, path: str, new: str) -> None:
+        """Rename a directory of another log directory."""
+        try:
+            os.rename(path, self._at(new))
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be taken over: {error}") from error
+        self.sync_directory("")
+        try:
+            fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            # That it has left the other directory is for that one to know.
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be taken over: {error}") from error
 
     def unlink(self, path: str) -> None:
         """Remove a file."""

@@ -23,6 +23,7 @@ class Inode:
     before the descriptors are used up.
 
     :ivar cold_from: the position from which on only the device has the content, for reads of connections.
+    :ivar links: its names.
     """
 
     _living: ClassVar[int] = 0
@@ -35,6 +36,7 @@ class Inode:
             Inode._most = Inode._living + max(64, (limit - Inode._living) // 4)
         Inode._living += 1
         self.cold_from: int | None = None
+        self.links = 1
         self.fd = os.memfd_create("inode")
         self._durable = bytearray(durable)
         # Unsynced changes, in order: (position, bytes written), or (size, None) for a truncation.
@@ -81,6 +83,10 @@ class Inode:
         if position < len(self._durable):
             self._durable[position] ^= 1 << bit
 
+    def unlinked(self) -> None:
+        """One of its names is gone."""
+        self.links -= 1
+
     def copy(self) -> Inode:
         """A file of the same content, of which the device has the same part."""
         twin = Inode(self.content())
@@ -88,6 +94,7 @@ class Inode:
         twin.unsynced = list(self.unsynced)
         twin.cold_from = self.cold_from
         twin.modified_ns = self.modified_ns
+        twin.links = self.links
         return twin
 
     def after_power_cut(self, choose: PowerCutOutcome) -> bytes:
@@ -172,6 +179,11 @@ class Directory:
         self.durable: dict[str, Inode | Directory] = {}
         self.modified_ns = 0
 
+    def unlinked(self) -> None:
+        """It is removed, with all that is in it."""
+        for entry in self.entries.values():
+            entry.unlinked()
+
     def copy(self, copies: dict[Inode | Directory, Inode | Directory] | None = None) -> Directory:
         """
         The same names for copies of the files.
@@ -206,7 +218,9 @@ class Directory:
             if isinstance(entry, Directory):
                 twin.entries[name] = entry.after_power_cut(choose, copies)
             else:
-                if entry not in copies:
+                if entry in copies:
+                    copies[entry].links += 1
+                else:
                     copies[entry] = Inode(entry.after_power_cut(choose))
                 twin.entries[name] = copies[entry]
         twin.durable = dict(twin.entries)

@@ -15,7 +15,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
-from logbus.errors import ApiError, ConfigError, StorageError
+from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.records.checksum import Buffer
 from logbus.storage.disk_space import DiskSpace
 from logbus.storage.filesystem.disk import NoSpace, refusal, sync_each
@@ -104,10 +104,12 @@ class MemoryDisk:
     :ivar held: pools whose operations wait for :meth:`release`.
     :ivar free: the result of :meth:`space`; writes do not change it.
     :ivar loads: read-aheads: path, position, bytes waited for, bytes begun behind them.
+    :ivar above: the disk that this one is a directory of, as a worker's is; None: none.
     """
 
-    def __init__(self, root: str = "/memory", tree: Directory | None = None) -> None:
+    def __init__(self, root: str = "/memory", tree: Directory | None = None, above: MemoryDisk | None = None) -> None:
         self.root = root
+        self.above = above
         self.failure: StorageError | None = None
         self.tree = tree or Directory()
         self.steps = 0
@@ -315,6 +317,8 @@ class MemoryDisk:
         if sync:
             self.plain_step("sync", path)
             inode.sync()
+        if name in parent.entries:
+            parent.entries[name].unlinked()
         parent.entries[name] = inode
         parent.modified_ns = self.tick()
         if sync and sync_name:
@@ -334,10 +338,61 @@ class MemoryDisk:
         target.entries[new_name] = source.entries.pop(name)
         source.modified_ns = target.modified_ns = self.tick()
 
+    def below(self, path: str) -> MemoryDisk:
+        """The log directory in a directory of this one; made if it is missing."""
+        tree = self.tree
+        for name in path.split("/"):
+            entry = tree.entries.setdefault(name, Directory())
+            tree.durable.setdefault(name, entry)
+            assert isinstance(entry, Directory)
+            tree = entry
+        tree.boot = self.tree.boot
+        return MemoryDisk(f"{self.root}/{path}", tree, self)
+
+    def link(self, path: str, new: str) -> None:
+        inode = self._find(path)
+        if not isinstance(inode, Inode):
+            raise FileNotFoundError(errno.ENOENT, path)
+        self.plain_step("link", path)
+        parent, name = self._parent(new)
+        parent.entries[name] = inode
+        inode.links += 1
+        parent.modified_ns = self.tick()
+
+    def is_shared(self, path: str) -> bool:
+        inode = self._find(path)
+        return isinstance(inode, Inode) and inode.links > 1
+
+    def unshare(self, path: str) -> None:
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        modified_ns = inode.modified_ns
+        self.replace(path, inode.content())
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        inode.modified_ns = modified_ns
+
+    def take(self, path: str, new: str) -> None:
+        top = self
+        while top.above is not None:
+            top = top.above
+        found = top._find(path.removeprefix(f"{top.root}/")) if path.startswith(f"{top.root}/") else None
+        if not isinstance(found, Directory):
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be taken over: there is none")
+        self.plain_step("take", path)
+        source, name = top._parent(path.removeprefix(f"{top.root}/"))
+        self.tree.entries[new] = source.entries.pop(name)
+        self.tree.modified_ns = source.modified_ns = self.tick()
+        self.sync_directory("")
+        self.plain_step("sync-directory", path)
+        source.durable = dict(source.entries)
+
     def unlink(self, path: str) -> None:
-        if self._find(path) is not None:
+        entry = self._find(path)
+        if entry is not None:
             self.plain_step("unlink", path)
             parent, name = self._parent(path)
+            entry.unlinked()
             del parent.entries[name]
             parent.modified_ns = self.tick()
 
