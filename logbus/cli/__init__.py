@@ -22,6 +22,8 @@ Topics and brokers:
 * ``partition_health``: partitions that lack replicas or a leader
 * ``reassignment_plan``: reassignment plans, parsed, generated and compared
 * ``reassignment``: moves replicas by plans, with a throttle
+* ``rebalance_plan``: which partitions move among the workers of a machine
+* ``rebalance``: moves them, and follows the progress
 * ``leader_election``: elects leaders by names of topics and partitions
 * ``supervisor``: the brokers of ``cluster start``
 

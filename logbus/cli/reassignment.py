@@ -59,7 +59,7 @@ async def generate(admin: AdminClient, topics: Sequence[str] | None, brokers: Se
     if missing:
         raise InvalidPlan(f"brokers {missing} are not there; there are: {sorted(racks)}")
     used = racks if brokers is None else {broker: racks[broker] for broker in brokers}
-    return spread_evenly(await _current(admin, topics), used)
+    return spread_evenly(await current_replicas(admin, topics), used)
 
 
 async def execute(admin: AdminClient, target: Plan, throttle: int | None, rollback: Path | None) -> int:
@@ -71,7 +71,7 @@ async def execute(admin: AdminClient, target: Plan, throttle: int | None, rollba
     :returns: how many partitions are being moved.
     :raise CommandFailed: there is no such partition, or the controller refuses.
     """
-    current = await _current(admin, {name.topic for name in target})
+    current = await current_replicas(admin, {name.topic for name in target})
     missing = [name for name in target if name not in current]
     if missing:
         raise CommandFailed(f"there is no partition {missing[0]}")
@@ -87,7 +87,7 @@ async def execute(admin: AdminClient, target: Plan, throttle: int | None, rollba
 async def verify(admin: AdminClient, target: Plan) -> dict[TopicPartition, str]:
     """Return the state of each partition of a plan: under way, done or differs. Lifts the throttle at the end."""
     under_way = await admin.list_reassignments(target)
-    current = await _current(admin, {name.topic for name in target})
+    current = await current_replicas(admin, {name.topic for name in target})
     if not under_way:
         await _lift_throttle(admin, {name.topic for name in target if name in current})
     return {
@@ -104,7 +104,7 @@ async def cancel(admin: AdminClient, target: Plan) -> int:
     return len(under_way)
 
 
-async def _current(admin: AdminClient, topics: Iterable[str] | None) -> dict[TopicPartition, Replicas]:
+async def current_replicas(admin: AdminClient, topics: Iterable[str] | None) -> dict[TopicPartition, Replicas]:
     """Return the replicas of all partitions of these topics (None: of all topics)."""
     if topics is None:
         found = await admin.list_topics(internal=True)

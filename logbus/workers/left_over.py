@@ -27,7 +27,7 @@ def refuse_left_over(directories: Iterable[str], count: int) -> None:
             if number >= count and partitions:
                 raise ConfigError(
                     f"workers={count}: {found} has {partitions} partitions of worker {number}; start with "
-                    f"workers={number + 1}, and move them to other workers first"
+                    f"workers={number + 1}, and empty it first: logbus cluster rebalance --workers {count}"
                 )
 
 
