@@ -22,6 +22,7 @@ from statistics import median
 
 from benchmarks.client_drivers import DRIVERS, LINGER, WARMING
 from benchmarks.compare.systems import Logbus, Running, start
+from logbus.interpreter import InterpreterBuild
 
 OURS = "logbus"
 Figures = dict[str, float]
@@ -97,6 +98,7 @@ def main() -> None:
     parser.add_argument("--linger", type=float, default=LINGER, help="of latency: seconds")
     parser.add_argument("--libraries", default=",".join(DRIVERS))
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     with tempfile.TemporaryDirectory(prefix="logbus-clients-") as name:
         broker = start(Logbus(), Path(name) / "broker", synced=False)
         try:

@@ -31,6 +31,7 @@ import attrs
 from benchmarks.compare import wire
 from benchmarks.compare.process_cost import cost
 from benchmarks.compare.systems import Logbus, Running, start
+from logbus.interpreter import InterpreterBuild
 
 RECORDS, SIZE = 1000, 1000
 """Of a batch of the log that is consumed."""
@@ -147,6 +148,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the log that is consumed")
     parser.add_argument("--cgroup", type=Path, help="a cgroup for the broker, with the limit of a slow disk")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR"), prefix="logbus-cold-") as name:
         directory = Path(name)
         broker = start(Logbus(), directory / "broker")

@@ -8,11 +8,11 @@ counts little. ``LOGBUS_PURE=1`` shows the twins that are not compiled.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator
 from random import Random
 
+from logbus.interpreter import InterpreterBuild
 from logbus.records.batch import BatchBuilder, Record, encode_batch, iter_records
 from logbus.records.batch_columns import ColumnData, Columns, extend_from_batches, partitions_of_keys
 from logbus.records.compression import Codec
@@ -114,7 +114,8 @@ def main() -> None:
         "--seconds", type=float, default=1.0, help="of each measurement with threads; 0 leaves them out"
     )
     options = parser.parse_args()
-    print(f"compiled: decoding {COLUMNS_ARE_COMPILED}, encoding {PACKING_IS_COMPILED}; {sys.version.split()[0]}")
+    print(InterpreterBuild.running().name, flush=True)
+    print(f"compiled: decoding {COLUMNS_ARE_COMPILED}, encoding {PACKING_IS_COMPILED}")
     rates(options.records, options.rounds)
 
 

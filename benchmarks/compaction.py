@@ -21,6 +21,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from logbus.config.topic_config import TopicConfig
+from logbus.interpreter import InterpreterBuild
 from logbus.model import TopicPartition
 from logbus.records.batch import encode_batch
 from logbus.records.compression import codec_named
@@ -127,6 +128,7 @@ def main() -> None:
     parser.add_argument("--codec", default="none")
     parser.add_argument("--buffer", type=int, default=128, help="megabytes for keys")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     directory = tempfile.mkdtemp(prefix="logbus-compaction-", dir=options.directory)
     status: list[int] = []
 

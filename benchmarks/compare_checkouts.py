@@ -24,6 +24,7 @@ from benchmarks.compare.native_programs import build
 from benchmarks.compare.rounds import Figures, measure
 from benchmarks.compare.systems import Logbus, checkout, start
 from benchmarks.compare.workloads import prepare
+from logbus.interpreter import InterpreterBuild
 
 
 @attrs.frozen
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=0.25, help="length of a round")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     wanted = [cell for cell in CELLS if any(fnmatchcase(cell.name, text) for text in options.cells.split(","))]
     systems = [Checkout(tree=options.before, label="before"), Checkout(label="now")]
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR"), prefix="logbus-pairs-") as name:

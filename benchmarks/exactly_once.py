@@ -28,6 +28,7 @@ from benchmarks.compare import wire
 from benchmarks.compare.process_cost import cost
 from benchmarks.compare.systems import Logbus, Running, start
 from benchmarks.groups import Peer, check
+from logbus.interpreter import InterpreterBuild
 from logbus.storage.producers.producer_snapshot import encode_snapshot
 from logbus.storage.producers.producer_state_manager import BatchMetadata, ProducerStateEntry, ProducerStateManager
 from logbus.wire.messages.groups import FindCoordinatorRequest
@@ -368,6 +369,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a round")
     parser.add_argument("--only", default="idempotent,transactions,fetch,producers")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     wanted = options.only.split(",")
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR"), prefix="logbus-once-") as name:
         broker = start(Logbus(), Path(name) / "broker", synced=False)

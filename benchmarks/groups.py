@@ -29,6 +29,7 @@ from benchmarks.compare.rounds import measure
 from benchmarks.compare.systems import Logbus, start
 from benchmarks.compare.workloads import prepare
 from benchmarks.scale import again
+from logbus.interpreter import InterpreterBuild
 from logbus.records.file_slice import joined
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.groups import (
@@ -320,6 +321,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=100, help="partitions of the topic that they read")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a measurement")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR"), prefix="logbus-groups-") as name:
         directory = Path(name)
         programs = build(directory)

@@ -28,6 +28,7 @@ from benchmarks.compare.process_cost import cost
 from benchmarks.compare.rounds import Figures, measure
 from benchmarks.compare.systems import Logbus, Running, free_port, start
 from benchmarks.compare.workloads import prepare
+from logbus.interpreter import InterpreterBuild
 
 CELLS = (
     Cell("produce 100 B, 1 connection", "produce", 100),
@@ -141,6 +142,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts")
     parser.add_argument("--cells", default="", help="only cells with this in their name")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     rows: list[tuple[str, str]] = []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR"), prefix="logbus-hotpath-") as name:
         directory = Path(name)

@@ -18,6 +18,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from benchmarks.compare.native_programs import SOURCES
+from logbus.interpreter import InterpreterBuild
 
 WAYS = (
     ("fdatasync", 1),
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--directory", help="on the disk to measure")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     with tempfile.TemporaryDirectory(dir=options.directory) as name:
         program = f"{name}/many_syncs"
         subprocess.run(["cc", "-O2", "-o", program, SOURCES / "many_syncs.c", "-lpthread"], check=True)

@@ -21,6 +21,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from logbus.interpreter import InterpreterBuild
 from logbus.pipeline.jobs.load import LoadOptions, run
 from logbus.pipeline.lake.parquet import parquet_settings
 from logbus.pipeline.payloads.payload import JsonPayload, Payload, RawPayload
@@ -115,6 +116,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--master", default="local[2]")
     asked = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     with Broker(in_process=False) as broker:
         fill(broker.bootstrap, asked.count, asked.size)
         for payload in (RawPayload(), JsonPayload(schema="user STRING, n INT, text STRING")):

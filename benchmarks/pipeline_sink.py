@@ -20,6 +20,7 @@ import pyarrow as pa
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from logbus.interpreter import InterpreterBuild
 from logbus.pipeline.session import session
 from logbus.pipeline.sink import options as sink_options
 from logbus.pipeline.sink.columns import SinkColumns
@@ -124,6 +125,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--masters", nargs="*", default=["local[1]", "local[2]"])
     asked = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     print(f"{'where':<12}{'records':<14}{'rows/s':>11}  what")
     with Broker({"log.flush.before.ack": "false", "log.retention.bytes": str(1 << 28)}, in_process=False) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from logbus.interpreter import InterpreterBuild
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking import Brokers, ConnectionSettings
 from logbus.pipeline.blocking.range_reader import read_range
@@ -226,7 +227,9 @@ def main() -> None:
     parser.add_argument(
         "--masters", nargs="+", default=["local[1]", "local[2]", "local-cluster[1,1,1024]", "local-cluster[2,1,1024]"]
     )
-    read_topics(parser.parse_args())
+    arguments = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
+    read_topics(arguments)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.compare.jars import SPARK_KAFKA_VERSION, spark_kafka_jars
 from benchmarks.pipeline_source import PARTITIONS, SETTINGS, fill
+from logbus.interpreter import InterpreterBuild
 from logbus.pipeline.blocking import Brokers, ConnectionSettings
 from logbus.pipeline.session import session
 from logbus.records.compression import Codec
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="of each; the median counts")
     parser.add_argument("--master", default="local[2]")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     jars = ",".join(map(str, sorted(spark_kafka_jars(CACHE).glob("*.jar"))))
     spark = session("benchmark", master=options.master, settings={**SETTINGS, "spark.jars": jars})
     spark.sparkContext.setLogLevel("ERROR")

@@ -25,6 +25,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
+from logbus.interpreter import InterpreterBuild
 from logbus.records.file_slice import joined
 from logbus.testing import Broker
 from logbus.wire.connection import ClientConnection
@@ -201,6 +202,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--throttled-seconds", type=float, default=30.0)
     arguments = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     cost(arguments.rounds, arguments.seconds)
     exactness(arguments.throttled_seconds)
     beside(arguments.rounds)

@@ -49,6 +49,7 @@ from benchmarks.compare.touched_memory import touch
 from benchmarks.compare.workloads import Load, prepare
 from benchmarks.replication_floor import PIECE
 from benchmarks.replication_floor import measure as floor
+from logbus.interpreter import InterpreterBuild
 from logbus.testing.broker_process import BrokerProcess
 from logbus.testing.zookeeper import ZooKeeper
 
@@ -363,6 +364,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the part bytes")
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="requests sent ahead, in the part bytes")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     parts = {**PARTS, "bytes": partial(bytes_part, rounds=options.rounds, in_flight=options.in_flight)}
     wanted = options.parts.split(",")
     for part in wanted:

@@ -30,6 +30,7 @@ from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManage
 from logbus.cluster.replication.partition import Partition
 from logbus.cluster.replication.replica import Replica
 from logbus.config import TopicConfig
+from logbus.interpreter import InterpreterBuild
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net import reactor as own_reactor
 from logbus.net.channel import Channel
@@ -166,6 +167,7 @@ def main() -> None:
     parser.add_argument("--batch-records", type=int, nargs="+", default=[16, 100, 1000])
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 10])
     given = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     context = multiprocessing.get_context("spawn")
     for batch_records in given.batch_records:
         for partitions in given.partitions:

@@ -27,6 +27,7 @@ from benchmarks.compare.process_cost import cost
 from benchmarks.compare.rounds import measure
 from benchmarks.compare.systems import Logbus, Running, start
 from benchmarks.compare.workloads import Load, prepare
+from logbus.interpreter import InterpreterBuild
 
 PER_TOPIC = 100
 IDLE_SECONDS = 10.0
@@ -138,6 +139,7 @@ def main() -> None:
     parser.add_argument("--partitions", default="10,1000,10000", help="numbers of partitions, with commas between")
     parser.add_argument("--gigabytes", type=int, default=0, help="size of a log to open; 0 leaves it out")
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR"), prefix="logbus-scale-") as name:
         directory = Path(name)
         programs = build(directory)

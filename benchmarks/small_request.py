@@ -30,6 +30,7 @@ from logbus.handlers.produce_appender import ProduceAppender
 from logbus.handlers.produce_errors import ProduceErrors
 from logbus.handlers.request_router import RequestRouter
 from logbus.handlers.transaction_verification import TransactionVerification
+from logbus.interpreter import InterpreterBuild
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net.factory import KafkaServerFactory
 from logbus.net.shared_resources import SharedResources
@@ -112,6 +113,7 @@ def quickest(transport: ServerTransport, requests: int) -> float:
 
 def main() -> None:
     """Measure and print."""
+    print(InterpreterBuild.running().name, flush=True)
     reactor: Any = MemoryReactorClock()
     frame = wire.produce_request("bench", {0: wire.record_batch(1, 100)}, 1)
     with tempfile.TemporaryDirectory() as root:

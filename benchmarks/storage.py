@@ -24,6 +24,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from logbus.config.topic_config import TopicConfig
+from logbus.interpreter import InterpreterBuild
 from logbus.model import TopicPartition
 from logbus.records.batch import BatchBuilder, ControlType, Marker, encode_batch
 from logbus.records.record import Record
@@ -297,6 +298,7 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=10_000)
     parser.add_argument("--open-only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     directory = options.directory or tempfile.mkdtemp(prefix="logbus-storage-")
 
     async def run() -> None:

@@ -31,6 +31,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.compare.jars import KAFKA_VERSION, kafka_jars
 from benchmarks.compare.process_cost import cost
 from benchmarks.compare.systems import Kafka, Logbus, Running, System, free_port, start
+from logbus.interpreter import InterpreterBuild
 from tests.certificates import Authority
 
 RECORD = os.urandom(512) + bytes(512)
@@ -161,6 +162,7 @@ def main() -> None:
     parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out")
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "logbus-benchmarks", help="of jars")
     given = parser.parse_args()
+    print(InterpreterBuild.running().name, flush=True)
     figures: dict[tuple[str, str], dict[str, list[Figure]]] = defaultdict(lambda: defaultdict(list))
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         home, authority = Path(name), Authority.new()

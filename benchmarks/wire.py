@@ -13,6 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from logbus.interpreter import InterpreterBuild
 from logbus.records.file_slice import joined
 from logbus.wire.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from logbus.wire.messages.metadata import (
@@ -146,6 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each case; the least counts")
     rounds = parser.parse_args().rounds
+    print(InterpreterBuild.running().name, flush=True)
     print(f"{'µs, decode / encode':<40}{'logbus':>16}{'from a view':>12}{'kio':>18}")
     for title, message, version in CASES:
         encode, decode = encoder(type(message), version), decoder(type(message), version)

@@ -46,6 +46,7 @@ What all of them share:
 * ``timers``: many deadlines on one timer
 * ``coroutines``: coroutine functions that return Deferreds
 * ``signals``: signal handling
+* ``interpreter``: how the running Python was built
 * ``extras``: hints for installing optional dependencies
 """
 

@@ -33,6 +33,7 @@ from logbus.config.properties import numbered_properties
 from logbus.errors import ConfigError, LogbusError
 from logbus.extras import install_hint
 from logbus.ilogbus import Listener
+from logbus.interpreter import InterpreterBuild, advice
 from logbus.listener_config import (
     http_login_config,
     inter_broker_listener,
@@ -46,6 +47,7 @@ from logbus.metastore.zookeeper_store import require_kazoo
 from logbus.net.garbage_collection import GarbageCollection
 from logbus.net.reactor_choice import install_reactor
 from logbus.protocols import protocol_plugins
+from logbus.records.implementations import IS_COMPILED
 from logbus.signals import ProcessSignals
 from logbus.socket_server import listener_tls, plugin_for
 from logbus.storage.checkpoints import META_PROPERTIES, MetaProperties
@@ -338,6 +340,8 @@ class ProcessRunner(Service):
         signals.install()
         for warning in self._config.warnings:
             _log.warn("{warning}", warning=warning)
+        for line in advice(IS_COMPILED, InterpreterBuild.running()):
+            _log.info("{line}", line=line)
         try:
             # Later, so that a request for the stop is answered.
             self._service = self._make(reactor, lambda: reactor.callLater(0, signals.stop))

@@ -26,6 +26,7 @@ from benchmarks.compare.rounds import LoadFailure, measure
 from benchmarks.compare.systems import Kafka, Logbus, Running, StartFailure, System, checkout, start
 from benchmarks.compare.wire import FETCH_VERSION, PRODUCE_VERSION, BrokerRefusal, produce_request, record_batch
 from benchmarks.compare.workloads import prepare
+from logbus.interpreter import InterpreterBuild
 
 START = "start"
 
@@ -129,7 +130,7 @@ def _compare(args: argparse.Namespace, chosen: Sequence[Cell], with_start: bool,
         sections.append(Section(title, _run_mode(args, mode, systems, chosen, programs, scratch)))
     about = {
         "systems": ", ".join(_describe(system) for system in systems),
-        "machine": f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}",
+        "machine": f"{os.cpu_count()} cores, {platform.platform()}, {InterpreterBuild.running().name}",
         "rounds": f"{args.rounds} of {args.seconds:g} s or {args.max_mb:g} MB a cell and system, by turns; "
         "both brokers up, one loaded at a time; the loads share the machine with them",
         "requests": f"Produce v{PRODUCE_VERSION}, Fetch v{FETCH_VERSION}, the same bytes to both; "
