@@ -112,7 +112,10 @@ class Log(LogState):
 
     @property
     def flusher(self) -> LogFlusher:
-        """The log's flusher. Using it makes the log one that can be written to."""
+        """
+        The log's flusher. Using it makes the log one that can be written to, which may take a new segment: ask for the
+        active one afterwards.
+        """
         flusher = self._flusher
         if flusher is None:
             if self.is_closed:

@@ -10,14 +10,18 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
+from logbus.records.control_records import ControlType, Marker
+from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.appends.append_many import append_many
+from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.log import Log
 from logbus.storage.log_linker import KEPT_SECONDS, LinkedCopy
 from logbus.storage.log_manager import LogManager
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.truncation import delete_expired
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome, no_space
-from tests.storage.builders import PARTITION, a_manager, batch, read_all
+from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, read_all
 from tests.storage.test_log_crashes import result
 
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100)
@@ -118,6 +122,71 @@ class LinkTests(SynchronousTestCase):
         machine.clock.advance(SMALL.file_delete_delay_ms / 1000 + 1)
         self.assertEqual(machine.names(0), [])
         self.assertEqual(read_all(machine.restarted(MemoryDisk.after_kill).log(1)), new)
+
+    def test_no_append_changes_what_is_shared(self) -> None:
+        """Whichever way the first batches come, they go to a new file: after a start, too, that found none."""
+
+        def fetched(log: Log) -> None:
+            batches = [batch(b"%d" % n, base_offset=31 + n, leader_epoch=2) for n in range(3)]
+            append_as_follower(log, b"".join(batches), 2)
+
+        ways: list[Callable[[Log], object]] = [
+            lambda log: append_as_leader(log, batch(b"x"), 2),
+            lambda log: append_many(log, [batch(b"x"), batch(b"y")], 2, NOW_MS, True),
+            lambda log: append_marker(log, 7, 0, Marker(ControlType.COMMIT, 1), 2, NOW_MS),
+            fetched,
+        ]
+        for way in ways:
+            for again in (False, True):
+                machine = Machine().open()
+                log = machine.create(0, 31)
+                self.assertEqual(log.segments[-1].base_offset, 30)  # There is room in the last one.
+                machine.create(1)
+                taken = machine.adopt(machine.copy())
+                self.assertEqual(taken.log_end_offset, 31)
+                if again:
+                    machine = machine.restarted(MemoryDisk.after_kill)
+                    taken = machine.log(1)
+                files = [segment.log.path for segment in taken.segments]
+                self.assertTrue(all(map(machine.disks[1].is_shared, files)))
+                before = [machine.disks[1].read(path) for path in files]
+                way(taken)
+                self.assertEqual([machine.disks[1].read(path) for path in files], before)
+                taken.high_watermark = taken.log_end_offset
+                if taken.log_end_offset == 31:  # Several at once need a segment that has a batch already.
+                    append(taken, 1)
+                    way(taken)
+                self.assertGreater(taken.log_end_offset, 31)
+                self.assertEqual([machine.disks[1].read(path) for path in files], before)
+
+    def test_transactions(self) -> None:
+        """Open and aborted transactions come along."""
+        machine = Machine().open()
+        log = machine.create(0, 5)
+        sent = {"producer_epoch": 0, "transactional": True}
+        append_as_leader(log, batch(b"a", producer_id=7, base_sequence=0, **sent), 1)
+        append_marker(log, 7, 0, Marker(ControlType.ABORT, 1), 1, NOW_MS)
+        append(log, 10)
+        append_as_leader(log, batch(b"b", producer_id=8, base_sequence=0, **sent), 1)
+        append(log, 10)
+        machine.create(1)
+        taken = machine.adopt(machine.copy())
+        end = log.log_end_offset
+        self.assertEqual(taken.last_stable_offset(end), 17)
+        self.assertEqual(taken.aborted_transactions(0, end), log.aborted_transactions(0, end))
+        self.assertEqual(len(taken.aborted_transactions(0, end)), 1)
+        append_marker(taken, 8, 0, Marker(ControlType.COMMIT, 1), 2, NOW_MS)
+        self.assertEqual(taken.producers.open_transaction(8, 0), False)
+
+    def test_compacted(self) -> None:
+        """What was compacted is known to be; compaction afterwards is each worker's own."""
+        machine = Machine().open()
+        log = machine.create(0, 30)
+        log.cleaned_end_offset = 20
+        machine.create(1)
+        taken = machine.adopt(machine.copy())
+        self.assertEqual(taken.cleaned_end_offset, 20)
+        result(machine.managers[1].close())
 
     def test_there_and_back(self) -> None:
         """A log that was handed over can be handed back, as often as one likes."""

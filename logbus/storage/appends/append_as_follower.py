@@ -96,7 +96,7 @@ def _misplaced(
 
 
 def _write(log: Log, data: memoryview, run: list[BatchHeader], markers: list[Marker | None], now_ms: int) -> None:
-    segment, flusher = log.segments[-1], log.flusher
+    flusher, segment = log.flusher, log.segments[-1]
     first, last_offset = run[0], run[-1].last_offset
     if len(run) == 1:
         segment = log.segment_for(first, last_offset, now_ms)

@@ -62,7 +62,7 @@ def append_many(
     size, latest = 0, -1
     seen: set[int] = set()
     try:
-        config, segment, flusher = log.config, log.segments[-1], log.flusher
+        config, flusher, segment = log.config, log.flusher, log.segments[-1]
         if (
             len(batches) > MAX_BATCHES
             or not segment.size

@@ -104,6 +104,36 @@ class DiskTests(SynchronousTestCase):
             self.assertRaises(FileNotFoundError, absent, "none")
         self.disk.unlink("none")
 
+    def test_several_names(self) -> None:
+        """A file with several names is known to have them, until it is copied, or the others are gone."""
+        self.disk.replace("one", b"content")
+        self.assertFalse(self.disk.is_shared("one") or self.disk.is_shared("none"))
+        for name in ("two", "three"):
+            self.disk.link("one", name)
+        self.assertTrue(self.disk.is_shared("one"))
+        modified = self.disk.modified_ns("one")
+        self.disk.unshare("one")
+        self.disk.open("one").truncate(3)
+        self.assertEqual([self.disk.read(name) for name in ("one", "two", "three")], [b"con", b"content", b"content"])
+        self.assertEqual(self.disk.modified_ns("two"), modified)
+        self.assertFalse(self.disk.is_shared("one"))
+        self.disk.unlink("two")
+        self.assertFalse(self.disk.is_shared("three"))
+        self.assertRaises(FileNotFoundError, self.disk.link, "none", "four")
+        self.assertRaises(ApiError, self.disk.link, "one", "three")
+        self.assertIsNone(self.disk.failure)
+
+    def test_taken_over(self) -> None:
+        """A directory of another log directory is taken once; if it is not there, nothing is broken."""
+        self.disk.make_directory("workers/1")
+        other = Disk(f"{self.root}/workers/1", self.reactor)
+        self.disk.make_directory("log")
+        self.disk.replace("log/f", b"content")
+        other.take(f"{self.root}/log", "mine")
+        self.assertEqual((other.read("mine/f"), self.disk.exists("log")), (b"content", False))
+        self.assertRaises(ApiError, other.take, f"{self.root}/log", "again")
+        self.assertIsNone(other.failure)
+
     def test_replace(self) -> None:
         """A file is replaced whole, and nothing is left beside it."""
         for data in (b"one", b"two"):
