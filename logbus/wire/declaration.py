@@ -15,8 +15,8 @@ How a message is declared: one class for all versions, each field with the versi
         max_wait_ms: Int32
         topics: list[FetchTopic]
 
-The fields stand in the order of the wire. The classes become attrs classes with slots, comparison, ``repr`` and an
-``__init__`` that takes keywords only; there are no validators or converters, since decoders fill the slots directly.
+The fields stand in the order of the wire. The classes get slots, comparison, ``repr`` and an ``__init__`` that takes
+keywords only (:mod:`~logbus.wire.message_class`).
 
 * A field without a default is a required keyword. A field that some version lacks needs a default: decoders of that
   version fill it in, and its encoders refuse any other value, unless the field is ``ignorable``.
@@ -33,6 +33,7 @@ from typing import Any, Literal, TypeVar, dataclass_transform, overload
 
 import attrs
 
+from logbus.wire.message_class import NO_DEFAULT, Default, Factory, message_class
 from logbus.wire.version_range import ALL_VERSIONS, VersionRange
 
 T = TypeVar("T")
@@ -176,21 +177,23 @@ def _kind_by_name(name: str) -> MessageKind:
 
 
 def _slotted(cls: type[T]) -> tuple[type[T], dict[str, FieldSpec]]:
-    """Make an attrs class of ``cls``, keeping the specs from :func:`field`."""
+    """Make a class with slots of ``cls``, keeping the specs from :func:`field`."""
     fields: dict[str, FieldSpec] = {}
-    these: dict[str, Any] = {}
+    defaults: dict[str, Default] = {}
     for name in inspect.get_annotations(cls):
         given = cls.__dict__.get(name, REQUIRED)
         spec = given if isinstance(given, FieldSpec) else FieldSpec(default=given)
         fields[name] = spec
-        default = attrs.NOTHING if spec.default is REQUIRED else spec.default
-        these[name] = attrs.field(default=default, factory=spec.factory)
-        if given is not REQUIRED:
-            delattr(cls, name)
-    made = attrs.define(
-        cls, these=these, kw_only=True, weakref_slot=False, on_setattr=attrs.setters.NO_OP, getstate_setstate=False
-    )
-    return made, fields
+        if spec.factory is not None:
+            defaults[name] = Factory(spec.factory)
+        else:
+            defaults[name] = NO_DEFAULT if spec.default is REQUIRED else spec.default
+    return message_class(cls, defaults), fields
+
+
+def is_struct(cls: type) -> bool:
+    """Whether ``cls`` was declared by :func:`struct` or :func:`message`."""
+    return isinstance(cls.__dict__.get(SPEC_ATTRIBUTE), StructSpec)
 
 
 def struct_spec(cls: type) -> StructSpec:

@@ -28,6 +28,7 @@ from logbus.wire.decoder_runtime import Buffer
 from logbus.wire.element_budget import element_budget
 from logbus.wire.encoder_codegen import generate_encoder
 from logbus.wire.encoder_runtime import EncodeError
+from logbus.wire.message_class import replaced
 from logbus.wire.wire_types import (
     ZERO_UUID,
     Bool,
@@ -77,6 +78,8 @@ __all__ = [
     "encoder",
     "incremental_decoder",
     "incremental_encoder",
+    # Messages
+    "replaced",
     # What was declared
     "message_spec",
 ]

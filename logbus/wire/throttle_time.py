@@ -7,13 +7,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from attrs import evolve
-
 from logbus.records.file_slice import joined
 from logbus.wire.element_budget import RESPONSE_ELEMENTS, element_budget
 from logbus.wire.headers import response_is_tagged
 from logbus.wire.messages import api
-from logbus.wire.schema import decoder, encode
+from logbus.wire.schema import decoder, encode, replaced
 
 _HEAD = Struct(">ii")
 
@@ -27,7 +25,7 @@ def with_throttle_time(answer: Any, api_key: int, version: int, ms: int) -> Any:
     if isinstance(answer, bytes):
         message, _ = decoder(api(api_key).response, version)(answer, 0, element_budget(len(answer), RESPONSE_ELEMENTS))
         return joined(encode(with_throttle_time(message, api_key, version, ms), version))
-    return evolve(answer, throttle_time_ms=ms) if hasattr(answer, "throttle_time_ms") else answer
+    return replaced(answer, throttle_time_ms=ms) if hasattr(answer, "throttle_time_ms") else answer
 
 
 def with_throttle_times(responses: bytes, api_key: int, version: int, ms: int) -> bytes:

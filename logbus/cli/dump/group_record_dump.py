@@ -14,12 +14,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import attrs
-
 from logbus.cli.output import as_text
 from logbus.coordination.group_records import UnknownKey, decode_change
 from logbus.errors import DecodeError
 from logbus.records.record import Record
+from logbus.wire.declaration import is_struct, struct_spec
 from logbus.wire.member_metadata import read_assignment, read_subscription
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from logbus.wire.messages.group_log import (
@@ -89,12 +88,12 @@ def _member(member: Any, is_consumer: bool) -> Item:
 
 def _fields(message: Any) -> Item:
     item: Item = {}
-    for each in attrs.fields(type(message)):
-        value = getattr(message, each.name)
+    for name in struct_spec(type(message)).fields:
+        value = getattr(message, name)
         if isinstance(value, (bytes, bytearray, memoryview)):
-            item[f"{each.name}_base64"] = base64.b64encode(value).decode()
+            item[f"{name}_base64"] = base64.b64encode(value).decode()
         else:
-            item[each.name] = _json_value(value)
+            item[name] = _json_value(value)
     return item
 
 
@@ -103,7 +102,7 @@ def _json_value(value: Any) -> Any:
         if value and isinstance(value[0], TopicIdPartitions):
             return _partitions(value)
         return [_json_value(each) for each in value]
-    return _fields(value) if attrs.has(type(value)) else value
+    return _fields(value) if is_struct(type(value)) else value
 
 
 def _partitions(topics: Iterable[TopicIdPartitions]) -> dict[str, list[int]]:

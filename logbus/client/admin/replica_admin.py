@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from attrs import evolve, frozen
+from attrs import frozen
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
@@ -27,6 +27,7 @@ from logbus.wire.messages.elections import (
 )
 from logbus.wire.messages.partitions import TopicPartitionIndexes, TopicPartitions
 from logbus.wire.messages.topics import DeleteTopicsRequest
+from logbus.wire.schema import replaced
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -188,7 +189,7 @@ def _has(answer: object, code: ErrorCode) -> bool:
 
 def _only(request: Any, names: Collection[object]) -> Any:
     """A request about some of its topics."""
-    some = evolve(request, topics=[topic for topic in request.topics if topic.name in names])
+    some = replaced(request, topics=[topic for topic in request.topics if topic.name in names])
     if isinstance(some, DeleteTopicsRequest):
         some.topic_names = [name for name in some.topic_names if name in names]
     return some

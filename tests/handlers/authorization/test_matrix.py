@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import attrs
 from attrs import frozen
 
 from logbus.errors import ErrorCode
@@ -443,7 +442,7 @@ def codes(value: Any) -> Iterator[int]:
     if isinstance(value, list):
         for each in value:
             yield from codes(each)
-    elif attrs.has(type(value)) or hasattr(type(value), "__slots__"):
+    elif hasattr(type(value), "__slots__"):
         for name in dir(type(value)):
             if name.startswith("_"):
                 continue
