@@ -136,4 +136,5 @@ class KafkaServer:
             self._security.principal_builder(listener),
             self._security.sasl.login(listener),
             self.router.serve_gathered,
+            self.router.serve_repeated,
         )

@@ -24,6 +24,8 @@ Records:
 * ``produce_errors``: error responses of Produce
 * ``transaction_verification``: lets transactional batches wait for verification (KIP-890)
 * ``fetch``: Fetch
+* ``repeated_fetch``: Fetch requests that repeat an earlier one
+* ``fetch_contexts``: the partitions that a fetch reads: those of its request, or of its session
 * ``fetch_response``: builds its response
 * ``fetch_sessions``: incremental fetch sessions
 * ``current_leaders``: the current leader in responses (KIP-951)

@@ -141,10 +141,12 @@ class FetchSession:
         """
         told = []
         for answer in got:
-            want = answer.fetch
-            assert isinstance(want, CachedPartition)
-            key = (want.topic_key, want.partition)
-            if key not in self.partitions:
+            read = answer.fetch
+            assert isinstance(read, CachedPartition)
+            key = (read.topic_key, read.partition)
+            # Not necessarily the one that was read: clients that wait for the same share the results.
+            want = self.partitions.get(key)
+            if want is None:
                 continue
             state = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
             has_news = (
@@ -208,6 +210,11 @@ class FetchSessionCache:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def dirty_count(self, session_id: int) -> int:
+        """Number of partitions of a session that may have changed; 0 if it does not exist."""
+        session = self._sessions.get(session_id)
+        return 0 if session is None else session.dirty_count
 
     def create(self, *, by_id: bool, follower: int = -1, partitions: int = 0) -> FetchSession | None:
         """

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
 
 from logbus.config import ConfigView
 from logbus.metrics import Registry
-from logbus.net.produce_gatherer import GatheredProduceRouter, GatheredRuns
+from logbus.net.produce_gatherer import GatheredRuns
 from logbus.net.request_context import RequestContext
+from logbus.records.file_slice import Parts
 from logbus.wire.connection import Request
+from logbus.wire.fetch_template import FETCH, RepeatedFetch
 from logbus.wire.messages import api_name
 from logbus.wire.request_template import PRODUCE, CoalescedProduce
 from logbus.wire.version_range import VersionRange
@@ -27,7 +29,6 @@ Answer = Any
 """A response message, None if the protocol has no response, or a Deferred of these."""
 
 Handler = Callable[[RequestContext, Request], Answer]
-CoalescedHandler = Callable[[RequestContext, CoalescedProduce], bytes | Deferred[bytes] | None]
 F = TypeVar("F", bound=Callable[..., Any])
 A = TypeVar("A")
 T = TypeVar("T")
@@ -74,15 +75,15 @@ def serves(
 
 
 @frozen
-class CoalescedApi:
+class FastPath:
     """
-    An API of which several requests may be served at once.
+    A way to serve requests of an API that were recognized, not decoded.
 
-    :ivar gathered: whether they come from several connections.
+    :ivar kind: ``coalesced``: several of one connection; ``gathered``: of several connections; ``repeated``: one.
     """
 
     api_key: int
-    gathered: bool = False
+    kind: Literal["coalesced", "gathered", "repeated"]
 
 
 def serves_coalesced(api_key: int) -> Callable[[F], F]:
@@ -94,7 +95,7 @@ def serves_coalesced(api_key: int) -> Callable[[F], F]:
     """
 
     def mark(method: F) -> F:
-        method.__serves__ = CoalescedApi(api_key)  # type: ignore[attr-defined]
+        method.__serves__ = FastPath(api_key, "coalesced")  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -104,7 +105,22 @@ def serves_gathered(api_key: int) -> Callable[[F], F]:
     """Declare that a method serves runs of several connections: a :data:`.GatheredProduceRouter`."""
 
     def mark(method: F) -> F:
-        method.__serves__ = CoalescedApi(api_key, gathered=True)  # type: ignore[attr-defined]
+        method.__serves__ = FastPath(api_key, "gathered")  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def serves_repeated(api_key: int) -> Callable[[F], F]:
+    """
+    Declare that a method serves repeated requests of ``api_key``.
+
+    The method takes the :class:`RequestContext` and the :class:`RepeatedFetch`, and returns the encoded response, or a
+    Deferred of it; or None, without any effect, if the request must be decoded.
+    """
+
+    def mark(method: F) -> F:
+        method.__serves__ = FastPath(api_key, "repeated")  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -125,7 +141,7 @@ async def response_of(answer: Answer) -> Answer:
     return await answer if isinstance(answer, Deferred) else answer
 
 
-def marks(cls: type) -> Iterator[tuple[str, ServedApi | CoalescedApi]]:
+def marks(cls: type) -> Iterator[tuple[str, ServedApi | FastPath]]:
     """The methods of a class that serve APIs, by name."""
     for name, value in vars(cls).items():
         mark = getattr(value, "__serves__", None)
@@ -153,8 +169,7 @@ class RequestRouter:
     apis: dict[int, ServedApi] = field(factory=dict, init=False)
     counts: dict[int, int] = field(factory=dict, init=False)
     _handlers: dict[int, Handler] = field(factory=dict, init=False)
-    _coalesced: dict[int, CoalescedHandler] = field(factory=dict, init=False)
-    _gathered: dict[int, GatheredProduceRouter] = field(factory=dict, init=False)
+    _fast: dict[tuple[str, int], Callable[..., Any]] = field(factory=dict, init=False)
     _by_class: dict[type, Any] = field(factory=dict, init=False)
 
     @property
@@ -171,8 +186,8 @@ class RequestRouter:
         self._by_class[type(handlers)] = handlers
         for name, api in marks(type(handlers)):
             method = getattr(handlers, name)
-            if isinstance(api, CoalescedApi):
-                (self._gathered if api.gathered else self._coalesced)[api.api_key] = method
+            if isinstance(api, FastPath):
+                self._fast[api.kind, api.api_key] = method
                 continue
             key = api.api_key
             if key in self._handlers:
@@ -213,14 +228,21 @@ class RequestRouter:
 
     def serve_coalesced(self, context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
         """Serve several requests at once; see :func:`serves_coalesced`."""
-        answers = self._coalesced[PRODUCE](context, run)
+        answers: bytes | Deferred[bytes] | None = self._fast["coalesced", PRODUCE](context, run)
         if answers is not None:
             self.counts[PRODUCE] += len(run.batches)
         return answers
 
     def serve_gathered(self, runs: GatheredRuns) -> list[bytes | Deferred[bytes]] | None:
         """Serve requests of several connections at once; see :func:`serves_gathered`."""
-        answers = self._gathered[PRODUCE](runs)
+        answers: list[bytes | Deferred[bytes]] | None = self._fast["gathered", PRODUCE](runs)
         if answers is not None:
             self.counts[PRODUCE] += sum(len(run.batches) for _, run in runs)
         return answers
+
+    def serve_repeated(self, context: RequestContext, request: RepeatedFetch) -> Parts | Deferred[Parts] | None:
+        """Serve a request without decoding it; see :func:`serves_repeated`."""
+        answer: Parts | Deferred[Parts] | None = self._fast["repeated", FETCH](context, request)
+        if answer is not None:
+            self.counts[FETCH] += 1
+        return answer

@@ -20,10 +20,11 @@ from logbus.net.metrics import NetMetrics
 from logbus.net.produce_gatherer import GatheredProduceRouter
 from logbus.net.protocol import KafkaServerProtocol, PrincipalBuilder
 from logbus.net.request_context import RequestContext
-from logbus.net.request_dispatcher import CoalescedProduceRouter, Router
+from logbus.net.request_dispatcher import CoalescedProduceRouter, RepeatedFetchRouter, Router
 from logbus.net.sasl_login import SaslLogin
 from logbus.net.shared_resources import SharedResources
 from logbus.wire.connection import ServerConnection
+from logbus.wire.fetch_template import FetchTemplateCache
 from logbus.wire.request_template import TemplateCache
 
 ELEMENTS_AT_ONCE = 2000
@@ -47,6 +48,8 @@ class KafkaServerFactory(Factory):
     :ivar coalesced_router: answers Produce requests together that differ only in their batches; without it the router
         answers each.
     :ivar gathered_router: likewise, those of several connections.
+    :ivar repeated_router: answers Fetch requests that differ from an earlier one in a few numbers; without it the
+        router answers each.
     :ivar login: how clients log in by SASL; None: they do not.
     """
 
@@ -58,9 +61,11 @@ class KafkaServerFactory(Factory):
     principal_builder: PrincipalBuilder | None = None
     login: SaslLogin | None = None
     gathered_router: GatheredProduceRouter | None = None
+    repeated_router: RepeatedFetchRouter | None = None
     metrics: NetMetrics = field(init=False)
     wire: ServerConnection = field(init=False)
     templates: TemplateCache = field(factory=TemplateCache, init=False)
+    fetch_templates: FetchTemplateCache = field(factory=FetchTemplateCache, init=False)
     _connections: dict[KafkaServerProtocol, None] = field(factory=dict, init=False)
     _sweep: LoopingCall = field(init=False)
     _listening: bool = field(default=False, init=False)

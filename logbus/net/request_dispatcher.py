@@ -22,7 +22,7 @@ from logbus.net.flow_control import BLOCKED, PENDING, FlowControl
 from logbus.net.produce_gatherer import GatheredProduceRouter, may_be_gathered
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
-from logbus.net.response_order import ResponseOrder, ResponseSlot
+from logbus.net.response_order import AnyRequest, ResponseOrder, ResponseSlot
 from logbus.net.response_sender import ResponseSender
 from logbus.net.sasl_login import ConnectionLogin
 from logbus.net.shared_resources import SharedResources
@@ -30,6 +30,7 @@ from logbus.quotas.quota_managers import QuotaManagers
 from logbus.records.file_slice import Parts
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
+from logbus.wire.fetch_template import FETCH, FetchTemplateCache, RepeatedFetch
 from logbus.wire.frame_buffer import PREFIX, FrameBuffer
 from logbus.wire.request_template import CoalescedProduce, RequestTemplate, TemplateCache
 
@@ -44,7 +45,14 @@ Serves several Produce requests together; returns their encoded responses, or a 
 done, and the first request must be served by itself.
 """
 
+RepeatedFetchRouter: TypeAlias = Callable[[RequestContext, RepeatedFetch], "Parts | Deferred[Parts] | None"]
+"""
+Serves a Fetch request that was recognized; returns the encoded response, or a Deferred of it. None: nothing was done,
+and the request must be decoded.
+"""
+
 PRODUCE = 0
+_FETCH = FETCH.to_bytes(2, "big")
 
 
 class RequestRouting(Shape):
@@ -55,7 +63,9 @@ class RequestRouting(Shape):
     router: Router
     coalesced_router: CoalescedProduceRouter | None
     gathered_router: GatheredProduceRouter | None
+    repeated_router: RepeatedFetchRouter | None
     templates: TemplateCache
+    fetch_templates: FetchTemplateCache
 
 
 class Requester(Shape):
@@ -133,7 +143,7 @@ class RequestDispatcher:
         flow, frames, shared, turn = self._flow, self._frames, self._routing.shared, self._turn
         before = self.requests
         last, left = before + shared.limits.turn_requests, shared.limits.turn_bytes
-        coalescing = self._login is None or self._login.session.is_open
+        is_open = self._login is None or self._login.session.is_open
         flow.serving = True
         if self._quotas.is_active:
             self._throttle.begin_turn()
@@ -141,7 +151,7 @@ class RequestDispatcher:
             while not flow.stops:
                 run = (
                     self._next_run(last - self.requests, left)
-                    if coalescing and self._coalesced_router is not None
+                    if is_open and self._coalesced_router is not None
                     else None
                 )
                 if run is not None and turn.reading is self._sender.transport and self._leave(run):
@@ -151,8 +161,9 @@ class RequestDispatcher:
                 if run is not None and self._serve_run(run):
                     left -= run.size
                 elif (frame := frames.next_frame()) is not None:
-                    self._serve_frame(frame, run is None)
                     left -= len(frame)
+                    if not (is_open and frame[:2] == _FETCH and self._serve_repeated(frame)):
+                        self._serve_frame(frame, run is None)
                 else:
                     break
                 if not frames.held:
@@ -184,6 +195,8 @@ class RequestDispatcher:
             request = unlocked
         else:
             return
+        if request.api_key == FETCH and self._learn(request, frame) and self._serve_repeated(frame):
+            return
         self.requests += 1
         context = self._context_for(request.client_id)
         if request.decoding is not None:
@@ -205,6 +218,32 @@ class RequestDispatcher:
                 self._append(ResponseSlot(request, None, parts))
             else:
                 self._sender.add(parts)
+
+    def _learn(self, request: Request, frame: memoryview) -> bool:
+        """Remember a Fetch, so that it is recognized from now on; False: it is none that will be repeated."""
+        if self._routing.repeated_router is None or request.decoding is not None:
+            return False
+        return self._routing.fetch_templates.learn(request, frame)
+
+    def _serve_repeated(self, frame: memoryview) -> bool:
+        """Serve a Fetch that repeats an earlier one; False: it must be decoded."""
+        routing = self._routing
+        if routing.repeated_router is None or self._quotas.is_active:
+            return False
+        request = routing.fetch_templates.recognize(frame)
+        if request is None:
+            return False
+        answer = routing.repeated_router(self._context_for(request.template.client_id), request)
+        if answer is None:
+            return False
+        self.requests += 1
+        if not isinstance(answer, list):
+            self._wait(request, answer)
+        elif self.order:
+            self._append(ResponseSlot(request, None, answer))
+        else:
+            self._sender.add(answer)
+        return True
 
     def _serve_in_slices(self, context: RequestContext, request: Request) -> None:
         """Serve a request with more elements than are decoded in one go; those after it wait."""
@@ -312,7 +351,7 @@ class RequestDispatcher:
         if self.order.full:
             self._flow.stop_reading(PENDING)
 
-    def _wait(self, request: Request | CoalescedProduce, answer: Deferred[Answer], count: int = 1) -> None:
+    def _wait(self, request: AnyRequest, answer: Deferred[Answer], count: int = 1) -> None:
         slot = ResponseSlot(request, answer, [], count)
         self._append(slot)
         answer.addCallbacks(self._answered, self._failed, callbackArgs=(slot,))
@@ -334,8 +373,10 @@ class RequestDispatcher:
         """Encode the answer to a request that had to wait."""
         request = slot.request
         try:
-            if isinstance(request, CoalescedProduce):
-                parts: Parts = [answer]
+            if isinstance(request, RepeatedFetch):
+                parts: Parts = answer
+            elif isinstance(request, CoalescedProduce):
+                parts = [answer]
             elif request.sliced and answer is not None:
                 steps = self._routing.wire.respond_in_steps(request, answer)
                 encoding = self.context.time_slice(request).finish(steps, ELEMENTS_PER_STEP)

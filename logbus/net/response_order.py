@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from twisted.internet.defer import Deferred
 
 from logbus.net.metrics import NetMetrics
 from logbus.records.file_slice import Parts, total_length
 from logbus.wire.connection import Request
+from logbus.wire.fetch_template import RepeatedFetch
 from logbus.wire.request_template import CoalescedProduce
+
+AnyRequest: TypeAlias = Request | CoalescedProduce | RepeatedFetch
+"""A request that was decoded, or recognized; or several together."""
 
 
 class ResponseSlot:
@@ -25,9 +29,7 @@ class ResponseSlot:
 
     __slots__ = ("count", "deferred", "parts", "ready", "request", "size")
 
-    def __init__(
-        self, request: Request | CoalescedProduce, deferred: Deferred[Any] | None, parts: Parts, count: int = 1
-    ) -> None:
+    def __init__(self, request: AnyRequest, deferred: Deferred[Any] | None, parts: Parts, count: int = 1) -> None:
         self.request = request
         self.count = count
         self.deferred = deferred

@@ -12,6 +12,7 @@ The Kafka protocol without sockets: bytes to messages, and messages to bytes. Pu
 * ``decoder_runtime``, ``encoder_runtime``, ``encode_diagnosis``: helpers and errors of these functions
 * ``element_budget``: bounds the array elements of a message
 * ``request_template``, ``produce_response``: the fast path of Produce
+* ``fetch_template``: the fast path of Fetch
 * ``throttle_time``: sets the throttle time of responses
 * ``kafka_releases``: API versions, API names and features of Kafka's releases
 * ``negotiation``: the versions that a client uses with a broker

@@ -24,7 +24,7 @@ class FetchTests(HandlerCase):
             client.produce(a_batch(bytes(500)))
         size = len(content(client.fetch(0)))
         self.assertTrue(500 < size <= 2048)
-        self.assertEqual(server.broker.kafka_server.router.find(FetchHandlers).bytes_sent, size)
+        self.assertEqual(server.broker.kafka_server.router.find(FetchHandlers).totals.bytes_sent, size)
 
     def test_no_bytes_at_all(self) -> None:
         """A consumer that takes no bytes gets the first batch all the same, or it would never get on (KIP-74)."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logbus.handlers import fetch as module
+from logbus.handlers import repeated_fetch as module
 from logbus.handlers.fetch import FetchHandlers
-from logbus.wire.connection import Request
+from logbus.records.file_slice import Parts
+from logbus.wire.fetch_template import FetchTemplate
 from tests.handlers.kit import HandlerCase, MemoryBroker, a_batch, content, fetch_request
 
 Waiter = tuple[int, int, int, int, bool]
@@ -49,7 +51,7 @@ def responses(waiters: Sequence[Waiter], values: Sequence[bytes]) -> tuple[list[
             producer.produce(a_batch(value))
         producer.turn(0.6)
         found = [client.frames() for client in clients]
-        return found, server.broker.kafka_server.router.find(FetchHandlers).bytes_sent
+        return found, server.broker.kafka_server.router.find(FetchHandlers).totals.bytes_sent
     finally:
         server.close()
 
@@ -67,14 +69,14 @@ class SharedFetchTests(HandlerCase):
 
     def test_one_is_encoded(self) -> None:
         """The response is made once for all that read the same."""
-        encoded: list[Request] = []
-        original = Request.encode
+        encoded: list[FetchTemplate] = []
+        original = FetchTemplate.found
 
-        def encode(request: Request, response: object) -> object:
-            encoded.append(request)
-            return original(request, response)
+        def found(template: FetchTemplate, *result: Any) -> Parts:
+            encoded.append(template)
+            return original(template, *result)
 
-        self.patch(Request, "encode", encode)
+        self.patch(FetchTemplate, "found", found)
         clients = [self.server.connect() for _ in range(5)]
         for client in clients:
             client.send(fetch_request([("t", 0, 0)], max_wait_ms=500), 12)

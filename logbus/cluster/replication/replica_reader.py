@@ -363,15 +363,14 @@ class ReplicaReader:
             partition.check_leader(fetch.current_leader_epoch)
         else:
             partition.check_epoch(fetch.current_leader_epoch)
-        result.high_watermark = replica.high_watermark
-        result.last_stable_offset = replica.last_stable_offset
+        result.high_watermark = result.end = high_watermark = partition.high_watermark
+        result.last_stable_offset = stable = log.last_stable_offset(high_watermark)
         result.log_start_offset = log.log_start_offset
-        result.end = result.high_watermark
         if fetch_params.committed:
-            result.end, result.aborted = result.last_stable_offset, ()
+            result.end, result.aborted = stable, ()
         if fetch.last_fetched_epoch != NO_EPOCH and self._diverges(result, replica):
             return
-        if not partition.is_leader and result.high_watermark < fetch.offset <= log.log_end_offset:
+        if not partition.is_leader and high_watermark < fetch.offset <= log.log_end_offset:
             # By the leader it is committed, or the consumer would not fetch from it.
             raise ApiError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
@@ -385,6 +384,10 @@ class ReplicaReader:
             # Nothing more fits; but an offset that does not exist must not look like the end of the log.
             if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
                 raise log.out_of_range(fetch.offset)
+            return
+        if fetch.offset == result.end:
+            # The usual one that has to wait.
+            result.read_to = fetch.offset
             return
         found = replica.read(
             fetch.offset, min(left, fetch.max_bytes), committed=fetch_params.committed, min_one=min_one

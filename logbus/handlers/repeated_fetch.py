@@ -1,0 +1,176 @@
+"""
+Fetch fast path: a consumer's request that repeats an earlier one is served without decoding it, and is answered without
+building messages.
+
+Those that wait for the same records are woken together; the first that gets them reads and encodes them for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from attrs import define, frozen
+from twisted.internet.defer import Deferred
+
+from logbus.cluster.replication.replica_reader import FetchParams, PartitionFetchResult, ReplicaReader
+from logbus.errors import ApiError
+from logbus.handlers.current_leaders import CurrentLeaders
+from logbus.handlers.fetch_contexts import MANY_PARTITIONS, TOPIC_ID_VERSION, ZSTD_VERSION, FetchContexts
+from logbus.handlers.fetch_response import FetchResponseBuilder
+from logbus.handlers.fetch_sessions import CachedPartition, FetchSession
+from logbus.metrics import metric
+from logbus.net.request_context import RequestContext
+from logbus.quotas.quota_managers import QuotaManagers
+from logbus.records.file_slice import Parts, joined, total_length
+from logbus.security.acl.acls import AclOperation, ResourceType
+from logbus.wire.fetch_template import FetchTemplate, RepeatedFetch
+from logbus.wire.messages.records import FetchResponse
+
+#: The most bytes of records that are read into memory, to be sent to several clients.
+MOST_SHARED = 16 * 1024
+READ_COMMITTED = 1
+#: The first version whose consumers may fetch from a follower (KIP-392).
+FOLLOWS_VERSION = 11
+
+
+@define(eq=False)
+class FetchTotals:
+    """
+    Counts.
+
+    :ivar bytes_sent: bytes of batches sent to consumers so far; ``bytes_replicated``: to followers.
+    """
+
+    bytes_sent: int = metric("logbus_fetched_bytes_total", "Bytes of batches sent to consumers.")
+    bytes_replicated: int = 0
+
+
+@frozen
+class _Prepared:
+    """What all requests of a template have in common, in the terms of :meth:`.ReplicaReader.fetch`."""
+
+    fetch_params: FetchParams
+    topic_id: UUID | None
+    min_bytes: int
+    max_bytes: int
+
+
+@define(eq=False)
+class RepeatedFetches:
+    """Serves consumers' Fetch requests of one partition that were recognized."""
+
+    _reader: ReplicaReader
+    _contexts: FetchContexts
+    _leaders: CurrentLeaders
+    _max_bytes: int
+    _quotas: QuotaManagers
+    _totals: FetchTotals
+
+    def fetch(self, context: RequestContext, request: RepeatedFetch) -> Parts | Deferred[Parts] | None:
+        """The encoded response, or a Deferred of it; None, without any effect: the request must be decoded."""
+        if self._quotas.fetch.is_active or self._contexts.sessions.dirty_count(request.session_id) >= MANY_PARTITIONS:
+            return None
+        template, contexts = request.template, self._contexts
+        prepared: _Prepared = template.prepared or self._prepare(template)
+        topic = template.topic
+        if prepared.topic_id is not None and not (topic := contexts.topic_name(prepared.topic_id)):
+            return None
+        asked, version = template.partition, template.api_version
+        access = contexts.access(context, prepared.fetch_params)
+        if access is not None and not access.may(AclOperation.READ, ResourceType.TOPIC, topic):
+            return None
+        if version < ZSTD_VERSION and contexts.unreadable(topic, asked.partition) is not None:
+            return None
+        partition = CachedPartition(
+            topic,
+            asked.partition,
+            request.offset,
+            asked.partition_max_bytes,
+            asked.current_leader_epoch,
+            topic_id=prepared.topic_id,
+            log_start_offset=asked.log_start_offset,
+            topic_key=template.topic_key,
+        )
+        session: FetchSession | None = None
+        if request.session_id:
+            try:
+                session = contexts.resume(
+                    request.session_id, request.session_epoch, (partition,), by_id=version >= TOPIC_ID_VERSION
+                )
+            except ApiError as e:
+                return template.unusual(request.correlation_id, FetchResponse(error_code=e.code, responses=[]))
+            if access is not None:
+                contexts.authorize_again(session, access)
+        results = self._reader.fetch(
+            session or contexts.sessionless((partition,), prepared.fetch_params),
+            min_bytes=prepared.min_bytes,
+            max_bytes=prepared.max_bytes,
+            max_wait_ms=template.message.max_wait_ms,
+            fetch_params=prepared.fetch_params,
+        )
+        if isinstance(results, list):
+            return self._respond(results, context, request, session)
+        return results.addCallback(self._respond, context, request, session)
+
+    def _prepare(self, template: FetchTemplate) -> _Prepared:
+        version, message = template.api_version, template.message
+        fetch_params = FetchParams(
+            message.isolation_level == READ_COMMITTED, follows=version >= FOLLOWS_VERSION, rack=message.rack_id
+        )
+        topic_id = UUID(bytes=template.topic_id) if version >= TOPIC_ID_VERSION else None
+        most = max(0, min(message.max_bytes, self._max_bytes))
+        template.prepared = _Prepared(fetch_params, topic_id, min(message.min_bytes, max(most, 1)), most)
+        return template.prepared  # type: ignore[no-any-return]
+
+    def _respond(
+        self,
+        results: Sequence[PartitionFetchResult],
+        context: RequestContext,
+        request: RepeatedFetch,
+        session: FetchSession | None,
+    ) -> Parts:
+        template, shared = request.template, self._reader.shared
+        key = id(results), template.shape
+        selected = results if session is None else session.changed_results(results, everything=False)
+        if len(selected) != 1 or not self._is_usual(selected[0], template):
+            return self._respond_in_full(selected, context, request, session)
+        result = selected[0]
+        data = result.data
+        if data is not None:
+            self._totals.bytes_sent += data.length
+        if shared is None or data is None or data.length > MOST_SHARED:
+            found = template.found(result.high_watermark, result.last_stable_offset, result.log_start_offset, data)
+            return template.response(request.correlation_id, request.session_id, found, total_length(found))
+        if key not in shared:
+            found = template.found(result.high_watermark, result.last_stable_offset, result.log_start_offset, data)
+            # The results are kept, so that no others get their id.
+            shared[key] = joined(found), results
+        encoded: bytes = shared[key][0]
+        return template.response(request.correlation_id, request.session_id, [encoded], len(encoded))
+
+    @staticmethod
+    def _is_usual(result: PartitionFetchResult, template: FetchTemplate) -> bool:
+        fetch: Any = result.fetch
+        return (
+            result.error is None
+            and not result.aborted
+            and result.preferred == -1
+            and result.diverging is None
+            and fetch.partition == template.partition.partition
+            and fetch.topic_key == template.topic_key
+        )
+
+    def _respond_in_full(
+        self,
+        results: Sequence[PartitionFetchResult],
+        context: RequestContext,
+        request: RepeatedFetch,
+        session: FetchSession | None,
+    ) -> Parts:
+        version = request.template.api_version
+        builder = FetchResponseBuilder(version, context.listener, self._leaders, session, full=False)
+        builder.add(results)
+        self._totals.bytes_sent += builder.size
+        return request.template.unusual(request.correlation_id, builder.build())

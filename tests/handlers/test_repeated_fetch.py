@@ -1,0 +1,284 @@
+"""Fetch requests that are recognized get the responses that they would get if they were decoded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import define, evolve, field
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logbus.errors import ErrorCode
+from logbus.handlers.fetch import FetchHandlers
+from logbus.metastore.security_znodes import EntityZnode
+from logbus.records.batch import ControlType, Marker
+from logbus.security.acl.acls import (
+    AccessControlEntry,
+    AclOperation,
+    AclPermission,
+    ResourcePattern,
+    ResourceType,
+)
+from logbus.wire.fetch_template import RepeatedFetch
+from logbus.wire.messages.records import FetchResponse
+from logbus.wire.messages.topics import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DeleteTopicsRequest,
+)
+from tests.handlers.kit import NOW_MS, Client, HandlerCase, MemoryBroker, a_batch, content, fetch_request
+
+PARTITION = st.integers(0, 1)
+CLIENT = st.integers(0, 2)
+OFFSET = st.sampled_from((0, 0, 1, 2, 3, 5, 40))
+FETCHES = st.tuples(
+    st.just("fetch"),
+    CLIENT,
+    st.lists(st.tuples(PARTITION, OFFSET), max_size=2, unique_by=lambda wanted: wanted[0]),
+    st.sampled_from(("continue", "continue", "continue", "again", "unknown", "close", "forget")),
+)
+STEPS = st.lists(
+    st.one_of(
+        FETCHES,
+        FETCHES,
+        FETCHES,
+        st.tuples(st.just("write"), PARTITION, st.integers(1, 200)),
+        st.tuples(st.just("begin"), PARTITION),
+        st.tuples(st.just("end"), PARTITION, st.booleans()),
+        st.tuples(st.just("delete records"), PARTITION, st.integers(0, 4)),
+        st.tuples(st.just("compress")),
+        st.tuples(st.just("recreate")),
+        st.tuples(st.just("pass"), st.sampled_from((0, 0.3, 0.6))),
+    ),
+    min_size=1,
+    max_size=25,
+)
+KINDS = st.lists(
+    st.tuples(
+        st.integers(4, 18),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from((0, 500)),
+        st.sampled_from((1, 300)),
+        st.sampled_from((1 << 20, 1 << 20, 150)),
+    ),
+    min_size=3,
+    max_size=3,
+)
+
+
+@define
+class Consumer:
+    """A client with its kind of requests, and its session."""
+
+    client: Client
+    server: MemoryBroker
+    version: int
+    committed: bool
+    with_session: bool
+    max_wait_ms: int
+    min_bytes: int
+    partition_max_bytes: int
+    session_id: int = 0
+    epoch: int = 0
+    got: list[bytes] = field(factory=list)
+
+    def fetch(self, wanted: list[tuple[int, int]], how: str) -> None:
+        """Send a fetch, unless the last one has no response yet."""
+        self.take()
+        session: dict[str, int] = {}
+        if self.with_session and self.version >= 7:
+            epoch = {"again": max(self.epoch - 1, 1), "close": -1}.get(how, self.epoch)
+            session = {"session_id": self.session_id, "session_epoch": epoch if self.session_id else 0}
+            if how == "unknown":
+                session["session_id"] = 77
+            if how == "forget":
+                self.session_id = self.epoch = 0
+        request = fetch_request(
+            [("t", partition, offset) for partition, offset in wanted],
+            self.server if self.version >= 13 else None,
+            max_wait_ms=self.max_wait_ms,
+            min_bytes=self.min_bytes,
+            partition_max_bytes=self.partition_max_bytes,
+            isolation_level=int(self.committed),
+            **session,
+        )
+        self.client.send(request, self.version)
+        self.take()
+
+    def take(self) -> None:
+        """Take the responses."""
+        for frame in self.client.frames():
+            self.got.append(frame)
+            response: FetchResponse = self.client.wire.receive(frame)[1]
+            if response.error_code:
+                self.session_id = self.epoch = 0
+            elif response.session_id:
+                self.epoch = self.epoch + 1 if response.session_id == self.session_id else 1
+                self.session_id = response.session_id
+
+
+def outcome(kinds: list[Any], steps: list[Any], recognize: bool) -> Any:
+    """All responses, and what was counted."""
+    server = MemoryBroker({"fetch.max.bytes": "1500"}).start()
+    try:
+        factory = server.plugin.factories["kafka"]
+        if not recognize:
+            factory.repeated_router = None
+        server.create("t", 2)
+        admin = server.connect()
+        consumers = [Consumer(server.connect(), server, *kind) for kind in kinds]
+        sequence = {0: 0, 1: 0}
+        for step in steps:
+            run(server, admin, consumers, sequence, step)
+        server.reactor.advance(1)
+        for consumer in consumers:
+            consumer.take()
+        router = server.broker.kafka_server.router
+        sent = router.find(FetchHandlers).totals.bytes_sent
+        pending = len(server.broker.replication.reader._purgatory)
+        return [one.got for one in consumers], sent, router.counts[1], factory.metrics.requests, pending
+    finally:
+        server.close()
+
+
+def run(server: MemoryBroker, admin: Client, consumers: list[Consumer], sequence: dict[int, int], step: Any) -> None:
+    """Do one step."""
+    kind, *how = step
+    replicas = server.broker.replication.replicas
+    if kind == "fetch":
+        consumers[how[0]].fetch(how[1], how[2])
+    elif kind == "write":
+        admin.produce(a_batch(bytes(how[1])), partition=how[0])
+    elif kind == "begin":
+        batch = a_batch(
+            b"t", producer_id=7, producer_epoch=0, base_sequence=sequence[how[0]], transactional=True, timestamp=NOW_MS
+        )
+        replicas.get("t", how[0]).append(batch, NOW_MS)
+        sequence[how[0]] += 1
+    elif kind == "end" and sequence[how[0]]:
+        marker = Marker(ControlType.COMMIT if how[1] else ControlType.ABORT, 1)
+        replicas.get("t", how[0]).append_marker(7, 0, marker, NOW_MS, 1)
+    elif kind == "delete records":
+        end = replicas.get("t", how[0]).high_watermark
+        partition = DeleteRecordsPartition(partition_index=how[0], offset=min(how[1], end))
+        topic = DeleteRecordsTopic(name="t", partitions=[partition])
+        admin.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    elif kind == "recreate":
+        admin.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        server.create("t", 2)
+        sequence.update({0: 0, 1: 0})
+    elif kind == "compress":
+        for partition in (0, 1):
+            log = replicas.get("t", partition).log
+            log.config = evolve(log.config, compression_type="zstd")
+    elif kind == "pass":
+        server.reactor.advance(how[0])
+
+
+class RecognizingCase(HandlerCase):
+    def recognized(self) -> list[RepeatedFetch]:
+        """The requests that are recognized from now on."""
+        found: list[RepeatedFetch] = []
+        factory = self.server.plugin.factories["kafka"]
+        original = factory.repeated_router
+        assert original is not None
+
+        def router(context: Any, request: RepeatedFetch) -> Any:
+            answer = original(context, request)
+            if answer is not None:
+                found.append(request)
+            return answer
+
+        factory.repeated_router = router
+        return found
+
+
+class RepeatedFetchTests(RecognizingCase):
+    @settings(deadline=None, max_examples=settings.default.max_examples // 2)
+    @given(KINDS, STEPS)
+    def test_same_responses(self, kinds: list[Any], steps: list[Any]) -> None:
+        """In any version, with and without sessions, whatever happens meanwhile."""
+        self.assertEqual(outcome(kinds, steps, recognize=True), outcome(kinds, steps, recognize=False))
+
+    def test_all_versions_are_recognized(self) -> None:
+        """With another offset, and another epoch of the session, in each version that has sessions."""
+        self.client.produce(a_batch(b"a"))
+        self.client.produce(a_batch(b"b"))
+        for version in range(4, 19):
+            found = self.recognized()
+            for offset in (0, 1):
+                self.assertIn(b"ab"[offset : offset + 1], content(self.client.fetch(offset, version=version)))
+            self.assertEqual([one.offset for one in found], [0, 1])
+            if version < 7:
+                continue
+            by_id = self.server if version >= 13 else None
+            opened = self.client.ask(fetch_request([("t", 0, 0)], by_id, session_id=0, session_epoch=0), version)
+            self.assertEqual(len(found), 2)
+            for epoch in (1, 2):
+                again = fetch_request([("t", 0, 1)], by_id, session_id=opened.session_id, session_epoch=epoch)
+                self.assertEqual(self.client.ask(again, version).session_id, opened.session_id)
+            self.assertEqual([one.session_epoch for one in found], [-1, -1, 1, 2])
+
+    def test_others_are_decoded(self) -> None:
+        """Requests of several partitions, of followers, with an epoch to be checked, and with a long topic's name."""
+        found = self.recognized()
+        self.client.ask(fetch_request([("t", 0, 0), ("t", 1, 0)]), 12)
+        self.client.ask(fetch_request([]), 12)
+        self.client.ask(fetch_request([("t", 0, 0)], last_fetched_epoch=0), 12)
+        self.client.ask(fetch_request([("t", 0, 0)], replica_id=1), 12)
+        self.client.ask(fetch_request([("x" * 249, 0, 0)]), 12)
+        self.client.ask(fetch_request([("t", 0, -5)]), 12)
+        self.assertEqual(found, [])
+
+
+class RightsAndQuotasTests(RecognizingCase):
+    """A request that is recognized has no more rights than one that is decoded."""
+
+    config = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
+    def test_rights_are_asked_for_each_time(self) -> None:
+        """A client that may not read any more gets the error, with and without a session."""
+        self.client.produce(a_batch(b"secret"))
+        found = self.recognized()
+        opened = self.client.ask(fetch_request([("t", 0, 0)], session_id=0, session_epoch=0), 12)
+        for epoch in (1, 2):
+            request = fetch_request([("t", 0, 0)], session_id=opened.session_id, session_epoch=epoch)
+            for again, count in ((request, 2 * epoch - 1), (fetch_request([("t", 0, 0)]), 2 * epoch)):
+                [topic] = self.client.ask(again, 12).responses
+                self.assertIn(b"secret", content(topic.partitions[0]))
+                self.assertEqual(len(found), count)
+        self.client.protocol.context.principal = "User:other"
+        request = fetch_request([("t", 0, 0)], session_id=opened.session_id, session_epoch=3)
+        for refused in (request, fetch_request([("t", 0, 0)])):
+            [topic] = self.client.ask(refused, 12).responses
+            self.assertEqual(topic.partitions[0].error_code, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            self.assertEqual(content(topic.partitions[0]), b"")
+        self.assertEqual(len(found), 4)
+
+    def test_another_partition_of_a_session(self) -> None:
+        """Rights that were lost count for the other partitions of the session, too."""
+        self.client.create("other")
+        opened = self.client.ask(fetch_request([("other", 0, 0), ("t", 0, 0)], session_id=0, session_epoch=0), 12)
+        authorizer: Any = self.server.broker.kafka_server.authorization
+        entry = AccessControlEntry("User:other", "*", AclOperation.READ, AclPermission.ALLOW)
+        authorizer.authorizer.set_acls([(ResourcePattern(ResourceType.TOPIC, "t"), (entry,))])
+        self.client.protocol.context.principal = "User:other"
+        found = self.recognized()
+        request = fetch_request([("t", 0, 0)], session_id=opened.session_id, session_epoch=1)
+        errors = {topic.topic: topic.partitions[0].error_code for topic in self.client.ask(request, 12).responses}
+        self.assertEqual(len(found), 1)
+        self.assertEqual(errors["other"], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def test_quotas(self) -> None:
+        """While anybody has a quota, requests are decoded, and charged."""
+        nodes = self.server.broker.member.metadata.security_nodes
+        nodes.change({EntityZnode.path({"user": "ANONYMOUS"}): EntityZnode.encode({"consumer_byte_rate": "1000000"})})
+        found = self.recognized()
+        self.client.fetch(0)
+        self.client.fetch(0)
+        self.assertEqual(found, [])
