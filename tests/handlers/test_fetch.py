@@ -43,6 +43,7 @@ class FetchTests(HandlerCase):
     def test_a_broken_log(self) -> None:
         """A log that cannot be read is an error of its partition."""
         self.client.produce()
+        self.client.produce(partition=1)
 
         def gone(*_: object, **__: object) -> None:
             raise StorageError("the disk is gone")
