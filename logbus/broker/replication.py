@@ -34,6 +34,7 @@ class Replication:
     :param hang_up: closes the connections of clients.
     :param siblings: the brokers of this machine that have their logs below the same directories, by id.
     :ivar channel: to the controller.
+    :ivar copies: has logs begin as copies of other workers' logs.
     """
 
     def __init__(
@@ -117,3 +118,4 @@ class Replication:
     def close(self) -> None:
         """Report nothing more: the broker stops."""
         self._reports.close()
+        self.copies.stop()

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from logbus.testing import Broker
-from tests.interop.test_workers import PARTITIONS, SECONDS, admin, content, leaders, produce, wait_for, workers
+from tests.interop.test_workers import PARTITIONS, SECONDS, admin, content, create, leaders, produce, wait_for, workers
 
 LOGBUS = [sys.executable, "-c", "from logbus.cli import main; main()"]
 OLD = 2000
@@ -158,11 +158,7 @@ def test_workers_die_meanwhile(data: Path) -> None:
             clients.wait_for(200)
             for turn in range(4):
                 wanted = ["--workers", "1"] if turn % 2 else []
-                running = subprocess.Popen(
-                    [*LOGBUS, "cluster", "rebalance", *wanted, "--bootstrap", broker.bootstrap],
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
+                running = command(broker, *wanted)
                 target = held(data / "workers" / "1")
                 wait_for(
                     lambda running=running, target=target: (
@@ -185,6 +181,55 @@ def test_workers_die_meanwhile(data: Path) -> None:
         assert set(clients.read) == set(every)
     with Broker(data_dir=data) as broker:
         assert content(broker, "old") == every
+
+
+def test_transactions_and_several_disks(tmp_path: Path) -> None:
+    """
+    Partitions of transactions and of their state move while transactions run: what was committed is there once, in the
+    log directory where it was.
+    """
+    disks = [tmp_path / "a", tmp_path / "b"]
+    settings = {"log.dirs": ",".join(map(str, disks)), "transaction.state.log.num.partitions": 4}
+    with Broker(settings, data_dir=tmp_path) as broker:
+        create(broker, "old")
+        produce(broker, "old", range(100))
+        before = {name: disk for disk in disks for name in held(disk)}
+        assert len(set(before.values())) == 2
+    with Broker({**settings, "workers": 2}, data_dir=tmp_path) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "mover"})
+        producer.init_transactions(SECONDS)
+        running = None
+        committed: list[int] = []
+        value, turns = 100, [[], ["--workers", "1"], []]
+        while turns or running is not None:
+            producer.begin_transaction()
+            values = range(value, value + 20)
+            value += 20
+            for each in values:
+                producer.produce("old", str(each).encode(), partition=each % PARTITIONS)
+            if running is None:
+                running = command(broker, *turns.pop(0))
+            if value // 20 % 5:
+                producer.commit_transaction(SECONDS)
+                committed += values
+            else:
+                producer.abort_transaction(SECONDS)
+            if running.poll() is not None:
+                assert running.returncode == 0
+                running = None
+        assert content(broker, "old", len(committed) + 100) == [*range(100), *committed]
+        assert set(leaders(broker, "old").values()) == {0, 1}
+        after = {name: disk for disk in disks for each in (disk, disk / "workers" / "1") for name in held(each)}
+        assert after == before
+
+
+def command(broker: Broker, *arguments: str) -> subprocess.Popen[bytes]:
+    """The command in a process that runs."""
+    return subprocess.Popen(
+        [*LOGBUS, "cluster", "rebalance", *arguments, "--bootstrap", broker.bootstrap],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def rebalance_until_done(broker: Broker, *arguments: str) -> None:

@@ -62,8 +62,8 @@ def produce(broker: Broker, topic: str, values: Iterator[int] | range) -> None:
     assert not failed
 
 
-def content(broker: Broker, topic: str) -> list[int]:
-    """All values, read from the beginning to the end."""
+def content(broker: Broker, topic: str, count: int | None = None) -> list[int]:
+    """All values, from the beginning to the end; if there are fewer of them than offsets, give their number."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False})
     ends = {
         number: consumer.get_watermark_offsets(TopicPartition(topic, number), SECONDS)[1]
@@ -71,7 +71,7 @@ def content(broker: Broker, topic: str) -> list[int]:
     }
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     found: list[int] = []
-    while len(found) < sum(ends.values()):
+    while len(found) < (sum(ends.values()) if count is None else count):
         message = consumer.poll(SECONDS)
         assert message is not None
         assert message.error() is None, message.error()

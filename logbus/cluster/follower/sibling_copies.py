@@ -116,6 +116,12 @@ class SiblingCopies:
 
         self._calls.answer(NAME, lambda body: Deferred.fromCoroutine(answer(body)))
 
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        for asking in list(self._asking.values()):
+            asking.cancel()
+        self._asking.clear()
+
     # What fetchers do.
 
     def follow(self, replica: Replica, leader: int) -> None:
