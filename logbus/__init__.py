@@ -27,6 +27,7 @@ A broker:
 * ``listener_config``: the listeners in the configuration
 * ``protocols``: protocol plugins of listeners
 * ``ilogbus``: the interfaces for plugins
+* ``preflight``: the checks before a broker starts
 * ``tap``: the ``twistd logbus`` command
 
 Beside it:

@@ -197,6 +197,19 @@ def http_login_config(config: ConfigView, listener: Listener) -> HttpLoginConfig
     return HttpLoginConfig(required, sasl)
 
 
+def may_need_tls(config: ConfigView, listeners: Iterable[Listener]) -> bool:
+    """Whether this broker may make or accept TLS connections by Twisted: it has TLS, fetches keys, or runs plugins."""
+    if config.get(keys.LOG_DELETE_POLICY) != keys.LOG_DELETE_POLICY.default:
+        return True
+    return any(
+        at.has_tls
+        or at.protocol not in (KAFKA, ADMIN)
+        or not at.endpoint.startswith(("tcp:", "tcp4:", "tcp6:", "unix:"))
+        or config.listener_get(at.name, keys.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL)
+        for at in listeners
+    )
+
+
 def is_local(endpoint: str) -> bool:
     """Return whether only clients on this machine reach an endpoint."""
     found = _INTERFACE.search(endpoint)

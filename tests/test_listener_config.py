@@ -7,7 +7,7 @@ from unittest import TestCase
 from logbus.config import ConfigView
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
-from logbus.listener_config import is_local, listener_sasl_config, require_kafka, resolve_listeners
+from logbus.listener_config import is_local, listener_sasl_config, may_need_tls, require_kafka, resolve_listeners
 
 KAFKA = Listener("kafka", "kafka", "tcp:9092:interface=127.0.0.1")
 ADMIN = Listener("admin", "admin", "tcp:8080:interface=127.0.0.1")
@@ -117,6 +117,36 @@ class SecurityProtocolTests(TestCase):
         ):
             with self.subTest(listen), self.assertRaisesRegex(ConfigError, words):
                 resolved(listen)
+
+
+class MayNeedTlsTests(TestCase):
+    """Whether TLS may be needed."""
+
+    def needed(self, *listen: str, **settings: str) -> bool:
+        config = ConfigView.load({name.replace("_", "."): text for name, text in settings.items()})
+        return may_need_tls(config, resolve_listeners(listen, (), config))
+
+    def test_without(self) -> None:
+        """Neither plain listeners need it, nor logins."""
+        self.assertFalse(self.needed())
+        self.assertFalse(self.needed("kafka:unix:/tmp/socket", "admin:tcp6:8080"))
+        self.assertFalse(self.needed(listener_security_protocol_map="PLAINTEXT:PLAINTEXT,KAFKA:SASL_PLAINTEXT"))
+
+    def test_listeners(self) -> None:
+        """Listeners with TLS need it, and those of plugins, endpoints or protocols, may."""
+        for listen in ("kafka:ssl:9092:privateKey=key.pem", "kafka:tls:9092", "chat:tcp:9092"):
+            self.assertTrue(self.needed(listen), listen)
+        self.assertTrue(self.needed(listener_security_protocol_map="PLAINTEXT:PLAINTEXT,KAFKA:SASL_SSL"))
+
+    def test_keys_of_tokens(self) -> None:
+        """The keys of tokens are fetched over https, for one listener or all."""
+        key, url = "sasl.oauthbearer.jwks.endpoint.url", "https://localhost/keys"
+        self.assertTrue(self.needed(**{key: url}))
+        self.assertTrue(self.needed(**{f"listener.name.kafka.{key}": url}))
+
+    def test_plugins(self) -> None:
+        """A plugin that deletes may send elsewhere first."""
+        self.assertTrue(self.needed(log_delete_policy="archive"))
 
 
 class SaslTests(TestCase):

@@ -23,6 +23,7 @@ Servers:
 * ``tls``: TLS with a deadline for the handshake
 * ``channel_binding``: what identifies a TLS connection to both of its ends
 * ``reactor_choice``: chooses the reactor of a process
+* ``without_tls``: imports Twisted's TCP without OpenSSL
 * ``reactor``: an epoll reactor that calls our transport directly
 * ``read_turn``: what connections that are readable at once leave to be done together
 * ``request_context``: the peer of a request
@@ -34,7 +35,7 @@ Servers:
 * ``connection_limits``: limits and counts of connections
 * ``time_slices``: slices of reactor time for large requests
 * ``cancellation``: shields work from the end of its request
-* ``garbage_collection``: delays garbage collection while large requests are served
+* ``garbage_collection``: delays garbage collection at the start, and while large requests are served
 * ``metrics``: counters
 
 Clients, and connections between brokers:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from twisted.internet.defer import CancelledError
+from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.net.garbage_collection import MANY_REPLICAS, GarbageCollection
+from logbus.net.garbage_collection import MANY_REPLICAS, YOUNG, GarbageCollection, StartupCollection
 from logbus.net.time_slices import UNITS
 from tests.net.time_slice_case import TimeSliceCase
 
@@ -17,6 +18,13 @@ class Collector:
         self.objects = 0
         self.frozen: list[bool] = []
         self.collected: list[int] = []
+        self.thresholds = (700, 10, 10)
+
+    def get_threshold(self) -> tuple[int, int, int]:
+        return self.thresholds
+
+    def set_threshold(self, *thresholds: int) -> None:
+        self.thresholds = thresholds  # type: ignore[assignment]
 
     def isenabled(self) -> bool:
         return self.enabled
@@ -38,6 +46,20 @@ class Collector:
 
     def collect(self, generation: int = 2) -> None:
         self.collected.append(generation)
+
+
+class StartupCollectionTests(SynchronousTestCase):
+    def test_start(self) -> None:
+        """While a process starts, no full collection takes place; then its objects are frozen, and all is as before."""
+        collector = Collector()
+        collection = StartupCollection(collector)
+        for _ in range(2):
+            collection.begin()
+            self.assertGreater(collector.thresholds[2], 10**6)
+        self.assertTrue(collector.enabled)
+        collection.freeze()
+        self.assertEqual(collector.thresholds, (700, 10, 10))
+        self.assertEqual((collector.collected, collector.frozen), ([YOUNG], [True]))
 
 
 class GarbageCollectionTests(TimeSliceCase):

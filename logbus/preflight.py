@@ -1,0 +1,144 @@
+"""
+The checks before a broker starts: protocols, ports, directories, certificates.  Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint, serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import ServerFactory
+from twisted.python.failure import Failure
+
+from logbus.config import ConfigView, keys
+from logbus.errors import ConfigError
+from logbus.extras import install_hint
+from logbus.ilogbus import Listener
+from logbus.listener_config import http_login_config, inter_broker_listener, listener_sasl_config, require_kafka
+from logbus.protocols import protocol_plugins
+from logbus.socket_server import listener_tls, plugin_for
+from logbus.storage.checkpoints import META_PROPERTIES, MetaProperties
+from logbus.storage.delete_policy import delete_policy
+from logbus.storage.filesystem.disk import LOCK_FILE
+
+
+def preflight(config: ConfigView, listeners: list[Listener]) -> None:
+    """
+    Check whether the broker can start, without changing anything.
+
+    :raise ConfigError: a protocol is unknown, a port is taken, a directory cannot be used or is another broker's.
+    """
+    delete_policy(config.get(keys.LOG_DELETE_POLICY))
+    plugins = protocol_plugins()
+    among = inter_broker_listener(listeners, config)
+    with ExitStack() as held:
+        probe = PortProbe(held)
+        for listener in listeners:
+            plugin_for(listener, plugins)
+            try_listener(listener, probe)
+            listener_sasl_config(config, listener)
+            if listener.protocol == "admin":
+                http_login_config(config, listener)
+            if listener.has_tls:
+                between = bool(config.get(keys.ZOOKEEPER_CONNECT)) and listener == among
+                listener_tls(listener, between_brokers=between).check(config)
+    require_kafka(listeners)
+    for directory in config.get(keys.LOG_DIRS):
+        try_directory(Path(directory), config.get(keys.BROKER_ID))
+
+
+class PortProbe:
+    """A reactor for endpoints that only binds ports, and holds them during the checks."""
+
+    def __init__(self, held: ExitStack) -> None:
+        self._held = held
+
+    def listenTCP(self, port: int, factory: object, backlog: int = 50, interface: str = "") -> None:
+        """Bind the port as Twisted would."""
+        family = socket.AF_INET6 if ":" in interface else socket.AF_INET
+        probe = self._held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((interface, port))
+            if port:
+                # Bound sockets of a process may share an address; listening ones may not.
+                probe.listen(0)
+        except OSError as e:
+            raise CannotListenError(interface, port, e) from e
+
+    def listenSSL(
+        self, port: int, factory: object, contextFactory: object, backlog: int = 50, interface: str = ""
+    ) -> None:
+        """Bind the port as Twisted would."""
+        self.listenTCP(port, factory, backlog, interface)
+
+
+def try_listener(listener: Listener, probe: PortProbe) -> None:
+    """
+    Check that a listener's endpoint is valid and its port free.  Endpoints other than TCP are checked at the start.
+
+    :raise ConfigError: the check failed.
+    """
+    try:
+        endpoint = serverFromString(probe, listener.endpoint)
+    except (ValueError, TypeError, KeyError, OSError) as e:
+        raise ConfigError(
+            f"listener {listener.name}: {listener.endpoint!r} is not a server endpoint such as "
+            f"tcp:9092:interface=127.0.0.1 ({e})"
+        ) from e
+    except ImportError as e:
+        raise ConfigError(
+            f"listener {listener.name} ({listener.endpoint}): TLS needs a package that is not installed ({e}): "
+            f"{install_hint('tls')}"
+        ) from e
+    except Exception as e:  # errors of a TLS library about a certificate
+        raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e
+    if isinstance(endpoint, TCP4ServerEndpoint | TCP6ServerEndpoint | SSL4ServerEndpoint):
+        problems: list[Failure] = []
+        endpoint.listen(ServerFactory()).addErrback(problems.append)
+        for problem in problems:
+            raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {problem.value}")
+
+
+def try_directory(directory: Path, broker_id: int) -> None:
+    """
+    Check whether a log directory can be used, without writing.
+
+    :raise ConfigError: it cannot be created or written, another process holds it, or it is another broker's.
+    """
+    existing = directory
+    try:
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        is_directory = existing.is_dir()
+    except OSError as e:
+        raise ConfigError(f"log.dirs: {directory} cannot be used by this user (uid {os.geteuid()}): {e}") from e
+    if not is_directory:
+        raise ConfigError(f"log.dirs: {directory}: {existing} is not a directory")
+    if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"log.dirs: {directory}: {existing} is not writable by this user (uid {os.geteuid()})")
+    try:
+        with (directory / LOCK_FILE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        pass  # a new directory
+    except BlockingIOError:
+        raise ConfigError(f"log.dirs: {directory} is in use by another broker (it holds {LOCK_FILE})") from None
+    except OSError as e:
+        raise ConfigError(f"log.dirs: {directory}/{LOCK_FILE}: {e}") from e
+    try:
+        meta = MetaProperties.decode((directory / META_PROPERTIES).read_bytes(), str(directory))
+    except FileNotFoundError:
+        return
+    except OSError as e:
+        raise ConfigError(f"log.dirs: {directory}/{META_PROPERTIES}: {e}") from e
+    if meta.broker_id != broker_id:
+        raise ConfigError(
+            f"log.dirs: {directory} belongs to broker {meta.broker_id}, and this is broker {broker_id}: set broker.id "
+            f"to {meta.broker_id}, or choose another directory"
+        )
