@@ -78,6 +78,11 @@ def append(log: Log, count: int, epoch: int = 1) -> None:
     log.high_watermark = log.log_end_offset
 
 
+def copied(disk: MemoryDisk) -> MemoryDisk:
+    """As after the death of both processes; those of the test go on."""
+    return MemoryDisk(disk.root, disk.tree.copy())
+
+
 class LinkTests(SynchronousTestCase):
     """From one worker to another."""
 
@@ -112,7 +117,7 @@ class LinkTests(SynchronousTestCase):
         append(taken, 3, 4)
         old = [(n, b"%d in %d" % (n, 1 if n < 30 else 2)) for n in range(35)]
         new = [(n, b"%d in %d" % (n, 1 if n < 12 else 4)) for n in range(15)]
-        for again in (machine, machine.restarted(MemoryDisk.after_kill)):
+        for again in (machine, machine.restarted(copied)):
             self.assertEqual(read_all(again.log(0)), old)
             self.assertEqual(read_all(again.log(1)), new)
         result(machine.managers[0].truncator.truncate({PARTITION: 8}))
@@ -121,7 +126,7 @@ class LinkTests(SynchronousTestCase):
         result(machine.managers[0].delete(PARTITION))
         machine.clock.advance(SMALL.file_delete_delay_ms / 1000 + 1)
         self.assertEqual(machine.names(0), [])
-        self.assertEqual(read_all(machine.restarted(MemoryDisk.after_kill).log(1)), new)
+        self.assertEqual(read_all(machine.restarted(copied).log(1)), new)
 
     def test_no_append_changes_what_is_shared(self) -> None:
         """Whichever way the first batches come, they go to a new file: after a start, too, that found none."""
@@ -145,7 +150,7 @@ class LinkTests(SynchronousTestCase):
                 taken = machine.adopt(machine.copy())
                 self.assertEqual(taken.log_end_offset, 31)
                 if again:
-                    machine = machine.restarted(MemoryDisk.after_kill)
+                    machine = machine.restarted(copied)
                     taken = machine.log(1)
                 files = [segment.log.path for segment in taken.segments]
                 self.assertTrue(all(map(machine.disks[1].is_shared, files)))
@@ -238,7 +243,7 @@ class LinkTests(SynchronousTestCase):
             machine.adopt(copy)
         append(blank, 1)
         machine.copy()
-        again = machine.restarted(MemoryDisk.after_kill)
+        again = machine.restarted(copied)
         self.assertEqual(again.names(0), ["orders-0"])
 
     def test_a_full_disk(self) -> None:
@@ -277,7 +282,7 @@ class CrashTests(SynchronousTestCase):
     def test_at_each_step(self) -> None:
         """The first worker has all records that were synced; the second has either nothing, or all of them."""
         for restart in (
-            MemoryDisk.after_kill,
+            copied,
             *(lambda disk, mode=mode: disk.after_power_cut(PowerCutOutcome(mode)) for mode in ("lose", "tear")),
         ):
             for worker in (0, 1):
@@ -304,7 +309,7 @@ class CrashTests(SynchronousTestCase):
                 self.assertIn(read_all(taken), ([], expected), (worker, at))
                 append(taken, 2, 9)
             append(again.log(0), 3, 7)
-            third = again.restarted(MemoryDisk.after_kill)
+            third = again.restarted(copied)
             self.assertEqual(read_all(third.log(0)), [*expected, *((n, b"%d in 7" % n) for n in range(12, 15))])
             if done:
                 self.assertIsNotNone(taken)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given
@@ -13,23 +15,33 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.storage.log import Log
 from logbus.storage.log_linker import LinkedCopy
-from logbus.testing.simulation.environment.memory_disk import MemoryDisk
+from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome
 from logbus.wire.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.cluster.memory_cluster import ClusterCase, Several
 from tests.handlers.kit import a_batch, produce_request
 from tests.storage.builders import read_all
 
 NAME = TopicPartition("t", 0)
+LONG = os.environ.get("LOGBUS_HYPOTHESIS_PROFILE") == "long"
+STRIDE = 1 if LONG else 7
+"""Steps of a disk between two deaths that are tried."""
 
 
 class SiblingCopyTests(ClusterCase):
     """Brokers 0 and 1 are workers of one machine; broker 2 is another machine."""
 
     def setUp(self) -> None:
+        self.begin_anew()
+
+    def tearDown(self) -> None:
+        self.cluster.close()
+
+    def begin_anew(self, *order: int) -> None:
         top = MemoryDisk("/memory0")
-        self.cluster = Several(disks={0: [top], 1: [top.below("workers/1")]}, siblings=(0, 1))
-        self.addCleanup(self.cluster.close)
-        for broker_id in range(3):
+        self.cluster = Several(
+            {"log.flush.before.ack": "true"}, disks={0: [top], 1: [top.below("workers/1")]}, siblings=(0, 1)
+        )
+        for broker_id in order or range(3):
             self.cluster.boot(broker_id)
         self.cluster.settle()
 
@@ -73,7 +85,10 @@ class SiblingCopyTests(ClusterCase):
     def move(self, *replicas: int) -> None:
         """To other brokers, until they have it."""
         self.begin(*replicas)
-        for _ in range(400):
+        self.wait_for_move(*replicas)
+
+    def wait_for_move(self, *replicas: int) -> None:
+        for _ in range(1000):
             image = self.cluster.metadata(self.cluster.alive[0]).partition(NAME)
             if image is not None and image.replicas == replicas and image.leader in replicas:
                 break
@@ -171,6 +186,67 @@ class SiblingCopyTests(ClusterCase):
         self.assertEqual(self.leader(), 1)
         self.assertEqual(self.values(1), [b"a", b"b"])
         self.assertEqual(self.copies(), [0, 1, 0])
+
+    def test_killed_at_some_step(self) -> None:
+        """Whichever worker dies, wherever it is: once it is back, the move ends, and no record is lost or twice."""
+
+        def die(broker_id: int) -> None:
+            self.cluster.kill(broker_id)
+            self.cluster.boot(broker_id)
+
+        self.at_steps(die)
+
+    def test_power_cut_at_some_step(self) -> None:
+        """The machine dies, with both workers: the same holds, as records are synced before they are acknowledged."""
+        for mode in ("lose", "tear") if LONG else ("tear",):
+
+            def die(broker_id: int, mode: str = mode) -> None:
+                top = self.cluster.disks[0][0].after_power_cut(PowerCutOutcome(mode))
+                for one in (0, 1):
+                    self.cluster.kill(one)
+                self.cluster.disks.update({0: [top], 1: [top.below("workers/1")]})
+                for one in (0, 1):
+                    self.cluster.boot(one)
+
+            self.at_steps(die)
+
+    def at_steps(self, die: Callable[[int], object]) -> None:
+        """Move a partition again and again, and have a worker die at some step of its disk."""
+        linked = 0
+        for broker_id in (0, 1):
+            for at in range(1000):
+                self.cluster.close()
+                self.begin_anew(2, 0, 1)
+                self.create(0)
+                for n in range(4):
+                    self.produce(b"%d" % n, producer_id=5, producer_epoch=0, base_sequence=n)
+                crashed = self.move_until_crash(broker_id, at * STRIDE)
+                if crashed:
+                    die(broker_id)
+                self.wait_for_move(1)
+                self.produce(b"4", producer_id=5, producer_epoch=0, base_sequence=4)
+                self.assertEqual(self.values(1), [b"%d" % n for n in range(5)], (broker_id, at))
+                linked += self.copies()[1]
+                if not crashed:
+                    break
+            self.assertGreater(at * STRIDE, 15)
+        self.assertGreater(linked, 4)
+        self.flushLoggedErrors(Crashed)
+
+    def move_until_crash(self, broker_id: int, steps: int) -> bool:
+        """Begin to move, until a worker's disk stops after so many steps; whether that happened before the end."""
+        disk = self.cluster[broker_id].disks[0]
+        disk.crash_at = disk.steps + steps
+        self.begin(1)
+        for _ in range(100):
+            if disk.crashed:
+                return True
+            self.cluster.settle(0.05)
+            image = self.cluster.metadata(2).partition(NAME)
+            if image is not None and image.replicas == (1,):
+                break
+        disk.crash_at = None
+        return disk.crashed
 
 
 @given(st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True), st.integers(0, 2**31 - 1), st.uuids())

@@ -105,11 +105,13 @@ class MemoryDisk:
     :ivar free: the result of :meth:`space`; writes do not change it.
     :ivar loads: read-aheads: path, position, bytes waited for, bytes begun behind them.
     :ivar above: the disk that this one is a directory of, as a worker's is; None: none.
+    :ivar has_workers: others are directories of this one.
     """
 
     def __init__(self, root: str = "/memory", tree: Directory | None = None, above: MemoryDisk | None = None) -> None:
         self.root = root
         self.above = above
+        self.has_workers = False
         self.failure: StorageError | None = None
         self.tree = tree or Directory()
         self.steps = 0
@@ -169,8 +171,12 @@ class MemoryDisk:
         The disk after the process died and the machine did not: everything written is there.
 
         It is a copy. What a test leaves of the dead process may still be called, by a clock that both share, and must
-        not write into the files of the one that comes after it.
+        not write into the files of the one that comes after it. Workers of one machine have files together, which
+        cannot be copied for one of them: there the disk of the dead process fails.
         """
+        if self.above is not None or self.has_workers:
+            self.crashed = True
+            return MemoryDisk(self.root, self.tree, self.above)
         return MemoryDisk(self.root, self.tree.copy())
 
     def evict(self, path: str) -> None:
@@ -347,6 +353,7 @@ class MemoryDisk:
             assert isinstance(entry, Directory)
             tree = entry
         tree.boot = self.tree.boot
+        self.has_workers = True
         return MemoryDisk(f"{self.root}/{path}", tree, self)
 
     def link(self, path: str, new: str) -> None:
