@@ -36,8 +36,8 @@ NAME = "logbus-linked-copies"
 SECONDS = 120.0
 """Timeout of a request: the log is synced first."""
 PAUSE_SECONDS = 0.5
-ATTEMPTS = 20
-"""Requests to a worker that is out of reach, which usually is started again, with a pause between two."""
+PATIENCE_SECONDS = 30.0
+"""For how long a worker that is out of reach is asked again, with a pause each time: usually it is started again."""
 AT_ONCE = 4
 """Copies that are asked for at a time."""
 
@@ -163,15 +163,14 @@ class SiblingCopies:
         await self.replicas.swap_log(name, partial(self._adopt, replica, copy))
 
     async def _ask(self, sibling: int, name: TopicPartition, topic_id: UUID) -> LinkedCopy:
-        attempt = 0
+        deadline = self._timers.clock.seconds() + PATIENCE_SECONDS
         while True:
             try:
                 async with self._turns:
                     answer = await self._calls.ask(sibling, NAME, encode_request(name, topic_id), SECONDS)
                 return decode_copy(answer)
             except ApiError as error:
-                attempt += 1
-                if error.code not in _PASSING or attempt == ATTEMPTS:
+                if error.code not in _PASSING or self._timers.clock.seconds() >= deadline:
                     raise
             await deferLater(self._timers.clock, PAUSE_SECONDS)
 
