@@ -1,7 +1,7 @@
 """
 Builds the compiled implementations of ``kernel.py``, ``columnar.py``, ``gathering.py`` and ``packing.py`` in
-``logbus/records``, and the threads that sync files in ``logbus/storage/filesystem``; everything else about the package
-is in ``setup.cfg``.
+``logbus/records``, the threads that sync files in ``logbus/storage/filesystem`` and those that send slices of files in
+``logbus/net``; everything else about the package is in ``setup.cfg``.
 
 They are optional: without a C compiler, or with ``LOGBUS_PURE`` set, the package is installed without them.
 """
@@ -15,6 +15,7 @@ MODULES = [
     Extension("logbus.records._columnar", ["logbus/records/_columnar.pyx"]),
     Extension("logbus.records._gathering", ["logbus/records/_gathering.pyx"]),
     Extension("logbus.records._packing", ["logbus/records/_packing.pyx"]),
+    Extension("logbus.net._send_threads", ["logbus/net/_send_threads.pyx"]),
     Extension("logbus.storage.filesystem._sync_threads", ["logbus/storage/filesystem/_sync_threads.pyx"]),
 ]
 

@@ -15,6 +15,7 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.logger import Logger
 from twisted.python.log import callWithLogger
 
+from logbus.net.native_sends import NativeSends
 from logbus.net.read_turn import ReadTurn
 from logbus.net.transport import ServerTransport
 
@@ -36,7 +37,17 @@ class BrokerReactor(EPollReactor):
 
     def __init__(self) -> None:
         self.turn = ReadTurn()
+        self._sends: NativeSends | None = None
+        self._has_sends = True
         super().__init__()
+
+    @property
+    def sends(self) -> NativeSends | None:
+        """The threads that send, which are started when they are first asked for; None: there are none."""
+        if self._sends is None and self._has_sends:
+            self._sends = NativeSends.start(self)
+            self._has_sends = self._sends is not None
+        return self._sends
 
     def doPoll(self, timeout: float | None) -> None:
         """Wait for ready descriptors, and call them."""
@@ -44,6 +55,8 @@ class BrokerReactor(EPollReactor):
         turn = self.turn
         ready = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
         several = len(ready) > 1
+        if self._sends is not None:
+            self._sends.several = several
         for fd, event in ready:
             # A ready descriptor may have been closed by one called before it.
             selectable: Any = selectables.get(fd)

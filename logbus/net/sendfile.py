@@ -31,6 +31,9 @@ from logbus.records.file_slice import FileSlice, Part
 TURN = 1 << 20
 """Bytes sent for one connection before others get their turn."""
 
+LEAST_FOR_THREAD = 1 << 17
+"""Bytes of a slice that are worth a change of threads."""
+
 _JOIN = 1 << 16
 _COPY = 1 << 14
 """
@@ -51,13 +54,23 @@ class SendQueue:
     The replies to be sent on one non-blocking socket, in order.
 
     :param loaded: called when :attr:`waits_for_disk` ends.
+    :param hand_over: has a thread send a large slice, the next bytes of the queue; returns whether it does. Then
+        nothing is sent until :meth:`sent_by_thread`.
     :ivar unsent: bytes in the queue.
+    :ivar is_away: whether a thread sends.
     """
 
-    __slots__ = ("_gate", "_metrics", "_parts", "unsent")
+    __slots__ = ("_gate", "_hand_over", "_metrics", "_parts", "is_away", "unsent")
 
-    def __init__(self, metrics: NetMetrics, loaded: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        metrics: NetMetrics,
+        loaded: Callable[[], None],
+        hand_over: Callable[[FileSlice], bool] = lambda part: False,
+    ) -> None:
         self.unsent = 0
+        self.is_away = False
+        self._hand_over = hand_over
         self._gate = ColdReadGate(loaded, metrics)
         self._metrics = metrics
         self._parts: deque[Part] = deque()
@@ -66,6 +79,11 @@ class SendQueue:
     def waits_for_disk(self) -> bool:
         """Whether nothing can be sent until data is loaded from disk."""
         return self._gate.is_closed
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing can be sent until data is loaded from disk, or a thread has sent what it was given."""
+        return self.is_away or self._gate.is_closed
 
     def push(self, parts: list[Part]) -> None:
         """Add ``parts`` at the end; small neighbours are joined, and so are small slices that are cached."""
@@ -110,7 +128,7 @@ class SendQueue:
         :raises OSError: the connection is broken, or a file cannot be read.
         """
         parts = self._parts
-        left = TURN
+        left = 0 if self.is_away else TURN
         while parts and left > 0:
             part = parts[0]
             size = len(part)
@@ -118,6 +136,9 @@ class SendQueue:
                 # Not min(size, left): a slice of exactly a turn's worth must not be split because of its header.
                 asked = self._gate.allowed(part, min(size, TURN))
                 if not asked:
+                    return
+                if asked >= LEAST_FOR_THREAD and self._hand_over(part.narrow(0, asked)):
+                    self.is_away = True
                     return
                 sent = self._send_slice(sock, part, asked)
             else:
@@ -127,16 +148,38 @@ class SendQueue:
                     sent = sock.send(part, _MSG_MORE if len(parts) > 1 else 0)
                 except BlockingIOError:
                     sent = 0
-            self.unsent -= sent
-            self._metrics.bytes_out += sent
             left -= sent
-            if sent == size:
-                parts.popleft()
-                self._gate.next_part()
-            elif sent:
-                parts[0] = part.narrow(sent) if isinstance(part, FileSlice) else memoryview(part)[sent:]
+            self._advance(sent)
             if sent < asked:
                 return
+
+    def sent_by_thread(self, sent: int, error: OSError | None) -> None:
+        """
+        A thread has sent so many bytes of the slice that it was given.
+
+        :raises SliceTruncated: as :meth:`flush`.
+        :raises OSError: ``error``.
+        """
+        self.is_away = False
+        part = self._parts[0]
+        self._advance(sent)
+        if error is not None:
+            raise error
+        if not sent:
+            assert isinstance(part, FileSlice)
+            raise SliceTruncated(_truncated(part))
+
+    def _advance(self, sent: int) -> None:
+        """Count bytes that went to the socket, and remove them."""
+        parts = self._parts
+        part = parts[0]
+        self.unsent -= sent
+        self._metrics.bytes_out += sent
+        if sent == len(part):
+            parts.popleft()
+            self._gate.next_part()
+        elif sent:
+            parts[0] = part.narrow(sent) if isinstance(part, FileSlice) else memoryview(part)[sent:]
 
     def _send_slice(self, sock: socket.socket, part: FileSlice, count: int) -> int:
         source = part.file.fileno()

@@ -12,6 +12,8 @@ It is cheaper than a plain ``tcp.Server``:
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from twisted.internet import main, tcp
@@ -22,8 +24,9 @@ from zope.interface import implementer
 
 from logbus.errors import StorageError
 from logbus.net.itransport import IFrameTransport
+from logbus.net.native_sends import NativeSends
 from logbus.net.sendfile import SendQueue, SliceTruncated
-from logbus.records.file_slice import Part
+from logbus.records.file_slice import FileSlice, Part
 
 _WIDEST = 1 << 16
 
@@ -37,7 +40,7 @@ class ServerTransport(tcp.Server):
     _log = Logger()
 
     def __init__(self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any) -> None:
-        self._send_queue = SendQueue(protocol.metrics, self._loaded)
+        self._send_queue = SendQueue(protocol.metrics, self._loaded, self._hand_over)
         self._reading = True
         super().__init__(sock, protocol, client, server, sessionno, reactor)
         # Nagle's algorithm would hold back the last, short segment of a slice until the peer's delayed
@@ -109,7 +112,7 @@ class ServerTransport(tcp.Server):
         error = self._flush()
         if error is not None:
             self._fail(error)
-        elif self.unsent and not send_queue.waits_for_disk:
+        elif self.unsent and not send_queue.waits:
             self.startWriting()
 
     def doWrite(self) -> Exception | None:  # type: ignore[override]
@@ -123,10 +126,25 @@ class ServerTransport(tcp.Server):
             self.stopWriting()
             if self.disconnecting:
                 return main.CONNECTION_DONE
-        elif send_queue.waits_for_disk:
+        elif send_queue.waits:
             self.stopWriting()
         self.protocol.sent()  # type: ignore[attr-defined]
         return None
+
+    def slice_sent(self, sent: int, error: OSError | None) -> None:
+        """A thread has sent a part of a slice: continue."""
+        if not self.connected or self._aborting:
+            return
+        problem = self._flush(lambda: self._send_queue.sent_by_thread(sent, error)) or self._flush()
+        if problem is not None:
+            self._fail(problem)
+            return
+        if self.unsent and not self._send_queue.waits:
+            self.startWriting()
+        elif self.disconnecting and not self.unsent:
+            # Ends it in a turn of its own.
+            self.startWriting()
+        self.protocol.sent()  # type: ignore[attr-defined]
 
     def write(self, data: bytes) -> None:
         """Send ``data`` (for callers that only know ``ITransport``)."""
@@ -150,17 +168,36 @@ class ServerTransport(tcp.Server):
 
     def connectionLost(self, reason: Failure) -> None:
         """Drop unsent replies, with their references to files."""
+        if self._send_queue.is_away:
+            # The thread has a descriptor of its own.
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
         self._send_queue.clear()
         super().connectionLost(reason)
+
+    def _hand_over(self, part: FileSlice) -> bool:
+        """Have a thread send a slice, if other connections are busy."""
+        sends: NativeSends | None = getattr(self.reactor, "sends", None)
+        if sends is None or not sends.is_busy:
+            return False
+        try:
+            sends.send(self, self.fileno(), part)
+        except OSError:
+            return False
+        return True
 
     def _loaded(self) -> None:
         """Send what had to be read first, in a turn of its own."""
         if self.connected and not self._aborting:
             self.startWriting()
 
-    def _flush(self) -> Exception | None:
+    def _flush(self, send: Callable[[], None] | None = None) -> Exception | None:
+        """Send, or count what was sent; returns why the connection must end."""
         try:
-            self._send_queue.flush(self.socket)
+            if send is None:
+                self._send_queue.flush(self.socket)
+            else:
+                send()
         except SliceTruncated as e:
             # A reset, not an orderly close: the peer expects the whole frame.
             self._log.error("cannot go on sending to {peer}: {error}", peer=self.getPeer(), error=e)

@@ -1,0 +1,351 @@
+# cython: language_level=3
+"""
+Threads that send slices of files, know no Python and never wait for the interpreter's lock. A socket, a file and a range
+go in; the number of bytes that were sent comes back, and an eventfd tells when.
+:mod:`logbus.net.native_sends` is their place in the reactor.
+
+Each thread has an epoll of its own for the sockets that take no more for now, so that a slow peer delays no other.
+"""
+
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from posix.types cimport off_t
+from posix.unistd cimport close, getpid, read, write
+
+import os
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_t:
+        pass
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+    ctypedef struct pthread_attr_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t *, void *)
+    int pthread_mutex_lock(pthread_mutex_t *)
+    int pthread_mutex_unlock(pthread_mutex_t *)
+    int pthread_cond_init(pthread_cond_t *, void *)
+    int pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *)
+    int pthread_cond_signal(pthread_cond_t *)
+    int pthread_attr_init(pthread_attr_t *)
+    int pthread_attr_destroy(pthread_attr_t *)
+    int pthread_attr_setstacksize(pthread_attr_t *, size_t)
+    int pthread_attr_setdetachstate(pthread_attr_t *, int)
+    int pthread_create(pthread_t *, pthread_attr_t *, void *(*)(void *) noexcept nogil, void *)
+    int PTHREAD_CREATE_DETACHED
+
+cdef extern from "<signal.h>" nogil:
+    ctypedef struct sigset_t:
+        pass
+    int sigfillset(sigset_t *)
+    int pthread_sigmask(int, sigset_t *, sigset_t *)
+    int SIG_SETMASK
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int eventfd(unsigned int, int)
+    int EFD_CLOEXEC
+    int EFD_NONBLOCK
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        void *ptr
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int)
+    int epoll_ctl(int, int, int, epoll_event *)
+    int epoll_wait(int, epoll_event *, int, int)
+    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
+    uint32_t EPOLLIN, EPOLLOUT, EPOLLONESHOT
+
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t sendfile(int, int, off_t *, size_t)
+
+cdef extern from "<fcntl.h>" nogil:
+    int fcntl(int, int, ...)
+    int F_DUPFD_CLOEXEC
+
+REVISION = 1
+
+cdef enum:
+    STACK = 1 << 16
+    TURN = 1 << 18  # Bytes sent for one socket before others get their turn.
+    EVENTS = 64
+
+
+cdef struct Job:
+    int64_t ticket
+    int sock  # A duplicate: its owner may close its own.
+    int file
+    off_t position
+    int64_t left
+    int64_t sent
+    int error
+    bint is_watched
+    Job *next
+
+
+cdef struct Shared:
+    # What the threads share with their owner, under the lock.
+    pthread_mutex_t lock
+    pthread_cond_t gone
+    Job *ended
+    Job **ended_tail
+    int event
+    int threads
+    bint stopping
+
+
+cdef struct Thread:
+    Shared *shared
+    Job *wanted  # Under the lock.
+    Job **wanted_tail
+    int event
+    int poll
+
+
+cdef void end(Thread *thread, Job *job) noexcept nogil:
+    cdef Shared *shared = thread.shared
+    cdef uint64_t one = 1
+    cdef bint was_empty
+    if job.is_watched:
+        epoll_ctl(thread.poll, EPOLL_CTL_DEL, job.sock, NULL)
+    close(job.sock)
+    job.next = NULL
+    pthread_mutex_lock(&shared.lock)
+    was_empty = shared.ended == NULL
+    shared.ended_tail[0] = job
+    shared.ended_tail = &job.next
+    pthread_mutex_unlock(&shared.lock)
+    if was_empty:
+        write(shared.event, &one, sizeof(one))
+
+
+cdef void advance(Thread *thread, Job *job) noexcept nogil:
+    # Send a turn's worth, or as much as the socket takes; then wait for it.
+    cdef int64_t turn = TURN
+    cdef ssize_t sent
+    cdef epoll_event wish
+    while job.left > 0 and turn > 0:
+        sent = sendfile(job.sock, job.file, &job.position, min(job.left, turn))
+        if sent > 0:
+            job.left -= sent
+            job.sent += sent
+            turn -= sent
+        elif sent == 0:
+            break  # The file ends before the slice.
+        elif errno == EINTR:
+            continue
+        elif errno == EAGAIN:
+            turn = 0
+        else:
+            job.error = errno
+            break
+    if job.left == 0 or turn > 0:
+        end(thread, job)
+        return
+    wish.events = EPOLLOUT | EPOLLONESHOT
+    wish.data.ptr = job
+    if epoll_ctl(thread.poll, EPOLL_CTL_MOD if job.is_watched else EPOLL_CTL_ADD, job.sock, &wish) != 0:
+        job.error = errno
+        end(thread, job)
+        return
+    job.is_watched = True
+
+
+cdef void *run(void *argument) noexcept nogil:
+    cdef Thread *thread = <Thread *>argument
+    cdef Shared *shared = thread.shared
+    cdef epoll_event events[EVENTS]
+    cdef Job *job
+    cdef Job *following
+    cdef uint64_t number
+    cdef int n, count
+    cdef bint stopping = False
+    while not stopping:
+        count = epoll_wait(thread.poll, events, EVENTS, -1)
+        for n in range(count):
+            if events[n].data.ptr != NULL:
+                advance(thread, <Job *>events[n].data.ptr)
+                continue
+            read(thread.event, &number, sizeof(number))
+            pthread_mutex_lock(&shared.lock)
+            job = thread.wanted
+            thread.wanted = NULL
+            thread.wanted_tail = &thread.wanted
+            stopping = shared.stopping
+            pthread_mutex_unlock(&shared.lock)
+            while job != NULL:
+                following = job.next
+                advance(thread, job)
+                job = following
+    close(thread.poll)
+    close(thread.event)
+    pthread_mutex_lock(&shared.lock)
+    shared.threads -= 1
+    pthread_cond_signal(&shared.gone)
+    pthread_mutex_unlock(&shared.lock)
+    free(thread)
+    return NULL
+
+
+cdef class SendThreads:
+    """
+    Threads, and what they send.
+
+    The caller keeps each file open until its ticket comes back, and shuts a socket down whose peer it gives up. All
+    methods belong to one thread, and to the process that made the object: threads do not survive a fork.
+
+    :param number: of threads.
+    """
+
+    cdef Shared *_shared
+    cdef Thread *_threads[16]
+    cdef int _number
+    cdef int _next
+    cdef int _process
+
+    def __cinit__(self, int number):
+        cdef Shared *shared
+        if not 1 <= number <= 16:
+            raise ValueError("1 to 16 threads can send")
+        shared = <Shared *>calloc(1, sizeof(Shared))
+        if shared == NULL:
+            raise MemoryError
+        shared.ended_tail = &shared.ended
+        shared.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if shared.event < 0:
+            free(shared)
+            raise OSError(errno, os.strerror(errno))
+        pthread_mutex_init(&shared.lock, NULL)
+        pthread_cond_init(&shared.gone, NULL)
+        self._shared = shared
+        self._process = getpid()
+        while self._number < number and self._start():
+            pass
+        if not self._number:
+            raise RuntimeError("can't start new thread")
+
+    cdef bint _start(self):
+        cdef Thread *thread = <Thread *>calloc(1, sizeof(Thread))
+        cdef pthread_t id
+        cdef pthread_attr_t attributes
+        cdef sigset_t every, before
+        cdef epoll_event wish
+        cdef int failed = 1
+        if thread == NULL:
+            return False
+        thread.shared = self._shared
+        thread.wanted_tail = &thread.wanted
+        thread.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        thread.poll = epoll_create1(EPOLL_CLOEXEC)
+        wish.events = EPOLLIN
+        wish.data.ptr = NULL
+        if thread.event >= 0 and thread.poll >= 0:
+            failed = epoll_ctl(thread.poll, EPOLL_CTL_ADD, thread.event, &wish)
+        if not failed:
+            # Signals are for the process's other threads.
+            pthread_attr_init(&attributes)
+            pthread_attr_setstacksize(&attributes, STACK)
+            pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED)
+            sigfillset(&every)
+            pthread_sigmask(SIG_SETMASK, &every, &before)
+            failed = pthread_create(&id, &attributes, run, thread)
+            pthread_sigmask(SIG_SETMASK, &before, NULL)
+            pthread_attr_destroy(&attributes)
+        if failed:
+            if thread.event >= 0:
+                close(thread.event)
+            if thread.poll >= 0:
+                close(thread.poll)
+            free(thread)
+            return False
+        self._threads[self._number] = thread
+        self._number += 1
+        pthread_mutex_lock(&self._shared.lock)
+        self._shared.threads += 1
+        pthread_mutex_unlock(&self._shared.lock)
+        return True
+
+    def fileno(self):
+        """A descriptor that is readable while there is something to take."""
+        return -1 if self._shared == NULL else self._shared.event
+
+    def submit(self, int64_t ticket, int sock, int file, int64_t position, int64_t count):
+        """
+        Send ``count`` bytes of a file to a non-blocking socket.
+
+        :raises RuntimeError: this is a child of the process that made the object, or it was stopped.
+        :raises OSError: the process has too many open files.
+        """
+        cdef Shared *shared = self._shared
+        cdef Thread *thread
+        cdef Job *job
+        cdef uint64_t one = 1
+        cdef bint was_empty
+        if shared == NULL or getpid() != self._process:
+            raise RuntimeError("the threads that send were stopped, or belong to another process")
+        job = <Job *>calloc(1, sizeof(Job))
+        if job == NULL:
+            raise MemoryError
+        job.sock = fcntl(sock, F_DUPFD_CLOEXEC, 0)
+        if job.sock < 0:
+            free(job)
+            raise OSError(errno, os.strerror(errno))
+        job.ticket = ticket
+        job.file = file
+        job.position = position
+        job.left = count
+        self._next = (self._next + 1) % self._number
+        thread = self._threads[self._next]
+        pthread_mutex_lock(&shared.lock)
+        was_empty = thread.wanted == NULL
+        thread.wanted_tail[0] = job
+        thread.wanted_tail = &job.next
+        pthread_mutex_unlock(&shared.lock)
+        if was_empty:
+            write(thread.event, &one, sizeof(one))
+
+    def take(self):
+        """The ticket, the bytes sent and the error number (0: none) of each job that ended."""
+        cdef Shared *shared = self._shared
+        cdef Job *job
+        cdef Job *following
+        cdef uint64_t number
+        cdef list found = []
+        if shared == NULL:
+            return found
+        pthread_mutex_lock(&shared.lock)
+        job = shared.ended
+        shared.ended = NULL
+        shared.ended_tail = &shared.ended
+        read(shared.event, &number, sizeof(number))  # What ends just now comes again.
+        pthread_mutex_unlock(&shared.lock)
+        while job != NULL:
+            following = job.next
+            found.append((job.ticket, job.sent, job.error))
+            free(job)
+            job = following
+        return found
+
+    def stop(self):
+        """End the threads; all jobs must have ended."""
+        cdef Shared *shared = self._shared
+        cdef uint64_t one = 1
+        cdef int n
+        if shared == NULL or getpid() != self._process:
+            return
+        self._shared = NULL
+        with nogil:
+            pthread_mutex_lock(&shared.lock)
+            shared.stopping = True
+            for n in range(self._number):
+                write(self._threads[n].event, &one, sizeof(one))
+            while shared.threads:
+                pthread_cond_wait(&shared.gone, &shared.lock)
+            pthread_mutex_unlock(&shared.lock)
+            close(shared.event)
+            free(shared)

@@ -1,0 +1,127 @@
+"""
+Sends slices of files in threads that know no Python, if a C compiler was available for them.
+
+While one connection is served, the kernel copies for another. That pays only if several connections are busy: the one
+that is alone is served without a change of threads. The environment variable ``LOGBUS_PURE`` disables them.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from itertools import count
+from typing import Any, Protocol
+
+from attrs import define, field
+from twisted.internet.interfaces import IReadDescriptor
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from logbus.records.file_slice import FileSlice
+
+MOST_THREADS = 4
+
+_REVISION = 1
+"""Of the compiled module: in a checkout it may have been compiled from an older source."""
+
+
+class SendThreads(Protocol):
+    """The class of the compiled module; see ``_send_threads.pyx``."""
+
+    def __init__(self, number: int) -> None: ...
+
+    def fileno(self) -> int: ...
+
+    def submit(self, ticket: int, sock: int, file: int, position: int, count: int) -> None: ...
+
+    def take(self) -> list[tuple[int, int, int]]: ...
+
+    def stop(self) -> None: ...
+
+
+class Sender(Protocol):
+    """A connection that has a slice sent."""
+
+    def slice_sent(self, sent: int, error: OSError | None) -> None:
+        """So many bytes were sent; fewer than were asked for if the file has no more, or after an error."""
+
+
+def compiled_threads() -> type[SendThreads] | None:
+    """The compiled class; None without it, or if it is not wanted."""
+    if os.environ.get("LOGBUS_PURE"):
+        return None
+    try:
+        compiled = import_module("logbus.net._send_threads")
+    except ImportError:
+        return None
+    found: type[SendThreads] = compiled.SendThreads
+    return found if compiled.REVISION == _REVISION else None
+
+
+def threads_for(processors: int) -> int:
+    """How many threads send on a machine with so many processors; the reactor has one for itself."""
+    return min(processors - 1, MOST_THREADS)
+
+
+@implementer(IReadDescriptor)
+@define(eq=False)
+class NativeSends:
+    """
+    The threads in the reactor.
+
+    :ivar several: whether the last poll of the reactor found several descriptors ready.
+    """
+
+    _threads: SendThreads
+    several: bool = field(default=False, init=False)
+    # The files are kept open.
+    _waiting: dict[int, tuple[Sender, FileSlice]] = field(factory=dict, init=False)
+    _tickets: count[int] = field(factory=count, init=False)
+
+    @classmethod
+    def start(cls, reactor: Any) -> NativeSends | None:
+        """The threads; None without the compiled module, or on a machine that has no processor for them."""
+        kind, number = compiled_threads(), threads_for(len(os.sched_getaffinity(0)))
+        if kind is None or number < 1:
+            return None
+        sends = cls(kind(number))
+        reactor.addReader(sends)
+        reactor.addSystemEventTrigger("after", "shutdown", sends.stop)
+        return sends
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether several connections have work; else a slice is better sent at once."""
+        return self.several or bool(self._waiting)
+
+    def send(self, sender: Sender, sock: int, part: FileSlice) -> None:
+        """
+        Send a slice; ``sender`` is told how much of it was sent.
+
+        :raises OSError: the process has too many open files.
+        """
+        ticket = next(self._tickets)
+        self._threads.submit(ticket, sock, part.file.fileno(), part.position, part.length)
+        self._waiting[ticket] = sender, part
+
+    def fileno(self) -> int:
+        """The eventfd."""
+        return self._threads.fileno()
+
+    def doRead(self) -> None:
+        """Tell the connections whose slices were sent."""
+        for ticket, sent, number in self._threads.take():
+            sender, _ = self._waiting.pop(ticket)
+            sender.slice_sent(sent, OSError(number, os.strerror(number)) if number else None)
+
+    def stop(self) -> None:
+        """End the threads, if nothing is being sent: otherwise the process ends with them."""
+        if not self._waiting:
+            self._threads.stop()
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The reactor stopped; what is being sent is not waited for."""
+
+    def logPrefix(self) -> str:
+        """For the reactor's log."""
+        return "logbus send"
