@@ -39,6 +39,7 @@ Beside it:
 
 What all of them share:
 
+* ``attrs_code``: keeps the compiled methods of attrs classes
 * ``model``: immutable values
 * ``errors``: error codes and exceptions
 * ``config``: Kafka's configuration keys

@@ -22,6 +22,7 @@ from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.failure import Failure
 
+from logbus.attrs_code import kept_attrs_code
 from logbus.config import ConfigView, keys
 from logbus.config.properties import numbered_properties
 from logbus.errors import ConfigError, LogbusError
@@ -212,7 +213,8 @@ class ProcessRunner(Service):
             _log.info("{line}", line=line)
         try:
             # Later, so that a request for the stop is answered.
-            self._service = self._make(reactor, lambda: reactor.callLater(0, signals.stop))
+            with kept_attrs_code():
+                self._service = self._make(reactor, lambda: reactor.callLater(0, signals.stop))
         except LogbusError:
             self._lost(Failure())
             return
@@ -304,8 +306,8 @@ def makeService(options: Options) -> IService:
         if not may_need_tls(config, listeners):
             import_without_tls()
         install_reactor()
-        from logbus.preflight import preflight  # imports Twisted's TCP
-
+        with kept_attrs_code():
+            from logbus.preflight import preflight  # imports Twisted's TCP
         preflight(config, listeners)
         count = config.get(keys.WORKERS) or len(os.sched_getaffinity(0))
         directories = config.get(keys.LOG_DIRS)

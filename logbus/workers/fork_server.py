@@ -22,6 +22,7 @@ from importlib import import_module
 
 from attrs import define, field
 
+from logbus.attrs_code import kept_attrs_code
 from logbus.net.reactor_choice import install_reactor
 from logbus.workers.worker import Worker
 from logbus.workers.worker_plan import WorkerPlan
@@ -138,8 +139,9 @@ def _run(plan: WorkerPlan, descriptor: int) -> int:
 
 def main() -> None:
     """Run as a process: ``python -m logbus.workers.fork_server``."""
-    for name in PRELOADED:
-        import_module(name)
+    with kept_attrs_code():
+        for name in PRELOADED:
+            import_module(name)
     ForkServer(socket.socket(fileno=CONTROL)).run()
 
 
