@@ -9,6 +9,7 @@ whose source changed is compiled anew.
 from __future__ import annotations
 
 import builtins
+import linecache
 import marshal
 import os
 import sys
@@ -58,9 +59,12 @@ class CodeFile:
             return builtins.compile(source, filename, mode, *args, **options)
         key = blake2b(f"{filename}\0{source}".encode(), digest_size=16).digest()
         self._used.add(key)
+        # attrs has put the source there for tracebacks: 3 KB a class.
+        linecache.cache.pop(filename, None)
         if key in self._known:
             with suppress(ValueError, EOFError, TypeError):
-                code = marshal.loads(self._bytes(key))
+                start, size = self._known[key]
+                code = marshal.loads(memoryview(self._data)[start : start + size])
                 if isinstance(code, CodeType):
                     return code
         code = builtins.compile(source, filename, mode)
@@ -113,7 +117,8 @@ def code_path() -> Path:
 @contextmanager
 def kept_attrs_code(path: Callable[[], Path] = code_path, module: ModuleType = attr._make) -> Iterator[None]:
     """
-    Take what attrs compiles within the context from the file, and write what is new to it.
+    Take what attrs compiles within the context from the file, and write what is new to it. Tracebacks do not show the
+    lines of these methods.
 
     :param module: the module of attrs that calls ``compile``: it is given another one. Where it calls none, nothing
         happens.
