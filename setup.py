@@ -1,14 +1,21 @@
 """
-Builds the compiled implementations of ``kernel.py``, ``columnar.py``, ``gathering.py`` and ``packing.py`` in
-``logbus/records``, the threads that sync files in ``logbus/storage/filesystem`` and those that send slices of files in
-``logbus/net``; everything else about the package is in ``setup.cfg``.
+Builds the compiled modules; everything else about the package is in ``setup.cfg``.
+
+* those of ``logbus/compiled.py``: from the source that also runs interpreted
+* in ``logbus/records`` the compiled implementations of ``kernel.py``, ``columnar.py``, ``gathering.py``, ``packing.py``
+* the threads that sync files in ``logbus/storage/filesystem``, and those that send slices of files in ``logbus/net``
 
 They are optional: without a C compiler, or with ``LOGBUS_PURE`` set, the package is installed without them.
 """
 
 import os
+import runpy
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+compiled = runpy.run_path("logbus/compiled.py")
 
 MODULES = [
     Extension("logbus.records._kernel", ["logbus/records/kernel.py"]),
@@ -17,6 +24,7 @@ MODULES = [
     Extension("logbus.records._packing", ["logbus/records/_packing.pyx"]),
     Extension("logbus.net._send_threads", ["logbus/net/_send_threads.pyx"]),
     Extension("logbus.storage.filesystem._sync_threads", ["logbus/storage/filesystem/_sync_threads.pyx"]),
+    *(Extension(name, [str(compiled["source"](name, Path("logbus")))]) for name in compiled["MODULES"]),
 ]
 
 
@@ -27,10 +35,30 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    found: list[Extension] = cythonize(MODULES, language_level=3, build_dir="build/cython")
+    # Annotations are for mypy: Cython takes `int` for a C type, which a number may not fit. Types are in .pxd files.
+    found: list[Extension] = cythonize(
+        MODULES, language_level=3, build_dir="build/cython", compiler_directives={"annotation_typing": False}
+    )
     for extension in found:
         extension.optional = True  # cythonize() does not keep the attribute of its arguments.
+        extension.extra_compile_args = ["-g0"]  # Information for debuggers takes a fifth of the time.
     return found
 
 
-setup(ext_modules=extensions())
+class BuildExt(build_ext):
+    """Compiles on every core, and leaves a digest of the sources beside the compiled modules, if all were compiled."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or len(os.sched_getaffinity(0))
+
+    def run(self) -> None:
+        super().run()
+        files = {name: Path(self.get_ext_fullpath(name)) for name in compiled["MODULES"]}
+        if all(file.exists() for file in files.values()):
+            name, file = next(iter(files.items()))
+            package = file.parents[name.count(".") - 1]
+            (package / compiled["DIGEST"]).write_text(compiled["digest"](Path("logbus")))
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExt})

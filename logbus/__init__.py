@@ -48,8 +48,11 @@ What all of them share:
 * ``timers``: many deadlines on one timer
 * ``coroutines``: coroutine functions that return Deferreds
 * ``signals``: signal handling
+* ``compiled``: modules that are compiled from the source that also runs interpreted
 * ``interpreter``: how the running Python was built
 * ``extras``: hints for installing optional dependencies
 """
+
+import logbus.compiled  # noqa: F401 - before any of the modules that it is about
 
 __version__ = "0.1.0"

@@ -23,6 +23,7 @@ from twisted.python import usage
 from twisted.python.failure import Failure
 
 from logbus.attrs_code import kept_attrs_code
+from logbus.compiled import IS_USED
 from logbus.config import ConfigView, keys
 from logbus.config.properties import numbered_properties
 from logbus.errors import ConfigError, LogbusError
@@ -209,7 +210,7 @@ class ProcessRunner(Service):
         signals.install()
         for warning in self._config.warnings:
             _log.warn("{warning}", warning=warning)
-        for line in advice(IS_COMPILED, InterpreterBuild.running()):
+        for line in advice(IS_COMPILED and IS_USED, InterpreterBuild.running()):
             _log.info("{line}", line=line)
         try:
             # Later, so that a request for the stop is answered.

@@ -42,7 +42,7 @@ def build(there: Path, **variables: str) -> Path:
     source = there / "source"
     source.mkdir()
     for name in ("logbus", "twisted"):
-        ignored = shutil.ignore_patterns("__pycache__", "dropin.cache", "*.so")
+        ignored = shutil.ignore_patterns("__pycache__", "dropin.cache", "*.so", "*.sha256")
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     for name in ("setup.cfg", "setup.py", "pyproject.toml", "README.rst", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
@@ -163,6 +163,7 @@ def test_the_command_starts(installed: Installation) -> None:
 
 
 KERNEL = """
+from logbus.compiled import IS_USED
 from logbus.records.batch import Record, encode_batch, iter_records
 from logbus.records.batch_columns import Columns, extend_from_batches
 from logbus.records.read_committed import CommittedFilter
@@ -173,20 +174,20 @@ columns = Columns()
 batch = encode_batch(records)
 assert extend_from_batches(columns, batch, CommittedFilter(()), 0, 2, max_rows=9, max_bytes=99) == (len(batch), 2)
 assert bytes(columns.take().value_data) == b"v"
-print(IS_COMPILED, COLUMNS_ARE_COMPILED, GATHERING_IS_COMPILED, PACKING_IS_COMPILED)
+print(IS_USED, IS_COMPILED, COLUMNS_ARE_COMPILED, GATHERING_IS_COMPILED, PACKING_IS_COMPILED)
 """
 
 
 def test_the_kernel_is_compiled(installed: Installation) -> None:
     """Records are encoded and decoded by the compiled kernel, unless the environment says otherwise."""
-    assert run([installed.python, "-c", KERNEL], installed.root).split() == ["True"] * 4
-    assert run([installed.python, "-c", KERNEL], installed.root, LOGBUS_PURE="1").split() == ["False"] * 4
+    assert run([installed.python, "-c", KERNEL], installed.root).split() == ["True"] * 5
+    assert run([installed.python, "-c", KERNEL], installed.root, LOGBUS_PURE="1").split() == ["False"] * 5
 
 
 def test_no_compiler_is_needed(empty: Installation, pure_wheel: Path) -> None:
     """Where nothing can be compiled the installation works all the same, by the same source as it is."""
     empty.pip("install", "-q", "--no-deps", "--no-index", "--no-compile", pure_wheel)
-    assert run([empty.python, "-c", KERNEL], empty.root).split() == ["False"] * 4
+    assert run([empty.python, "-c", KERNEL], empty.root).split() == ["False"] * 5
     empty.pip("uninstall", "-q", "-y", "logbus")
 
 

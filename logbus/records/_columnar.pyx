@@ -5,6 +5,8 @@ The compiled implementation of ``columnar.py``: the same columns, straight from 
 The input is not trusted: each length is compared with the rest of its record before anything is copied. Room is made
 before writing: the fields of a section are disjoint parts of it, so all its keys together have no more bytes than the
 section, and neither have the values, names and contents; a record has at least seven bytes, a header two.
+
+The source in Python makes an object of each field, and is some seventy times slower: types for it would not help.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

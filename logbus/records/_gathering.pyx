@@ -2,7 +2,8 @@
 """
 The compiled implementation of ``gathering.py``: the same bytes, written straight into growing memory.
 
-The size of a record is computed, and room made for it, before it is written.
+The size of a record is computed, and room made for it, before it is written. Compiled from the source in Python instead,
+it takes six times as long: there each record is an object, and each of its numbers.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -136,7 +136,7 @@ class RequestTemplate:
         """Compute the position of the batch in a frame of ``size`` bytes. Compare the frame with :attr:`head`, too."""
         self.size = size
         rest = size - _AFTER_ID - len(self.prefix) - len(self.tail)
-        width = 4 if not self.tail else next((n for n in range(1, 6) if len(uvarint(max(rest - n, 0) + 1)) == n), 0)
+        width = _width_of_length(rest) if self.tail else 4
         batch = rest - width
         if batch <= 0 or not width:
             self.head = None
@@ -158,6 +158,11 @@ class RequestTemplate:
         """Any other response, likewise."""
         body = self._tag + joined(encode(response, self.api_version))
         return _pack_head(len(body) + 4, correlation_id) + body
+
+
+def _width_of_length(rest: int) -> int:
+    """Bytes of the varint before a batch, when it and the batch are ``rest`` bytes; 0: no varint fits."""
+    return next((n for n in range(1, 6) if len(uvarint(max(rest - n, 0) + 1)) == n), 0)
 
 
 @define(eq=False)

@@ -6,7 +6,8 @@ import struct
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.wire.frame_buffer import FLOOR, FrameBuffer
+from logbus.wire import frame_buffer
+from logbus.wire.frame_buffer import FLOOR
 from tests.net.fakes import (
     LOST,
     CapturedWarnings,
@@ -82,10 +83,10 @@ class FrameMemoryTests(SynchronousTestCase):
         server = Server()
         protocol, transport = server.connect()
 
-        def none_left(size: int = 0) -> int:
+        def none_left(size: int) -> bytearray:
             raise OSError(12, "Cannot allocate memory")
 
-        self.patch(FrameBuffer, "grow", lambda frames, size=0: none_left())
+        self.patch(frame_buffer, "_memory", none_left)
         with CapturedWarnings() as events:
             protocol.memory.memory_granted(100)
         self.assertTrue(transport.disconnecting)

@@ -1,0 +1,76 @@
+"""
+Modules that are compiled from the source that also runs interpreted.
+
+``setup.py`` compiles them with Cython into files beside their sources, with the types in the ``.pxd`` files there;
+Python prefers such a file to the source. This module makes it take the sources instead if ``LOGBUS_PURE`` is set, and
+in a checkout whose sources have changed since: the build leaves a digest of them. One module knows the types of
+another, so all of them are compiled or none. Pure.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from sysconfig import get_config_var
+from types import ModuleType
+
+MODULES = (
+    "logbus.records.batch_validation",
+    "logbus.storage.appends.append_many",
+    "logbus.wire.frame_buffer",
+    "logbus.wire.request_template",
+)
+"""Those that are quicker compiled; much else is slower, see ``docs/explanation/performance.rst``."""
+
+_ROOT = Path(__file__).parent
+_SUFFIX: str = get_config_var("EXT_SUFFIX") or ".so"
+DIGEST = f"compiled{_SUFFIX}.sha256"
+"""The file of the digest, one for each version of Python, in the package ``logbus``."""
+
+
+def source(name: str, root: Path = _ROOT) -> Path:
+    """The source of a module, in the package ``logbus`` that is at ``root``."""
+    return root.joinpath(*name.split(".")[1:]).with_suffix(".py")
+
+
+def digest(root: Path = _ROOT) -> str:
+    """Of the sources and their types."""
+    found = sha256()
+    for name in MODULES:
+        path = source(name, root)
+        for each in (path, path.with_suffix(".pxd")):
+            if each.exists():
+                found.update(each.read_bytes())
+    return found.hexdigest()
+
+
+def is_usable(root: Path = _ROOT) -> bool:
+    """Whether all modules are compiled, from these sources."""
+    try:
+        if (root / DIGEST).read_text() != digest(root):
+            return False
+    except OSError:
+        return False
+    return all(source(name, root).with_suffix(_SUFFIX).exists() for name in MODULES)
+
+
+class InterpretedFinder:
+    """Finds the sources of the modules, compiled or not; it stands in front of Python's own finders."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See :class:`importlib.abc.MetaPathFinder`."""
+        return spec_from_file_location(name, source(name)) if name in MODULES else None
+
+
+IS_USED = not os.environ.get("LOGBUS_PURE") and is_usable()
+"""Whether the compiled modules are imported; otherwise their sources are."""
+
+if not IS_USED and __name__ == "logbus.compiled":
+    sys.meta_path.insert(0, InterpretedFinder())
