@@ -224,7 +224,7 @@ class FetchTemplateCache:
         header = encode_request_header(
             RequestHeader(FETCH, version, request.correlation_id, client_id), version >= _FLEXIBLE
         )
-        if header + joined(encode(message, version)) != frame:
+        if header + joined(encode(message, version)) != bytes(frame):
             return False
         layout = _layout(frame)
         if layout is None or _read_offset(frame, layout.offset)[0] != topic.partitions[0].fetch_offset:
