@@ -34,7 +34,7 @@ class Start:
     :ivar later_cpu_ms: of the same process, from the response until the memory was measured.
     :ivar resident_mb: of the process that was started: RSS, mapped files included.
     :ivar proportional_mb: of all its processes together: PSS, in which a shared page counts once.
-    :ivar private_mb: of a process, the mean: pages that no other process has.
+    :ivar private_mb: pages that no other process has, of the one that serves, or the mean of the workers.
     """
 
     seconds: float
@@ -63,12 +63,17 @@ class Workers(Checkout):
         return command if self.count is None else [*command, "--workers", str(self.count)]
 
 
+def children(pid: int) -> list[int]:
+    """The children of a process."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
 def processes(pid: int) -> Iterator[int]:
     """The process, and all that descend from it."""
     yield pid
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            yield from processes(int(child))
+    for child in children(pid):
+        yield from processes(child)
 
 
 def memory(pid: int) -> dict[str, int]:
@@ -85,9 +90,10 @@ def measure(system: Workers, directory: Path, idle_s: float) -> Start:
         time.sleep(idle_s)
         idle = cost(broker.pid)
         found = [memory(pid) for pid in processes(broker.pid)]
+        serving = [memory(pid) for pid in processes(broker.pid) if not children(pid)]
     finally:
         broker.stop()
-    private = statistics.mean(each["Private_Clean"] + each["Private_Dirty"] for each in found)
+    private = statistics.mean(each["Private_Clean"] + each["Private_Dirty"] for each in serving)
     return Start(
         broker.start_seconds,
         served.cpu * 1e3,

@@ -142,6 +142,13 @@ def main() -> None:
     with kept_attrs_code():
         for name in PRELOADED:
             import_module(name)
+        # These find modules by looking for them. Not imported above, since the supervisor imports this module.
+        from logbus.handlers.discovery import handler_classes
+        from logbus.protocols import protocol_plugins
+
+        for _ in handler_classes():
+            pass
+        protocol_plugins()
     ForkServer(socket.socket(fileno=CONTROL)).run()
 
 
