@@ -46,7 +46,7 @@ def extensions() -> list[Extension]:
 
 
 class BuildExt(build_ext):
-    """Compiles on every core, and leaves a digest of the sources beside the compiled modules, if all were compiled."""
+    """Compiles on every core, and leaves a checksum of the sources beside the modules if all were compiled."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -58,7 +58,7 @@ class BuildExt(build_ext):
         if all(file.exists() for file in files.values()):
             name, file = next(iter(files.items()))
             package = file.parents[name.count(".") - 1]
-            (package / compiled["DIGEST"]).write_text(compiled["digest"](Path("logbus")))
+            (package / compiled["CHECKSUM"]).write_text(compiled["checksum"](Path("logbus")))
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExt})

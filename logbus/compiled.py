@@ -3,7 +3,7 @@ Modules that are compiled from the source that also runs interpreted.
 
 ``setup.py`` compiles them with Cython into files beside their sources, with the types in the ``.pxd`` files there;
 Python prefers such a file to the source. This module makes it take the sources instead if ``LOGBUS_PURE`` is set, and
-in a checkout whose sources have changed since: the build leaves a digest of them. One module knows the types of
+in a checkout whose sources have changed since: the build leaves a checksum of them. One module knows the types of
 another, so all of them are compiled or none. Pure.
 """
 
@@ -12,12 +12,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from hashlib import sha256
-from importlib.machinery import ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from sysconfig import get_config_var
 from types import ModuleType
+from zlib import crc32
 
 MODULES = (
     "logbus.records.batch_validation",
@@ -28,9 +27,9 @@ MODULES = (
 """Those that are quicker compiled; much else is slower, see ``docs/explanation/performance.rst``."""
 
 _ROOT = Path(__file__).parent
-_SUFFIX: str = get_config_var("EXT_SUFFIX") or ".so"
-DIGEST = f"compiled{_SUFFIX}.sha256"
-"""The file of the digest, one for each version of Python, in the package ``logbus``."""
+_SUFFIX = EXTENSION_SUFFIXES[0]
+CHECKSUM = f"compiled{_SUFFIX}.crc"
+"""The file of the checksum, one for each version of Python, in the package ``logbus``."""
 
 
 def source(name: str, root: Path = _ROOT) -> Path:
@@ -38,21 +37,21 @@ def source(name: str, root: Path = _ROOT) -> Path:
     return root.joinpath(*name.split(".")[1:]).with_suffix(".py")
 
 
-def digest(root: Path = _ROOT) -> str:
-    """Of the sources and their types."""
-    found = sha256()
+def checksum(root: Path = _ROOT) -> str:
+    """Of the sources and their types. Not of hashlib, whose import would load OpenSSL into every process."""
+    found = 0
     for name in MODULES:
         path = source(name, root)
         for each in (path, path.with_suffix(".pxd")):
             if each.exists():
-                found.update(each.read_bytes())
-    return found.hexdigest()
+                found = crc32(each.read_bytes(), found)
+    return f"{found:08x}"
 
 
 def is_usable(root: Path = _ROOT) -> bool:
     """Whether all modules are compiled, from these sources."""
     try:
-        if (root / DIGEST).read_text() != digest(root):
+        if (root / CHECKSUM).read_text() != checksum(root):
             return False
     except OSError:
         return False

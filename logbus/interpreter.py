@@ -86,8 +86,9 @@ def advice(is_compiled: bool, build: InterpreterBuild) -> list[str]:
     lines = []
     if not is_compiled:
         lines.append(
-            "logbus is interpreted, and slower, as its compiled modules are not in use: either LOGBUS_PURE is set, or "
-            "the installation found no C compiler (install gcc and the headers of Python, then logbus again)"
+            "logbus is interpreted, and slower, as its compiled modules are not in use: LOGBUS_PURE is set, the "
+            "installation found no C compiler, or the sources have changed since (install gcc and the headers of "
+            "Python, then logbus again)"
         )
     if build.advice is not None:
         lines.append(build.advice)

@@ -42,7 +42,7 @@ class ChoiceTests(SynchronousTestCase):
         self.root = a_package(Path(there.name))
         for name in compiled.MODULES:
             compiled.source(name, self.root).with_suffix(compiled._SUFFIX).touch()
-        (self.root / compiled.DIGEST).write_text(compiled.digest(self.root))
+        (self.root / compiled.CHECKSUM).write_text(compiled.checksum(self.root))
 
     def test_of_these_sources(self) -> None:
         """Modules that were compiled from the sources as they are can be used."""
@@ -64,8 +64,8 @@ class ChoiceTests(SynchronousTestCase):
         self.assertFalse(compiled.is_usable(self.root))
 
     def test_nothing_was_built(self) -> None:
-        """Without a compiler there is no digest."""
-        (self.root / compiled.DIGEST).unlink()
+        """Without a compiler there is no checksum."""
+        (self.root / compiled.CHECKSUM).unlink()
         self.assertFalse(compiled.is_usable(self.root))
 
     def test_imported(self) -> None:

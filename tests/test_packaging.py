@@ -42,7 +42,7 @@ def build(there: Path, **variables: str) -> Path:
     source = there / "source"
     source.mkdir()
     for name in ("logbus", "twisted"):
-        ignored = shutil.ignore_patterns("__pycache__", "dropin.cache", "*.so", "*.sha256")
+        ignored = shutil.ignore_patterns("__pycache__", "dropin.cache", "*.so", "*.crc")
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     for name in ("setup.cfg", "setup.py", "pyproject.toml", "README.rst", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
