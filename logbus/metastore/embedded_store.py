@@ -59,6 +59,10 @@ class IThread(Protocol):
         """Call ``func``, then ``onResult(success, result)``, in the thread."""
 
 
+SESSION_BITS = 20
+"""Of a session's id: it counts those of one process."""
+
+
 def _one_thread() -> IThread:
     pool = ThreadPool(1, 1, "metadata")
     # A process that ends without closing the store must not hang on it; SQLite rolls back an interrupted commit.
@@ -125,7 +129,7 @@ class EmbeddedStore(TreeStore):
         self.thread.start()
         try:
             self._tree = await self._in_thread(self._database.open)
-            # The number of the transaction that ends the earlier session is the new session's id.
+            # The number of the transaction that ends the earlier sessions is in the new sessions' ids, so that none recurs.
             ended = self._tree.apply([Delete(path) for path in self._tree.owned_by()], 0, self._now())
             await self._write([ended])
         except Exception:
@@ -133,7 +137,7 @@ class EmbeddedStore(TreeStore):
             self.thread.stop()
             raise
         self._opened = True
-        self.session_id = self._last_session = self._tree.zxid
+        self.session_id = self._last_session = self._tree.zxid << SESSION_BITS
         self.generation += 1
         self._move(SessionState.CONNECTED)
 

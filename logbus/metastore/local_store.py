@@ -36,12 +36,14 @@ from logbus.metastore.operations import (
 from logbus.metastore.socket_path import SocketPath
 from logbus.metastore.store_codec import (
     CHILDREN,
+    CLOSE,
     EXISTS,
     GET,
     HELLO,
     MOST_BYTES,
     MULTI,
     PING,
+    PINGS,
     SYNC,
     VERSION,
     BadFrame,
@@ -55,8 +57,6 @@ from logbus.metastore.store_codec import (
 )
 
 RETRY_SECONDS = 0.2
-PINGS = 3
-"""In the time for which a client may be silent."""
 
 
 class _Connection(Int32StringReceiver):
@@ -141,13 +141,13 @@ class LocalStore(BaseStore):
         return opening
 
     def close(self) -> Deferred[None]:
-        """End the session, once the earlier requests are served."""
+        """End the session, once the earlier requests are served; fires when its ephemerals are deleted."""
         if self._closed:
             return succeed(None)
         if self._connection is None:
             self._end()
             return succeed(None)
-        return self.sync().addBoth(lambda _: self._end())
+        return self._request(_Request((CLOSE,), lambda _: None)).addBoth(lambda _: self._end())
 
     def _end(self) -> None:
         self._closed = True

@@ -3,7 +3,8 @@ The frames between a :mod:`~logbus.metastore.store_server` and its clients. Pure
 
 A frame is four bytes of length and a JSON array. A client begins with ``hello``, and is told its session. From then on
 it sends requests, which are answered in order; watched events come between the answers, each before the answer to any
-later request that shows the change, and pings at any time. Bytes are texts of the characters 0 to 255.
+later request that shows the change, and pings at any time. The last request may be ``close``, which is answered when
+the session's ephemerals are deleted. Bytes are texts of the characters 0 to 255.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ VERSION = 1
 LENGTH = struct.Struct(">I")
 MOST_BYTES = 64 << 20
 """Bytes of a frame: much more than any transaction of a broker."""
+PINGS = 3
+"""In the time for which an end may be silent."""
 
 HELLO, PING, ANSWER, ERROR, EVENT = "hello", "ping", "answer", "error", "event"
-GET, EXISTS, CHILDREN, MULTI, SYNC = "get", "exists", "children", "multi", "sync"
+GET, EXISTS, CHILDREN, MULTI, SYNC, CLOSE = "get", "exists", "children", "multi", "sync", "close"
 
 _OPS: dict[str, type[Op]] = {"create": Create, "set": Set, "delete": Delete, "check": Check}
 _EVENTS = frozenset(kind.value for kind in EventKind)

@@ -29,6 +29,7 @@ from logbus.metastore.store_codec import (
     HELLO,
     MOST_BYTES,
     PING,
+    PINGS,
     VERSION,
     BadFrame,
     decode_op,
@@ -42,12 +43,18 @@ from logbus.metastore.store_codec import (
 MOST_SESSIONS = 1024
 MOST_WATCHES = 1_000_000
 """Of one session: much more than a worker's."""
+MOST_REQUESTS = 1000
+"""Of one session without an answer: further ones are read when there are fewer."""
 LONGEST_TIMEOUT = 3600.0
 """Seconds for which a client may be silent, at most."""
 
 
 class StoreConnection(Int32StringReceiver):
-    """One client and its session."""
+    """
+    One client and its session.
+
+    It is not read from while it does not take its answers, nor while too many of its requests wait for the disk.
+    """
 
     MAX_LENGTH = MOST_BYTES
     _log = Logger()
@@ -57,8 +64,13 @@ class StoreConnection(Int32StringReceiver):
         self._session: StoreSession | None = None
         self._timeout = 10.0
         self._deadline: Any = None
+        self._waiting = 0
+        self._closing = False
+        self._unread = False
 
     def connectionMade(self) -> None:
+        transport: Any = self.transport
+        transport.registerProducer(self, True)
         self._deadline = self._server.reactor.callLater(self._timeout, self._silent)
 
     def stringReceived(self, string: bytes) -> None:
@@ -87,8 +99,13 @@ class StoreConnection(Int32StringReceiver):
             self._begin(message)
             return
         match message:
+            case _ if self._closing:
+                raise BadFrame(f"its session is closed: {message!r:.80}")
             case ["ping"]:
                 self._send(PING)
+            case ["close"]:
+                self._closing = True
+                self._answer(session.end())
             case ["get", str(path), bool(watch)]:
                 found: Deferred[Any] = session.get(path, self._watcher(session, watch))
                 self._answer(found.addCallback(lambda found: [text_of(found[0]), found[1]]))
@@ -121,8 +138,17 @@ class StoreConnection(Int32StringReceiver):
         self._send(HELLO, VERSION, self._session.session_id)
 
     def _answer(self, waiting: Deferred[Any]) -> None:
+        self._waiting += 1
         waiting.addCallbacks(lambda found: self._send(ANSWER, found), self._failed)
-        waiting.addErrback(self._unsendable)
+        waiting.addErrback(self._unsendable).addCallback(self._answered)
+        if self._waiting >= MOST_REQUESTS and not self.paused:
+            self._stop_reading()
+            # It is not to take this end for dead meanwhile.
+            self._deadline.reset(self._timeout / PINGS)
+
+    def _answered(self, _: object) -> None:
+        self._waiting -= 1
+        self._read_on_soon()
 
     def _failed(self, failure: Failure) -> None:
         failure.trap(MetastoreError)
@@ -145,7 +171,38 @@ class StoreConnection(Int32StringReceiver):
         if self.connected and self.transport is not None:
             self.transport.write(frame(*message))
 
+    # How fast it is read.
+
+    def pauseProducing(self) -> None:
+        """The client does not take its answers."""
+        self._unread = True
+        if not self.paused:
+            self._stop_reading()
+
+    def resumeProducing(self) -> None:
+        """It has taken them."""
+        self._unread = False
+        self._read_on_soon()
+
+    def _stop_reading(self) -> None:
+        super().pauseProducing()
+
+    def _read_on_soon(self) -> None:
+        if self.paused:
+            # In a turn of its own, as this may be within the delivery of another message.
+            self._server.reactor.callLater(0, self._read_on)
+
+    def _read_on(self) -> None:
+        if self.paused and self.connected and not self._unread and self._waiting < MOST_REQUESTS:
+            self._deadline.reset(self._timeout)
+            super().resumeProducing()
+
     def _silent(self) -> None:
+        if self.paused and not self._unread:
+            # It is this end that does not listen.
+            self._send(PING)
+            self._deadline = self._server.reactor.callLater(self._timeout / PINGS, self._silent)
+            return
         self._log.warn("a client of the metadata store was silent for {seconds:g} s", seconds=self._timeout)
         self.abort()
 

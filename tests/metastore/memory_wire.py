@@ -14,11 +14,35 @@ from twisted.python.failure import Failure
 
 @define(eq=False)
 class End:
-    """The transport of one end."""
+    """
+    The transport of one end.
+
+    :ivar producer: what it has registered.
+    """
 
     wire: Wire
     protocol: Any = None
     other: Any = None
+    producer: Any = None
+    _paused: bool = False
+    _unread: list[bytes] = field(factory=list)
+
+    def arrived(self, data: bytes) -> None:
+        if self._paused:
+            self._unread.append(data)
+        else:
+            self.protocol.dataReceived(data)
+
+    def registerProducer(self, producer: Any, streaming: bool) -> None:
+        self.producer = producer
+
+    def pauseProducing(self) -> None:
+        self._paused = True
+
+    def resumeProducing(self) -> None:
+        self._paused = False
+        data, self._unread = b"".join(self._unread), []
+        self.wire.carry(self, data)
 
     def write(self, data: bytes) -> None:
         self.wire.carry(self.other, data)
@@ -52,7 +76,7 @@ class Wire:
         try:
             while self._under_way and not self.held and not self.lost:
                 to, data = self._under_way.popleft()
-                to.protocol.dataReceived(data)
+                to.arrived(data)
         finally:
             self._carrying = False
 

@@ -184,16 +184,6 @@ class LocalStoreTests(SharedStoreConformance, SynchronousTestCase):
         self.clock.pump([TIMEOUT / PINGS] * 6)
         self.assertTrue(wire.lost)
 
-
-class Silent:
-    """An end that takes everything."""
-
-    def dataReceived(self, data: bytes) -> None:
-        pass
-
-    def connectionLost(self, reason: Any) -> None:
-        pass
-
     def test_too_many_watches(self) -> None:
         """A client that keeps too many is cut off; those that fired do not count."""
         self.patch(store_server, "MOST_WATCHES", 2)
@@ -206,3 +196,63 @@ class Silent:
         self.done(self.store.children("/", self.heard.append))
         self.failureResultOf(self.store.exists("/b", self.heard.append), ConnectionLost)
         self.flushLoggedErrors()
+
+    def test_requests_wait(self) -> None:
+        """Of a client with too many no more are read until some are answered; it keeps its session meanwhile."""
+        self.patch(store_server, "MOST_REQUESTS", 3)
+        self.thread.held = True
+        waiting = [self.store.create(f"/{number}") for number in range(8)]
+        self.assertEqual(len(self.embedded._queue) + 1, 3)
+        self.clock.pump([TIMEOUT / PINGS] * 20)
+        self.thread.held = False
+        self.thread.run()
+        self.clock.pump([0] * 8)
+        for each in waiting:
+            self.successResultOf(each)
+        self.assertEqual(self.store.generation, 1)
+
+    def test_answers_wait(self) -> None:
+        """A client that does not take its answers is not read from, and loses its session in time."""
+        server = self.wire().server
+        server.producer.pauseProducing()
+        waiting = self.store.get("/")
+        self.clock.advance(0)
+        self.assertNoResult(waiting)
+        server.producer.resumeProducing()
+        self.clock.advance(0)
+        self.successResultOf(waiting)
+        server.producer.pauseProducing()
+        lost = self.store.get("/")
+        self.clock.pump([TIMEOUT / PINGS] * (PINGS + 1))
+        self.failureResultOf(lost, ConnectionLost)
+
+    def test_the_end_of_a_session(self) -> None:
+        """It is closed once its ephemerals are deleted for good; nothing is taken from it after that."""
+        self.done(self.store.create("/e", b"", ephemeral=True))
+        self.thread.held = True
+        closing = self.store.close()
+        self.assertNoResult(closing)
+        self.thread.held = False
+        self.thread.run()
+        self.successResultOf(closing)
+        self.assertEqual(self.done(self.make_other().children("/")), [])
+
+    def test_ids_do_not_recur(self) -> None:
+        """Nor after the server was started again."""
+        found = {self.store.session_id, *(self.make_other().session_id for _ in range(5))}
+        self.embedded.close()
+        again = make(self.path, self.thread)
+        self.successResultOf(again.open())
+        self.addCleanup(again.close)
+        found |= {again.begin_session().session_id for _ in range(6)}
+        self.assertEqual(len(found), 12)
+
+
+class Silent:
+    """An end that takes everything."""
+
+    def dataReceived(self, data: bytes) -> None:
+        pass
+
+    def connectionLost(self, reason: Any) -> None:
+        pass
