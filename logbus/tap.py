@@ -309,9 +309,12 @@ def makeService(options: Options) -> IService:
         install_reactor()
         with kept_attrs_code():
             from logbus.preflight import preflight  # imports Twisted's TCP
-        preflight(config, listeners)
+            from logbus.workers.earlier_workers import wait_for_earlier_workers
         count = config.get(keys.WORKERS) or len(os.sched_getaffinity(0))
         directories = config.get(keys.LOG_DIRS)
+        if count > 1:
+            wait_for_earlier_workers(directories, lambda line: print(f"logbus: {line}", file=sys.stderr))
+        preflight(config, listeners)
         refuse_left_over(directories, count)
         if options["as-version"] is not None and options["as-version"] not in RELEASES:
             raise ConfigError(f"--as-version {options['as-version']}: expected one of {', '.join(RELEASES)}")

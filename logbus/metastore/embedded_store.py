@@ -129,7 +129,7 @@ class EmbeddedStore(TreeStore):
         self.thread.start()
         try:
             self._tree = await self._in_thread(self._database.open)
-            # The number of the transaction that ends the earlier sessions is in the new sessions' ids, so that none recurs.
+            # The number of the transaction that ends the earlier sessions is in the new ones' ids, so that none recurs.
             ended = self._tree.apply([Delete(path) for path in self._tree.owned_by()], 0, self._now())
             await self._write([ended])
         except Exception:

@@ -3,6 +3,7 @@ Several brokers on one machine that are started, watched and stopped as one: ``-
 
 * ``worker_plan``: what each worker is: its number, directories, ports.
 * ``left_over``: finds partitions of workers that will not run.
+* ``earlier_workers``: waits for those of a supervisor that was killed.
 * ``supervisor``: starts, watches and restarts the workers, and has their metadata store.
 * ``worker_link``: what the supervisor and a worker tell each other.
 * ``worker_metrics``: the metrics of all workers as those of the machine.

@@ -26,11 +26,17 @@ class PortReservation:
         :return: the port.
         :raise ConfigError: somebody else has it.
         """
-        held = socket.socket(socket.AF_INET6 if ":" in interface else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in interface else socket.AF_INET
+        held = socket.socket(family)
         self._held.append(held)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         try:
+            if port:
+                # Another supervisor of the same user would share it, and half of its clients would come here.
+                with socket.socket(family) as alone:
+                    alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    alone.bind((interface, port))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             held.bind((interface, port))
         except OSError as e:
             raise ConfigError(f"port {port} of {interface or 'every interface'}, for a worker: {e}") from e

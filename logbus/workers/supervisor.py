@@ -35,6 +35,7 @@ from logbus.listener_config import KAFKA
 from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
 from logbus.metastore.operations import SessionState
 from logbus.metastore.store_server import StoreServer
+from logbus.workers.earlier_workers import LOCK_FILE
 from logbus.workers.fork_client import ForkClient
 from logbus.workers.port_reservation import PortReservation
 from logbus.workers.worker_link import Kind, WorkerLink, adopt
@@ -52,7 +53,6 @@ WELL_SECONDS = 60.0
 COLLECT_SECONDS = 5.0
 """For workers to tell their metrics; a scrape does without those that take longer."""
 
-LOCK_FILE = "workers.lock"
 SOCKET = "metadata.sock"
 
 
@@ -227,6 +227,7 @@ class Supervisor(Service):
             await self._store.close()
         self._ports.release()
         if self._lock is not None:
+            self._lock.truncate(0)
             self._lock.close()
 
     def hang_up(self) -> None:
@@ -238,11 +239,16 @@ class Supervisor(Service):
     # The start.
 
     def _take_lock(self, directory: Path) -> None:
-        self._lock = (directory / LOCK_FILE).open("wb")
+        lock = (directory / LOCK_FILE).open("a+b", buffering=0)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            lock.close()
             raise ConfigError(f"log.dirs: {directory} is in use by another supervisor (it holds {LOCK_FILE})") from None
+        self._lock = lock
+        # There is something in it until all workers have ended in order.
+        lock.truncate(0)
+        lock.write(b"%d\n" % os.getpid())
 
     def _reserve(self) -> list[Listener]:
         """The listeners, with the ports that workers share."""

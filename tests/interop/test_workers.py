@@ -6,11 +6,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -153,15 +155,49 @@ def test_the_process_that_starts_workers_dies(two_workers: Broker) -> None:
 
 
 def test_the_supervisor_dies() -> None:
-    """Workers stop with it; the next supervisor finds all that they acknowledged."""
+    """
+    Workers stop with it; the next supervisor, started at once, waits for them, and finds all that they acknowledged.
+    """
     with Broker({"workers": 2}) as broker:
         create(broker, "orders")
         produce(broker, "orders", range(100))
         before = workers(broker)
+        os.kill(before[0], signal.SIGSTOP)
+        os.kill(broker.pid, signal.SIGKILL)
+        with closing(Broker({"workers": 2}, data_dir=broker.data_dir, timeout=SECONDS)) as later:
+            try:
+                later.launch()
+                wait_for(lambda: "waiting for workers of a supervisor that was killed" in later.output, "a line")
+            finally:
+                os.kill(before[0], signal.SIGCONT)
+            later.wait_ready()
+            assert not any(Path(f"/proc/{pid}").exists() for pid in before)
+            assert content(later, "orders") == list(range(100))
         broker.kill()
-        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in before), "the end of the workers")
-        broker.start()
-        assert content(broker, "orders") == list(range(100))
+
+
+def test_deaths_at_the_start_and_the_stop(two_workers: Broker) -> None:
+    """A worker that dies whenever it starts is started until it serves; one that dies as it stops holds nothing up."""
+    create(two_workers, "orders")
+    produce(two_workers, "orders", range(100))
+    pid = workers(two_workers)[0]
+    for _ in range(3):
+        os.kill(pid, signal.SIGKILL)
+        other = set(workers(two_workers)) - {pid}
+        wait_for(lambda: len(workers(two_workers)) == 2, "another worker")
+        [pid] = set(workers(two_workers)) - other
+    produce(two_workers, "orders", range(100, 200))
+    os.kill(two_workers.pid, signal.SIGTERM)
+    for pid in workers(two_workers):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not Path(f"/proc/{two_workers.pid}").exists() or is_zombie(two_workers.pid), "the end")
+    two_workers.kill()
+    two_workers.start()
+    assert content(two_workers, "orders") == list(range(200))
+
+
+def is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_numbers_of_workers(tmp_path: Path) -> None:
@@ -187,18 +223,27 @@ def test_numbers_of_workers(tmp_path: Path) -> None:
 
 
 def test_refusals(two_workers: Broker) -> None:
-    """The directory and the shared port of others are left to them, with a line that says so."""
+    """The directory and the ports of others are left to them, with a line that says so."""
     command = [*TWISTD, "logbus", "--workers", "2", "--data-dir"]
-    for directory, port, why in (
-        (two_workers.data_dir, 0, "is in use by another"),
-        (two_workers.data_dir / "other", int(two_workers.bootstrap.rpartition(":")[2]), "Address already in use"),
-    ):
-        run = subprocess.run(
-            [*command, str(directory), "--listen", f"kafka:tcp:{port}:interface=127.0.0.1"],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        assert (run.returncode, why in run.stderr) == (1, True), run.stderr
+    shared = int(two_workers.bootstrap.rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        own = taken.getsockname()[1]
+        for directory, port, more, why in (
+            (two_workers.data_dir, 0, [], "is in use by another"),
+            (two_workers.data_dir / "other", shared, [], "Address already in use"),
+            (
+                two_workers.data_dir / "other",
+                0,
+                ["--set", f"workers.first.port={own}"],
+                f"port {own} of 127.0.0.1, for",
+            ),
+        ):
+            run = subprocess.run(
+                [*command, str(directory), "--listen", f"kafka:tcp:{port}:interface=127.0.0.1", *more],
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+            assert (run.returncode, why in run.stderr) == (1, True), run.stderr
     assert len(workers(two_workers)) == 2

@@ -21,6 +21,7 @@ from logbus.config import ConfigView
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
 from logbus.workers import supervisor as module
+from logbus.workers.earlier_workers import LOCK_FILE
 from logbus.workers.fork_client import ForkClient
 from logbus.workers.supervisor import (
     COLLECT_SECONDS,
@@ -149,6 +150,18 @@ class SupervisorTests(SynchronousTestCase):
         self.assertNoResult(self.started)
         self.answer()
         self.successResultOf(self.started)
+
+    def test_a_stop_in_order(self) -> None:
+        """Only then the next supervisor has no workers to wait for."""
+        lock = self.directory / LOCK_FILE
+        self.assertEqual(lock.read_text(), f"{os.getpid()}\n")
+        self.ready()
+        stopping = self.supervisor.stopService()
+        self.assertNotEqual(lock.read_text(), "")
+        self.supervisor._ended(102, 0)
+        self.supervisor._ended(101, 0)
+        self.successResultOf(stopping)
+        self.assertEqual(lock.read_text(), "")
 
     def test_a_worker_that_cannot_start(self) -> None:
         """Then nothing runs; its reason is the supervisor's."""
