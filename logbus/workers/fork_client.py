@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
 
-from logbus.workers.fork_server import CONTROL, HEADER
+from logbus.workers.fork_server import CONTROL, HEADER, WITHOUT_TLS
 from logbus.workers.worker_plan import WorkerPlan
 
 
@@ -52,12 +52,14 @@ class ForkClient:
     :param started: called with the index and the process of a worker that was started.
     :param ended: called with the process of a worker that has ended, and its exit status, or −N for signal N.
     :param lost: called when the fork server has ended, which it should not; its workers go on.
+    :param tls: whether workers may need TLS.
     """
 
     _reactor: Any
     started: Callable[[int, int], object]
     ended: Callable[[int, int], object]
     _lost: Callable[[], object]
+    _tls: bool = True
     _control: socket.socket | None = field(default=None, init=False)
     _log = Logger(namespace="logbus.workers")
 
@@ -73,7 +75,7 @@ class ForkClient:
             self._reactor.spawnProcess(
                 _Process(self),
                 sys.executable,
-                [sys.executable, "-m", "logbus.workers.fork_server"],
+                [sys.executable, "-m", "logbus.workers.fork_server", *([] if self._tls else [WITHOUT_TLS])],
                 env=os.environ,
                 childFDs={0: 0, 1: 1, 2: 2, CONTROL: theirs.fileno()},
             )

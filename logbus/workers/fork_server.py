@@ -24,6 +24,7 @@ from attrs import define, field
 
 from logbus.attrs_code import kept_attrs_code
 from logbus.net.reactor_choice import install_reactor
+from logbus.net.without_tls import import_without_tls
 from logbus.workers.worker import Worker
 from logbus.workers.worker_plan import WorkerPlan
 
@@ -41,6 +42,9 @@ PRELOADED = (
     "twisted.web.server",
 )
 """What a worker needs; nothing of it may start a thread or import the reactor."""
+
+WITHOUT_TLS = "without-tls"
+"""The argument of a fork server whose workers cannot need TLS."""
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What a terminal or a service manager sends to all processes: the supervisor stops them in order."""
@@ -139,6 +143,8 @@ def _run(plan: WorkerPlan, descriptor: int) -> int:
 
 def main() -> None:
     """Run as a process: ``python -m logbus.workers.fork_server``."""
+    if WITHOUT_TLS in sys.argv[1:]:
+        import_without_tls()
     with kept_attrs_code():
         for name in PRELOADED:
             import_module(name)

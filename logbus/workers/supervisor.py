@@ -31,7 +31,7 @@ from logbus.config import ConfigView, keys
 from logbus.coroutines import returns_deferred
 from logbus.errors import ConfigError, LogbusError
 from logbus.ilogbus import Listener
-from logbus.listener_config import KAFKA
+from logbus.listener_config import KAFKA, may_need_tls
 from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
 from logbus.metastore.operations import SessionState
 from logbus.metastore.store_server import StoreServer
@@ -152,7 +152,8 @@ class Supervisor(Service):
     _log = Logger(namespace="logbus.workers")
 
     def __attrs_post_init__(self) -> None:
-        self._forks = ForkClient(self._reactor, self._forked, self._ended, self._forks_lost)
+        tls = may_need_tls(self._config, self._listeners)
+        self._forks = ForkClient(self._reactor, self._forked, self._ended, self._forks_lost, tls)
         self._pings = LoopingCall(self._ping)
         self._pings.clock = self._reactor
 
