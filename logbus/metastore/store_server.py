@@ -193,7 +193,7 @@ class StoreConnection(Int32StringReceiver):
             self._server.reactor.callLater(0, self._read_on)
 
     def _read_on(self) -> None:
-        if self.paused and self.connected and not self._unread and self._waiting < MOST_REQUESTS:
+        if self.paused and self._deadline.active() and not self._unread and self._waiting < MOST_REQUESTS:
             self._deadline.reset(self._timeout)
             super().resumeProducing()
 

@@ -211,6 +211,21 @@ class LocalStoreTests(SharedStoreConformance, SynchronousTestCase):
             self.successResultOf(each)
         self.assertEqual(self.store.generation, 1)
 
+    def test_the_death_of_a_client_with_many_requests(self) -> None:
+        """Those that were read are served, and nothing is read any more."""
+        self.patch(store_server, "MOST_REQUESTS", 3)
+        self.thread.held = True
+        lost = [self.store.create(f"/{number}") for number in range(8)]
+        self.endpoint.down = True
+        self.wire().cut()
+        for each in lost:
+            self.failureResultOf(each, ConnectionLost)
+        self.thread.held = False
+        self.thread.run()
+        self.clock.pump([0] * 8)
+        self.endpoint.down = False
+        self.assertEqual(self.done(self.make_other().children("/")), ["0", "1", "2"])
+
     def test_answers_wait(self) -> None:
         """A client that does not take its answers is not read from, and loses its session in time."""
         server = self.wire().server
