@@ -18,14 +18,15 @@ from logbus.cluster.replication.partition import Partition
 from logbus.cluster.replication.replica_repair import ReplicaRepair
 from logbus.storage import log_flusher
 from logbus.testing.simulation.run import Outcome, Run
-from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, Fault
-from logbus.testing.simulation.settings import TRANSACTIONS, WORKLOADS, Settings, kinds_for
+from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, WORKER_KINDS, Fault
+from logbus.testing.simulation.settings import ON_ONE_MACHINE, TRANSACTIONS, WORKLOADS, Settings, kinds_for
 
 SEEDS = int(os.environ.get("LOGBUS_SIMULATION_SEEDS", "50"))
 FIRST = int(os.environ.get("LOGBUS_SIMULATION_FIRST", "1"))
 
 THREE = Settings(seconds=30, between=5)
 ALONE = evolve(THREE, brokers=1, replication=1, min_insync=1)
+WORKERS = evolve(THREE, workers=True, kinds=ON_ONE_MACHINE)
 EXACTLY_ONCE = evolve(THREE, workloads=(TRANSACTIONS,), kinds=kinds_for((TRANSACTIONS,)), rate=15, between=3)
 EXACTLY_ONCE_ALONE = evolve(EXACTLY_ONCE, brokers=1, replication=1, min_insync=1)
 
@@ -77,6 +78,12 @@ class RunTests(SynchronousTestCase):
         if SEEDS >= 50:
             possible = {kind for kind, (_, brokers, _) in KINDS.items() if brokers == 1}
             self.assertEqual(possible - effects.keys(), set(), "these never had an effect")
+
+    def test_workers(self) -> None:
+        """Nor with workers of one supervisor, whose metadata store dies with it."""
+        effects = self.run_many(WORKERS, SEEDS // 4)
+        if SEEDS >= 50:
+            self.assertEqual(WORKER_KINDS.keys() - effects.keys(), set(), "these never had an effect")
 
     def test_transactions(self) -> None:
         """Each is there as a whole or not at all, whoever dies in the middle of it; stages copy each record once."""

@@ -15,6 +15,7 @@ from logbus.testing.simulation.faults.network_faults import NetworkFaults
 from logbus.testing.simulation.faults.operator_faults import OperatorFaults
 from logbus.testing.simulation.faults.store_faults import StoreFaults
 from logbus.testing.simulation.faults.transaction_faults import TransactionFaults
+from logbus.testing.simulation.faults.worker_faults import WorkerFaults
 from logbus.testing.simulation.schedule import Fault
 from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 from logbus.testing.simulation.workloads.transactions_workload import TransactionsWorkload
@@ -57,6 +58,8 @@ class Nemesis:
             LeaderFaults(brokers, network, store, world.clock, log),
             OperatorFaults(operator, log),
         ]
+        if world.worker_store is not None:
+            self._faults.append(WorkerFaults(nodes, world.worker_store, log))
         if transactions is not None:
             self._faults.append(TransactionFaults(brokers, network, transactions))
 

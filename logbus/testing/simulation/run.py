@@ -26,6 +26,7 @@ from logbus.testing.simulation.environment.network import Network
 from logbus.testing.simulation.environment.node_reactor import NodeReactor
 from logbus.testing.simulation.environment.simulated_store import Ensemble
 from logbus.testing.simulation.environment.virtual_clock import VirtualClock
+from logbus.testing.simulation.environment.worker_store import WorkerStoreHost
 from logbus.testing.simulation.nemesis import Nemesis
 from logbus.testing.simulation.schedule import Fault, draw_schedule
 from logbus.testing.simulation.settings import RECORDS, TRANSACTIONS, Settings
@@ -116,6 +117,12 @@ class Run:
         for topic in (TOPIC, *(_ALL_TOPICS if TRANSACTIONS in settings.workloads else ())):
             self._losses.append(DurabilityOracle(topic, ensemble.tree, lambda: clock.now))
         ensemble.clients += self._losses
+        if settings.workers:
+            host = self.world.worker_store = WorkerStoreHost(
+                clock, network, self.world.generator(), lambda: EPOCH_S + clock.now, settings.session_timeout
+            )
+            host.watch(self._losses)
+            host.start()
         brokers = list(range(1, settings.brokers + 1))
         drawn = draw_schedule(
             Random(random.getrandbits(64)), brokers, settings.seconds, settings.kinds, settings.between

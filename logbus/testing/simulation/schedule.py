@@ -178,7 +178,13 @@ TRANSACTION_KINDS: dict[str, tuple[float, int, Draw]] = {
 }
 """Kinds of faults of transactions' participants."""
 
-ALL_KINDS = {**KINDS, **TRANSACTION_KINDS}
+WORKER_KINDS: dict[str, tuple[float, int, Draw]] = {
+    "supervisor-kill": (2, 1, _arguments(down=_DOWN)),
+    "slow-metadata-disk": (1, 1, _arguments(seconds=_seconds(1, 20), latency=_seconds(0.01, 3))),
+}
+"""Kinds of faults of workers' supervisor."""
+
+ALL_KINDS = {**KINDS, **TRANSACTION_KINDS, **WORKER_KINDS}
 
 
 def draw_schedule(

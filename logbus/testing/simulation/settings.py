@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from logbus.testing.simulation.schedule import ALL_KINDS, KINDS
+from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, WORKER_KINDS
 
 RECORDS = "records"
 TRANSACTIONS = "transactions"
 WORKLOADS = (RECORDS, TRANSACTIONS)
 """What clients may do: see :mod:`.workload` and :mod:`.transactions`."""
+
+ON_ONE_MACHINE = (
+    *("kill", "kill-at-step", "kill-all", "restart", "freeze", "slow-sync", "disk-error", "no-space", "clock-jump"),
+    *("elect", "reassign", "configure", "topic"),
+    *WORKER_KINDS,
+)
+"""Kinds of faults that happen to workers."""
 
 
 @frozen
@@ -23,6 +30,8 @@ class Settings:
     :ivar flush: ``log.flush.before.ack``.
     :ivar lag: how long a replica in sync may be behind, in seconds; ``latency``: of every link, likewise.
     :ivar workloads: of :data:`WORKLOADS`, those that run beside each other.
+    :ivar workers: brokers are workers of one supervisor, which has the metadata store; ``kinds`` are of
+        :data:`ON_ONE_MACHINE` then.
     :ivar fetch_bytes: ``replica.fetch.max.bytes``; with 1 a follower gets one batch at a time, and is slow to catch up.
     """
 
@@ -40,6 +49,7 @@ class Settings:
     latency: float = 0.0002
     fetch_bytes: int = 1 << 20
     workloads: tuple[str, ...] = (RECORDS,)
+    workers: bool = False
 
     def config(self) -> dict[str, str]:
         """Of every broker, by Kafka's names."""
@@ -67,4 +77,4 @@ class Settings:
 
 def kinds_for(workloads: tuple[str, ...]) -> tuple[str, ...]:
     """All kinds of faults that say something of these workloads."""
-    return tuple(ALL_KINDS if TRANSACTIONS in workloads else KINDS)
+    return (*KINDS, *(TRANSACTION_KINDS if TRANSACTIONS in workloads else ()))

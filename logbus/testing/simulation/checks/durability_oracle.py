@@ -9,7 +9,7 @@ be missing only if that is true of all members at the same time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from attrs import define, field
 
@@ -42,11 +42,15 @@ class DurabilityOracle:
 
     def hear(self, applied: Applied) -> None:
         """The metadata store changed."""
-        for event in applied.events:
-            found = self._path.fullmatch(event.path)
-            if found is not None and self.tree.exists(event.path) is not None:
+        self.changed(event.path for event in applied.events)
+
+    def changed(self, paths: Iterable[str]) -> None:
+        """Nodes were created, changed or deleted."""
+        for path in paths:
+            found = self._path.fullmatch(path)
+            if found is not None and self.tree.exists(path) is not None:
                 partition = int(found[1])
-                data, stat = self.tree.get(event.path)
+                data, stat = self.tree.get(path)
                 state = StateZnode.decode(self.topic, partition, data, stat.version)
                 members = self._members[partition] = frozenset(state.isr) | frozenset(state.eligible)
                 # A replica that rejoins the ISR has fetched the missing records.

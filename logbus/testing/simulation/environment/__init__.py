@@ -10,6 +10,7 @@ The environment of simulated processes: virtual time, network, disks and metadat
 * ``timed_disk``: the same, with operations that take time.
 * ``inodes``: its files and directories, and their state after a power cut.
 * ``simulated_store``: the metadata store, with latency, lost connections and expired sessions.
+* ``worker_store``: the store of workers, at their supervisor, behind connections.
 * ``broker_node``: a machine with a broker.
 * ``client_process``: a client process that can be killed.
 * ``garbage_collector_watch``: tells log messages of dead processes.

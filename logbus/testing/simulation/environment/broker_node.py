@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -20,6 +20,7 @@ from logbus.testing.simulation.environment.node_reactor import NodeReactor
 from logbus.testing.simulation.environment.simulated_store import Ensemble, SimulatedStore
 from logbus.testing.simulation.environment.timed_disk import TimedDisk
 from logbus.testing.simulation.environment.virtual_clock import VirtualClock
+from logbus.testing.simulation.environment.worker_store import WorkerStoreHost
 
 PORT = 9092
 EPOCH_S = 1_700_000_000.0
@@ -37,12 +38,14 @@ class World:
     The parts that all nodes share.
 
     :ivar random: seeds the generators of all parts of the simulation.
+    :ivar worker_store: the metadata store, if the brokers are workers.
     """
 
     clock: VirtualClock
     network: Network
     ensemble: Ensemble
     random: Random
+    worker_store: WorkerStoreHost | None = None
 
     def generator(self) -> Random:
         """A new generator."""
@@ -98,7 +101,11 @@ class BrokerNode:
         self.up, self.ready, self._stopping = True, False, False
         reactor = self.reactor = NodeReactor(world.clock, world.network, self.host)
         self.disk = TimedDisk("/log", self.tree, world.clock, reactor, world.generator())
-        self.store = SimulatedStore(world.ensemble, reactor)
+        self.store = (
+            SimulatedStore(world.ensemble, reactor)
+            if world.worker_store is None
+            else cast(SimulatedStore, world.worker_store.client(reactor))
+        )
         world.network.started(reactor)
         self.broker = Broker(
             reactor,
@@ -153,6 +160,12 @@ class BrokerNode:
 
         self.broker.stopService().addBoth(gone)
         return ended
+
+    def orphan(self) -> Deferred[None]:
+        """Stop it as a worker whose supervisor is gone, and the metadata store with it; fires when it has ended."""
+        self._stopping = True
+        self.store.close()
+        return self.stop()
 
     def kill(self) -> None:
         """End its process; the machine stays."""

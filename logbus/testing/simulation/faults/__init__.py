@@ -6,6 +6,7 @@ The faults of a run, by what they hit.
 * ``disk_faults``: disks are slow, fail, lie, and lose data.
 * ``network_faults``: links are cut and slow.
 * ``store_faults``: the metadata store, sessions and clocks.
+* ``worker_faults``: the supervisor of workers, and the disk of its metadata store.
 * ``leader_faults``: leaders are hit, again and again.
 * ``operator_faults``: changes by operators meanwhile.
 * ``transaction_faults``: coordinators and participants of transactions, and their clients.
