@@ -149,6 +149,11 @@ class LocalStore(BaseStore):
             return succeed(None)
         return self._request(_Request((CLOSE,), lambda _: None)).addBoth(lambda _: self._end())
 
+    def abandon(self) -> None:
+        """End at once, as the server is gone, even if the connection does not show that yet."""
+        if not self._closed:
+            self._end()
+
     def _end(self) -> None:
         self._closed = True
         self._stop_timers()

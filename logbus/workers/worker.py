@@ -119,8 +119,8 @@ class Worker:
         if not self._stopping:
             os.write(2, f"logbus: worker {self._plan.index} stops, as its supervisor is gone\n".encode())
             if self._store is not None:
-                # It is gone, too: nothing waits for it.
-                self._store.close()
+                # It is gone, too: nothing waits for it, and nobody can take leaderships over.
+                self._store.abandon()
             self.stop()
 
     def _failed(self, failure: Failure) -> None:

@@ -252,6 +252,15 @@ class LocalStoreTests(SharedStoreConformance, SynchronousTestCase):
         self.successResultOf(closing)
         self.assertEqual(self.done(self.make_other().children("/")), [])
 
+    def test_an_abandoned_store(self) -> None:
+        """It is closed at once, whatever is under way."""
+        self.wire().held = True
+        waiting = self.store.get("/")
+        self.store.abandon()
+        self.assertIs(self.store.state, SessionState.CLOSED)
+        self.failureResultOf(waiting, SessionLost)
+        self.store.abandon()
+
     def test_ids_do_not_recur(self) -> None:
         """Nor after the server was started again."""
         found = {self.store.session_id, *(self.make_other().session_id for _ in range(5))}

@@ -164,7 +164,8 @@ class BrokerNode:
     def orphan(self) -> Deferred[None]:
         """Stop it as a worker whose supervisor is gone, and the metadata store with it; fires when it has ended."""
         self._stopping = True
-        self.store.close()
+        store: Any = self.store
+        store.abandon()
         return self.stop()
 
     def kill(self) -> None:
