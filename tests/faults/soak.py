@@ -6,6 +6,8 @@ Random faults from a seed, for any time, under a producer and a consumer of thre
 With ``--secured`` clients log in over TLS and have ACLs, brokers show each other certificates and log in, and their
 nodes in ZooKeeper belong to them.
 
+With ``--workers N`` the brokers are workers of one supervisor; they and it are killed and frozen.
+
 It tells what was done, how long writes stood still at most, and what was wrong in the end: nothing, or the status is 1.
 A run that had fewer faults or fewer records acknowledged than it was asked for fails, too.
 """
@@ -20,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from logbus.testing.cluster import Cluster, ClusterBroker
+from tests.faults import worker_soak
 from tests.faults.conftest import FAULTY_CONFIG
 from tests.faults.nemesis import Nemesis
 from tests.faults.partition_logs import wait_same
@@ -178,7 +181,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--records", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--secured", action="store_true")
+    parser.add_argument("--workers", type=int, default=0)
     given = parser.parse_args(arguments)
+    if given.workers:
+        return 0 if worker_soak.soak(given.faults, given.records, given.seed, given.workers) else 1
     return 0 if soak(given.faults, given.records, given.seed, secured=given.secured) else 1
 
 
