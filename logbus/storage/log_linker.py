@@ -130,6 +130,8 @@ class LogLinker:
         :raise FileNotFoundError: retention has removed segments meanwhile.
         """
         disk, partition = log.disk, log.partition
+        if not any(segment.size for segment in log.segments):
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition} is empty")
         log.roll()
         end = log.log_end_offset
         small = {snapshot_path("", end)[1:]: encode_snapshot(log.producers), file_names.EPOCHS: log.epochs.encode()}
