@@ -3,10 +3,9 @@ Measures for how long a request of very many elements holds the reactor::
 
     python -m benchmarks.longest_turns [--elements 90000] [--only LIST]
 
-A turn is all that the reactor does between two polls, in CPU of its thread, garbage collections included: for so long
-everybody else waits. For each request it prints the longest turn from the request's first byte to its response, and
-the CPU and the seconds in all. The broker is a process of its own; requests are as large as the protocol's limit of
-elements allows.
+A turn is all that the reactor does between two polls, in CPU of its thread: for so long everybody else waits. For each
+request it prints the longest turn from the request's first byte to its response, and the CPU and the seconds in all.
+The broker is a process of its own; requests are as large as the protocol's limit of elements allows.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from logbus.records.batch import Record, encode_batch
 from logbus.records.compression import Codec
 from logbus.records.file_slice import joined
 from logbus.wire.connection import ClientConnection
+from logbus.wire.messages.api_versions import ApiVersionsRequest
 from logbus.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from logbus.wire.messages.elections import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from logbus.wire.messages.groups import DescribeGroupsRequest, FindCoordinatorRequest
@@ -43,7 +43,7 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
-from logbus.wire.messages.partitions import NamedTopicPartitions
+from logbus.wire.messages.partitions import NamedTopicPartitions, TopicPartitionIndexes
 from logbus.wire.messages.records import (
     FetchPartition,
     FetchRequest,
@@ -66,7 +66,8 @@ from logbus.wire.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
-from logbus.wire.messages.transactions import AddPartitionsToTxnRequest
+from logbus.wire.messages.transaction_admin import DescribeProducersRequest
+from logbus.wire.messages.transactions import AddPartitionsToTxnRequest, WritableTxnMarker, WriteTxnMarkersRequest
 
 _FIGURES = struct.Struct("<dd")
 """In a file that the broker maps: the longest turn since it was set to 0, and the CPU of all turns, in seconds."""
@@ -250,6 +251,28 @@ def requests(count: int) -> Iterator[tuple[str, Callable[[], Any], int]]:
         3,
     )
     yield (
+        "DescribeProducers",
+        lambda: DescribeProducersRequest(
+            topics=[TopicPartitionIndexes(name="none", partition_indexes=list(range(count)))]
+        ),
+        0,
+    )
+    yield (
+        "WriteTxnMarkers, partitions",
+        lambda: WriteTxnMarkersRequest(
+            markers=[
+                WritableTxnMarker(
+                    producer_id=-1,
+                    producer_epoch=0,
+                    transaction_result=True,
+                    coordinator_epoch=0,
+                    topics=[TopicPartitionIndexes(name="none", partition_indexes=list(range(count)))],
+                )
+            ]
+        ),
+        1,
+    )
+    yield (
         "CreateTopics, validated",
         lambda: CreateTopicsRequest(
             topics=[CreatableTopic(name=n, num_partitions=1, replication_factor=1) for n in few],
@@ -313,10 +336,13 @@ def measure(client: Client, figures: mmap.mmap, count: int, only: str) -> None:
         if only.lower() not in name.lower():
             continue
         built = message()
+        client.ask(ApiVersionsRequest(), 0)
         _FIGURES.pack_into(figures, 0, 0.0, 0.0)
         begun = time.monotonic()
         client.ask(built, version)
         seconds = time.monotonic() - begun
+        # A turn is noted when the next one begins.
+        client.ask(ApiVersionsRequest(), 0)
         longest, total = _FIGURES.unpack_from(figures)
         print(f"{name:34} {longest * 1e3:9.1f} ms {total * 1e3:6.0f} ms {seconds:8.2f}", flush=True)
 

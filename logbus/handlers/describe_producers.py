@@ -9,14 +9,13 @@ from itertools import islice
 from typing import Self
 
 from attrs import define
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
 
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.storage.producers.producer_state_manager import ProducerStateEntry
 from logbus.wire.connection import Request
 from logbus.wire.messages.transaction_admin import (
@@ -27,8 +26,10 @@ from logbus.wire.messages.transaction_admin import (
     ProducerState,
 )
 
-SOME = 2000
-"""Producers described in one turn of the reactor, which takes a few milliseconds."""
+SOME = 100
+"""Producers that are described between two looks at the time slice."""
+UNITS_PER_PARTITION = 4
+"""Cost of finding a partition, or that it is not here, in units of a time slice."""
 MAX_PRODUCERS = 200_000
 """Limit of producers in one response; the API has no paging."""
 
@@ -38,16 +39,16 @@ class DescribeProducersHandlers:
     """Serves DescribeProducers from any replica, as in Kafka; clients send it to leaders by default."""
 
     _replicas: ReplicaManager
-    _clock: IReactorTime
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(broker.replicas, broker.reactor)
+        return cls(broker.replicas)
 
     @serves(61, 0, 0)
     @task
     async def describe_producers(self, context: RequestContext, request: Request) -> DescribeProducersResponse:
         message: DescribeProducersRequest = request.message
+        time_slice = context.time_slice(request)
         topics: dict[str, list[int]] = {}
         for topic in message.topics:
             topics.setdefault(topic.name, []).extend(topic.partition_indexes)
@@ -55,14 +56,16 @@ class DescribeProducersHandlers:
         for name, indexes in topics.items():
             answers = []
             # Each partition is described once, since a request can repeat numbers at little cost.
-            for index in dict.fromkeys(indexes):
-                answer = await self._describe(name, index, left)
+            async for index in time_slice.over(dict.fromkeys(indexes), UNITS_PER_PARTITION):
+                answer = await self._describe(name, index, left, time_slice)
                 left -= len(answer.active_producers)
                 answers.append(answer)
             described.append(DescribeProducersTopicResponse(name=name, partitions=answers))
         return DescribeProducersResponse(topics=described)
 
-    async def _describe(self, topic: str, index: int, most: int) -> DescribeProducersPartitionResponse:
+    async def _describe(
+        self, topic: str, index: int, most: int, time_slice: TimeSlice
+    ) -> DescribeProducersPartitionResponse:
         answer = DescribeProducersPartitionResponse(partition_index=index, active_producers=[])
         try:
             producers = self._replicas.get(topic, index).log.producers
@@ -79,8 +82,8 @@ class DescribeProducersHandlers:
         entries = iter(list(producers))
         while some := list(islice(entries, SOME)):
             answer.active_producers += described(some)
-            if len(some) == SOME:
-                await deferLater(self._clock, 0)
+            if time_slice.used(len(some)):
+                await time_slice.next()
         return answer
 
 

@@ -23,6 +23,7 @@ from logbus.handlers.request_router import serves, task
 from logbus.model import INTERNAL_TOPICS, TopicPartition
 from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
+from logbus.net.time_slices import TimeSlice
 from logbus.wire.connection import Request
 from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes
 from logbus.wire.messages.transactions import (
@@ -66,7 +67,7 @@ class WriteTxnMarkersHandlers:
         outcomes: list[dict[TopicPartition, ErrorCode]] = []
         jobs: list[Job] = []
         async for marker in time_slice.over(message.markers, 3):
-            end_marker, partitions = _end_marker(marker), _partitions(marker)
+            end_marker, partitions = _end_marker(marker), await _partitions(marker, time_slice)
             refused = _of_no_producer(end_marker, partitions)
             if not refused:
                 jobs += [(len(outcomes), end_marker, some) for some in _chunks(partitions)]
@@ -82,9 +83,7 @@ class WriteTxnMarkersHandlers:
                 await time_slice.next()
         results = []
         async for marker, found in time_slice.over(zip(message.markers, outcomes, strict=True), 2):
-            results.append(_result(marker, found))
-            if time_slice.used(sum(len(topic.partition_indexes) for topic in marker.topics)):
-                await time_slice.next()
+            results.append(await _result(marker, found, time_slice))
         return WriteTxnMarkersResponse(markers=results)
 
     async def _write(
@@ -151,22 +150,20 @@ def _end_marker(marker: WritableTxnMarker) -> EndTransactionMarker:
     )
 
 
-def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
-    names = [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
-    return list(dict.fromkeys(names))
+async def _partitions(marker: WritableTxnMarker, time_slice: TimeSlice) -> list[TopicPartition]:
+    found: dict[TopicPartition, None] = {}
+    pairs = ((topic.name, number) for topic in marker.topics for number in topic.partition_indexes)
+    async for name, number in time_slice.over(pairs):
+        found[TopicPartition(name, number)] = None
+    return list(found)
 
 
-def _result(marker: WritableTxnMarker, outcomes: Outcomes) -> WritableTxnMarkerResult:
-    return WritableTxnMarkerResult(
-        producer_id=marker.producer_id,
-        topics=[
-            TopicErrorCodes(
-                name=topic.name,
-                partitions=[
-                    PartitionErrorCode(partition_index=number, error_code=outcomes[TopicPartition(topic.name, number)])
-                    for number in topic.partition_indexes
-                ],
-            )
-            for topic in marker.topics
-        ],
-    )
+async def _result(marker: WritableTxnMarker, outcomes: Outcomes, time_slice: TimeSlice) -> WritableTxnMarkerResult:
+    topics = []
+    for topic in marker.topics:
+        codes: list[PartitionErrorCode] = []
+        async for number in time_slice.over(topic.partition_indexes):
+            error = outcomes[TopicPartition(topic.name, number)]
+            codes.append(PartitionErrorCode(partition_index=number, error_code=error))
+        topics.append(TopicErrorCodes(name=topic.name, partitions=codes))
+    return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)

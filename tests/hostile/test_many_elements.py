@@ -65,7 +65,7 @@ from logbus.wire.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
-from logbus.wire.messages.transaction_admin import DescribeTransactionsRequest
+from logbus.wire.messages.transaction_admin import DescribeProducersRequest, DescribeTransactionsRequest
 from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTransaction,
@@ -223,6 +223,25 @@ class ManyElementsTests(GroupCase):
             for number in range(MANY // 2)
         ]
         self.check(WriteTxnMarkersRequest(markers=markers), 1)
+
+    def test_partitions_of_one_marker(self) -> None:
+        """A marker for many partitions: of a broker, of a client, which may not, and of no producer."""
+        topics = [TopicPartitionIndexes(name="none", partition_indexes=list(range(MANY)))]
+        for broker, producer_id, errors in ((1, 1000, {3}), (None, 1000, {42}), (1, -1, {49})):
+            self.client.protocol.context.broker = broker
+            marker = WritableTxnMarker(
+                producer_id=producer_id, producer_epoch=0, transaction_result=True, topics=topics, coordinator_epoch=0
+            )
+            [answer] = self.check(WriteTxnMarkersRequest(markers=[marker]), 1, most=400).markers
+            self.assertEqual([one.partition_index for one in answer.topics[0].partitions], list(range(MANY)))
+            self.assertEqual({one.error_code for one in answer.topics[0].partitions}, errors)
+
+    def test_describe_producers(self) -> None:
+        """Producers of partitions that are not there."""
+        topics = [TopicPartitionIndexes(name="none", partition_indexes=list(range(MANY)))]
+        [answer] = self.check(DescribeProducersRequest(topics=topics), 0, most=400).topics
+        self.assertEqual([one.partition_index for one in answer.partitions], list(range(MANY)))
+        self.assertEqual({one.error_code for one in answer.partitions}, {3})
 
     def test_partitions_of_transactions(self) -> None:
         """Partitions that are to be in one transaction, and one partition in many transactions."""
