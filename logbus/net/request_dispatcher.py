@@ -162,8 +162,10 @@ class RequestDispatcher:
                     left -= run.size
                 elif (frame := frames.next_frame()) is not None:
                     left -= len(frame)
-                    if not (is_open and frame[:2] == _FETCH and self._serve_repeated(frame)):
+                    if not is_open or frame[:2] != _FETCH:
                         self._serve_frame(frame, run is None)
+                    elif (fetch := self._recognize(frame)) is None or not self._serve_repeated(fetch):
+                        self._serve_frame(frame, fetch is None)
                 else:
                     break
                 if not frames.held:
@@ -188,15 +190,21 @@ class RequestDispatcher:
     # Frames to requests.
 
     def _serve_frame(self, frame: memoryview, may_repeat: bool) -> None:
-        """Decode a request, and have it answered."""
+        """
+        Decode a request, and have it answered.
+
+        :param may_repeat: whether it matches no template, and one may be made of it.
+        """
         if self._login is None:
             request = self._routing.wire.receive(frame)
         elif (unlocked := self._receive(self._login, frame)) is not None:
             request = unlocked
         else:
             return
-        if request.api_key == FETCH and self._learn(request, frame) and self._serve_repeated(frame):
-            return
+        if request.api_key == FETCH and may_repeat:
+            fetch = self._learn(request, frame)
+            if fetch is not None and self._serve_repeated(fetch):
+                return
         self.requests += 1
         context = self._context_for(request.client_id)
         if request.decoding is not None:
@@ -219,21 +227,27 @@ class RequestDispatcher:
             else:
                 self._sender.add(parts)
 
-    def _learn(self, request: Request, frame: memoryview) -> bool:
-        """Remember a Fetch, so that it is recognized from now on; False: it is none that will be repeated."""
-        if self._routing.repeated_router is None or request.decoding is not None:
-            return False
-        return self._routing.fetch_templates.learn(request, frame)
+    @property
+    def _fetches_repeat(self) -> bool:
+        """Whether Fetch requests may be served without decoding them."""
+        return self._routing.repeated_router is not None and not self._quotas.is_active
 
-    def _serve_repeated(self, frame: memoryview) -> bool:
+    def _recognize(self, frame: memoryview) -> RepeatedFetch | None:
+        """The Fetch in a frame, if it repeats an earlier one."""
+        return self._routing.fetch_templates.recognize(frame) if self._fetches_repeat else None
+
+    def _learn(self, request: Request, frame: memoryview) -> RepeatedFetch | None:
+        """Remember a Fetch, so that it is recognized from now on; None: it is none that will be repeated."""
+        if not self._fetches_repeat or request.decoding is not None:
+            return None
+        templates = self._routing.fetch_templates
+        return templates.recognize(frame) if templates.learn(request, frame) else None
+
+    def _serve_repeated(self, request: RepeatedFetch) -> bool:
         """Serve a Fetch that repeats an earlier one; False: it must be decoded."""
-        routing = self._routing
-        if routing.repeated_router is None or self._quotas.is_active:
-            return False
-        request = routing.fetch_templates.recognize(frame)
-        if request is None:
-            return False
-        answer = routing.repeated_router(self._context_for(request.template.client_id), request)
+        router = self._routing.repeated_router
+        assert router is not None
+        answer = router(self._context_for(request.template.client_id), request)
         if answer is None:
             return False
         self.requests += 1

@@ -19,7 +19,8 @@ from logbus.security.acl.acls import (
     ResourcePattern,
     ResourceType,
 )
-from logbus.wire.fetch_template import RepeatedFetch
+from logbus.wire.connection import Request
+from logbus.wire.fetch_template import FetchTemplateCache, RepeatedFetch
 from logbus.wire.messages.records import FetchResponse
 from logbus.wire.messages.topics import (
     DeleteRecordsPartition,
@@ -194,6 +195,18 @@ class RecognizingCase(HandlerCase):
         factory.repeated_router = router
         return found
 
+    def learned(self) -> list[Request]:
+        """The requests of which templates are made from now on."""
+        made: list[Request] = []
+        original = FetchTemplateCache.learn
+
+        def learn(known: FetchTemplateCache, request: Request, frame: memoryview) -> bool:
+            made.append(request)
+            return original(known, request, frame)
+
+        self.patch(FetchTemplateCache, "learn", learn)
+        return made
+
 
 class RepeatedFetchTests(RecognizingCase):
     @settings(deadline=None, max_examples=settings.default.max_examples // 2)
@@ -278,7 +291,16 @@ class RightsAndQuotasTests(RecognizingCase):
         """While anybody has a quota, requests are decoded, and charged."""
         nodes = self.server.broker.member.metadata.security_nodes
         nodes.change({EntityZnode.path({"user": "ANONYMOUS"}): EntityZnode.encode({"consumer_byte_rate": "1000000"})})
-        found = self.recognized()
+        found, learned = self.recognized(), self.learned()
         self.client.fetch(0)
         self.client.fetch(0)
-        self.assertEqual(found, [])
+        self.assertEqual((found, learned), ([], []))
+
+    def test_nothing_is_learned_twice(self) -> None:
+        """A request that is recognized, and has to be decoded all the same, gets no other template."""
+        learned = self.learned()
+        self.client.fetch(0)
+        self.client.protocol.context.principal = "User:other"
+        for _ in range(3):
+            self.client.fetch(0)
+        self.assertEqual(len(learned), 1)
