@@ -62,7 +62,6 @@ class _Fetch:
     """
 
     context: RequestContext
-    request: Request
     message: FetchRequest
     fetch_params: FetchParams
     partitions: FetchContext
@@ -278,7 +277,6 @@ class FetchHandlers:
         full = message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         return _Fetch(
             context,
-            request,
             message,
             fetch_params,
             session or self._contexts.sessionless(requested, fetch_params),

@@ -122,7 +122,7 @@ class FetchContexts:
         self, topic: FetchTopic, partitions: Sequence[FetchPartition], version: int, access: Access | None
     ) -> list[CachedPartition]:
         """The requested partitions of a topic."""
-        name, key, topic_id, refused = self.resolve(topic.topic, topic.topic_id, version >= TOPIC_ID_VERSION)
+        name, key, topic_id, refused = self._resolve(topic.topic, topic.topic_id, version >= TOPIC_ID_VERSION)
         if access is not None and refused is None:
             refused = _refusal(access, name)
         if version < ZSTD_VERSION and refused is None and partitions:
@@ -143,7 +143,7 @@ class FetchContexts:
             for asked in partitions
         ]
 
-    def resolve(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, TopicKey, UUID | None, ApiError | None]:
+    def _resolve(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, TopicKey, UUID | None, ApiError | None]:
         """A topic's name, the client's key for it, its id if the request is by id, and the error if it is unknown."""
         if not by_id:
             return name, name, None, None

@@ -83,7 +83,7 @@ class SendQueue:
     @property
     def waits(self) -> bool:
         """Whether nothing can be sent until data is loaded from disk, or a thread has sent what it was given."""
-        return self.is_away or self._gate.is_closed
+        return self.is_away or self.waits_for_disk
 
     def push(self, parts: list[Part]) -> None:
         """Add ``parts`` at the end; small neighbours are joined, and so are small slices that are cached."""

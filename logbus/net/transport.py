@@ -135,14 +135,12 @@ class ServerTransport(tcp.Server):
         """A thread has sent a part of a slice: continue."""
         if not self.connected or self._aborting:
             return
-        problem = self._flush(lambda: self._send_queue.sent_by_thread(sent, error)) or self._flush()
+        problem = self._attempt(self._send_queue.sent_by_thread, sent, error) or self._flush()
         if problem is not None:
             self._fail(problem)
             return
-        if self.unsent and not self._send_queue.waits:
-            self.startWriting()
-        elif self.disconnecting and not self.unsent:
-            # Ends it in a turn of its own.
+        if (self.unsent and not self._send_queue.waits) or (self.disconnecting and not self.unsent):
+            # Sends the rest, or ends the connection, in a turn of its own.
             self.startWriting()
         self.protocol.sent()  # type: ignore[attr-defined]
 
@@ -191,13 +189,14 @@ class ServerTransport(tcp.Server):
         if self.connected and not self._aborting:
             self.startWriting()
 
-    def _flush(self, send: Callable[[], None] | None = None) -> Exception | None:
-        """Send, or count what was sent; returns why the connection must end."""
+    def _flush(self) -> Exception | None:
+        """Send what the socket takes; returns why the connection must end."""
+        return self._attempt(self._send_queue.flush, self.socket)
+
+    def _attempt(self, send: Callable[..., None], *args: Any) -> Exception | None:
+        """Call a method of the send queue; returns why the connection must end."""
         try:
-            if send is None:
-                self._send_queue.flush(self.socket)
-            else:
-                send()
+            send(*args)
         except SliceTruncated as e:
             # A reset, not an orderly close: the peer expects the whole frame.
             self._log.error("cannot go on sending to {peer}: {error}", peer=self.getPeer(), error=e)

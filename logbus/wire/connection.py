@@ -110,10 +110,6 @@ class Request:
         self.sliced = False
         self.charge: Callable[[float], object] | None = None
 
-    def encode(self, response: Any) -> Parts:
-        """Encode the body of a response to this request, or to any of the same version."""
-        return self._codec.encode(response)
-
     def __repr__(self) -> str:
         return f"<Request {self.correlation_id}: api {self.api_key} version {self.api_version}, {self.size} bytes>"
 
