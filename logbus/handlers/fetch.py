@@ -15,14 +15,9 @@ from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.replication.partition_fetch import FetchContext, FetchParams, PartitionFetchResult
 from logbus.cluster.replication.replica_manager import ReplicaManager
-from logbus.cluster.replication.replica_reader import (
-    PARTITIONS_AT_A_TIME,
-    FetchContext,
-    FetchParams,
-    PartitionFetchResult,
-    ReplicaReader,
-)
+from logbus.cluster.replication.replica_reader import PARTITIONS_AT_A_TIME, ReplicaReader
 from logbus.config import keys
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.authorization.access import Access

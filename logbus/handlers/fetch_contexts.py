@@ -10,8 +10,8 @@ from uuid import UUID
 from attrs import define
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.replication.partition_fetch import FetchParams, SessionlessFetchContext
 from logbus.cluster.replication.replica_manager import ReplicaManager
-from logbus.cluster.replication.replica_reader import FetchParams, SessionlessFetchContext
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.authorization.access import Access, Authorization
 from logbus.handlers.fetch_sessions import (

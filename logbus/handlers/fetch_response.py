@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from attrs import define, field
 
-from logbus.cluster.replication.replica_reader import PartitionFetch, PartitionFetchResult
+from logbus.cluster.replication.partition_fetch import PartitionFetch, PartitionFetchResult
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.fetch_sessions import NO_SESSION, CachedPartition, FetchSession, TopicKey
 from logbus.wire.messages.records import (

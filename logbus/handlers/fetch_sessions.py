@@ -15,8 +15,8 @@ from typing import Union
 
 from attrs import define, field
 
+from logbus.cluster.replication.partition_fetch import PartitionFetch, PartitionFetchResult
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager, Watcher
-from logbus.cluster.replication.replica_reader import PartitionFetch, PartitionFetchResult
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_EPOCH
 
@@ -45,7 +45,7 @@ class CachedPartition(PartitionFetch):
 @define(eq=False)
 class FetchSession:
     """
-    The partitions of one consumer or follower; a :class:`~logbus.cluster.replication.replica_reader.FetchContext` of
+    The partitions of one consumer or follower; a :class:`~logbus.cluster.replication.partition_fetch.FetchContext` of
     fetches.
 
     :ivar epoch: the epoch that the next request must carry.

@@ -14,7 +14,8 @@ from uuid import UUID
 from attrs import define, frozen
 from twisted.internet.defer import Deferred
 
-from logbus.cluster.replication.replica_reader import FetchParams, PartitionFetchResult, ReplicaReader
+from logbus.cluster.replication.partition_fetch import FetchParams, PartitionFetchResult
+from logbus.cluster.replication.replica_reader import ReplicaReader
 from logbus.errors import ApiError
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.fetch_contexts import MANY_PARTITIONS, TOPIC_ID_VERSION, ZSTD_VERSION, FetchContexts

@@ -11,6 +11,7 @@ This broker's replicas: logs with their roles, high watermarks and in-sync repli
 
 Appends and reads:
 
+* ``partition_fetch``: what a fetch asks for, by whom, and what it gets.
 * ``replica_reader``: serves fetches of consumers and followers (Kafka: ReplicaManager.fetchMessages, DelayedFetch).
 * ``replica_selector``: the replica that a consumer should fetch from (KIP-392).
 * ``purgatory``: requests that wait for records, followers or a timeout (Kafka: DelayedOperationPurgatory).

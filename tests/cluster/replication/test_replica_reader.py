@@ -9,14 +9,13 @@ import attrs
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.replication.replica_reader import (
-    DelayedFetch,
+from logbus.cluster.replication.partition_fetch import (
     FetchParams,
     PartitionFetch,
     PartitionFetchResult,
-    ReplicationThrottle,
     SessionlessFetchContext,
 )
+from logbus.cluster.replication.replica_reader import DelayedFetch, ReplicationThrottle
 from logbus.errors import ErrorCode
 from logbus.model import NO_EPOCH, LeaderAndIsr
 from logbus.records.header import first_offset
