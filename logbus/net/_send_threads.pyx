@@ -13,41 +13,12 @@ from libc.stdlib cimport calloc, free
 from posix.types cimport off_t
 from posix.unistd cimport close, getpid, read, write
 
+from logbus.posix_threads cimport (
+    EFD_CLOEXEC, EFD_NONBLOCK, eventfd, pthread_cond_init, pthread_cond_signal, pthread_cond_t, pthread_cond_wait,
+    pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, start_thread,
+)
+
 import os
-
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_t:
-        pass
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
-    ctypedef struct pthread_attr_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t *, void *)
-    int pthread_mutex_lock(pthread_mutex_t *)
-    int pthread_mutex_unlock(pthread_mutex_t *)
-    int pthread_cond_init(pthread_cond_t *, void *)
-    int pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *)
-    int pthread_cond_signal(pthread_cond_t *)
-    int pthread_attr_init(pthread_attr_t *)
-    int pthread_attr_destroy(pthread_attr_t *)
-    int pthread_attr_setstacksize(pthread_attr_t *, size_t)
-    int pthread_attr_setdetachstate(pthread_attr_t *, int)
-    int pthread_create(pthread_t *, pthread_attr_t *, void *(*)(void *) noexcept nogil, void *)
-    int PTHREAD_CREATE_DETACHED
-
-cdef extern from "<signal.h>" nogil:
-    ctypedef struct sigset_t:
-        pass
-    int sigfillset(sigset_t *)
-    int pthread_sigmask(int, sigset_t *, sigset_t *)
-    int SIG_SETMASK
-
-cdef extern from "<sys/eventfd.h>" nogil:
-    int eventfd(unsigned int, int)
-    int EFD_CLOEXEC
-    int EFD_NONBLOCK
 
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
@@ -71,7 +42,6 @@ cdef extern from "<fcntl.h>" nogil:
 REVISION = 1
 
 cdef enum:
-    STACK = 1 << 16
     TURN = 1 << 18  # Bytes sent for one socket before others get their turn.
     EVENTS = 64
 
@@ -227,15 +197,15 @@ cdef class SendThreads:
         while self._number < number and self._start():
             pass
         if not self._number:
+            self._shared = NULL
+            close(shared.event)
+            free(shared)
             raise RuntimeError("can't start new thread")
 
     cdef bint _start(self):
         cdef Thread *thread = <Thread *>calloc(1, sizeof(Thread))
-        cdef pthread_t id
-        cdef pthread_attr_t attributes
-        cdef sigset_t every, before
         cdef epoll_event wish
-        cdef int failed = 1
+        cdef bint started = False
         if thread == NULL:
             return False
         thread.shared = self._shared
@@ -244,19 +214,13 @@ cdef class SendThreads:
         thread.poll = epoll_create1(EPOLL_CLOEXEC)
         wish.events = EPOLLIN
         wish.data.ptr = NULL
-        if thread.event >= 0 and thread.poll >= 0:
-            failed = epoll_ctl(thread.poll, EPOLL_CTL_ADD, thread.event, &wish)
-        if not failed:
-            # Signals are for the process's other threads.
-            pthread_attr_init(&attributes)
-            pthread_attr_setstacksize(&attributes, STACK)
-            pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED)
-            sigfillset(&every)
-            pthread_sigmask(SIG_SETMASK, &every, &before)
-            failed = pthread_create(&id, &attributes, run, thread)
-            pthread_sigmask(SIG_SETMASK, &before, NULL)
-            pthread_attr_destroy(&attributes)
-        if failed:
+        if (
+            thread.event >= 0
+            and thread.poll >= 0
+            and epoll_ctl(thread.poll, EPOLL_CTL_ADD, thread.event, &wish) == 0
+        ):
+            started = start_thread(run, thread)
+        if not started:
             if thread.event >= 0:
                 close(thread.event)
             if thread.poll >= 0:

@@ -13,42 +13,12 @@ from libc.stdlib cimport calloc, free, realloc, strtol
 from libc.string cimport memcpy, memmove, strlen, strstr
 from posix.unistd cimport close, getpid, pread, read, write
 
+from logbus.posix_threads cimport (
+    EFD_CLOEXEC, EFD_NONBLOCK, eventfd, pthread_cond_broadcast, pthread_cond_init, pthread_cond_signal, pthread_cond_t,
+    pthread_cond_wait, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, start_thread,
+)
+
 import os
-
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_t:
-        pass
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
-    ctypedef struct pthread_attr_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t *, void *)
-    int pthread_mutex_lock(pthread_mutex_t *)
-    int pthread_mutex_unlock(pthread_mutex_t *)
-    int pthread_cond_init(pthread_cond_t *, void *)
-    int pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *)
-    int pthread_cond_signal(pthread_cond_t *)
-    int pthread_cond_broadcast(pthread_cond_t *)
-    int pthread_attr_init(pthread_attr_t *)
-    int pthread_attr_destroy(pthread_attr_t *)
-    int pthread_attr_setstacksize(pthread_attr_t *, size_t)
-    int pthread_attr_setdetachstate(pthread_attr_t *, int)
-    int pthread_create(pthread_t *, pthread_attr_t *, void *(*)(void *) noexcept nogil, void *)
-    int PTHREAD_CREATE_DETACHED
-
-cdef extern from "<signal.h>" nogil:
-    ctypedef struct sigset_t:
-        pass
-    int sigfillset(sigset_t *)
-    int pthread_sigmask(int, sigset_t *, sigset_t *)
-    int SIG_SETMASK
-
-cdef extern from "<sys/eventfd.h>" nogil:
-    int eventfd(unsigned int, int)
-    int EFD_CLOEXEC
-    int EFD_NONBLOCK
 
 cdef extern from "<sys/stat.h>" nogil:
     ctypedef struct stat_t "struct stat":
@@ -74,7 +44,6 @@ cdef extern from *:
 REVISION = 1
 
 cdef enum:
-    STACK = 1 << 16
     MOST_TOGETHER = 1024
     LEAST_TOGETHER = 4
     FEW = 2  # Threads where files can be served together: what waits gathers, instead of being synced one by one.
@@ -231,23 +200,12 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
-cdef bint start_thread(Shared *shared) noexcept nogil:
-    # Under the lock. Signals are for the process's other threads.
-    cdef pthread_t thread
-    cdef pthread_attr_t attributes
-    cdef sigset_t every, before
-    cdef int failed
-    pthread_attr_init(&attributes)
-    pthread_attr_setstacksize(&attributes, STACK)
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED)
-    sigfillset(&every)
-    pthread_sigmask(SIG_SETMASK, &every, &before)
-    failed = pthread_create(&thread, &attributes, run, shared)
-    pthread_sigmask(SIG_SETMASK, &before, NULL)
-    pthread_attr_destroy(&attributes)
-    if not failed:
-        shared.threads += 1
-    return not failed
+cdef bint add_thread(Shared *shared) noexcept nogil:
+    # Under the lock.
+    if not start_thread(run, shared):
+        return False
+    shared.threads += 1
+    return True
 
 
 cdef class SyncThreads:
@@ -339,7 +297,7 @@ cdef class SyncThreads:
         waiting = shared.end - shared.first
         woken = min(count, <Py_ssize_t>shared.idle)
         while shared.threads < shared.allowed and shared.idle < waiting:
-            if not start_thread(shared):
+            if not add_thread(shared):
                 break
             waiting -= 1
         n = shared.threads
