@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from attrs import define, field
 from twisted.internet.interfaces import IReadDescriptor
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -73,6 +74,7 @@ class NativeSends:
     """
 
     _threads: SendThreads
+    _log = Logger()
     several: bool = field(default=False, init=False)
     # The files are kept open.
     _waiting: dict[int, tuple[Sender, FileSlice]] = field(factory=dict, init=False)
@@ -80,11 +82,15 @@ class NativeSends:
 
     @classmethod
     def start(cls, reactor: Any) -> NativeSends | None:
-        """The threads; None without the compiled module, or on a machine that has no processor for them."""
+        """The threads; None without the compiled module, or where there is no processor for them or none can start."""
         kind, number = compiled_threads(), threads_for(len(os.sched_getaffinity(0)))
         if kind is None or number < 1:
             return None
-        sends = cls(kind(number))
+        try:
+            sends = cls(kind(number))
+        except (OSError, RuntimeError) as error:
+            cls._log.warn("responses are sent without threads: {error}", error=error)
+            return None
         reactor.addReader(sends)
         reactor.addSystemEventTrigger("after", "shutdown", sends.stop)
         return sends

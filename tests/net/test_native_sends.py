@@ -159,6 +159,16 @@ class NativeSendsTests(SynchronousTestCase):
         self.assertEqual((threads.fileno(), threads.take()), (-1, []))
         self.assertRaises(RuntimeError, threads.submit, 1, 0, 0, 0, 1)
 
+    def test_none_can_start(self) -> None:
+        """Where no thread can be started, there are none, and connections do without."""
+
+        def refuse(number: int) -> SendThreads:
+            raise RuntimeError("can't start new thread")
+
+        self.patch(native_sends, "compiled_threads", lambda: refuse)
+        self.patch(native_sends, "threads_for", lambda processors: 1)
+        self.assertIs(NativeSends.start(None), None)
+
     def test_number(self) -> None:
         """The reactor keeps a processor for itself."""
         self.assertEqual([threads_for(count) for count in (1, 2, 4, 64)], [0, 1, 3, MOST_THREADS])
