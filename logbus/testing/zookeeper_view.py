@@ -34,9 +34,10 @@ class ZooKeeperView:
 
         self.timeout = timeout
         self._changed = threading.Event()
+        self._connected = threading.Event()
         retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=0.2)
         self._client: Any = KazooClient(connect, timeout=10.0, connection_retry=retry)
-        self._client.add_listener(lambda state: self._changed.set())
+        self._client.add_listener(self._session_moved)
         self._client.start(timeout)
 
     def close(self) -> None:
@@ -45,31 +46,35 @@ class ZooKeeperView:
         self._client.close()
 
     def get(self, path: str) -> bytes | None:
-        """What a node holds; None: it is not there."""
+        """What a node holds; None: it is not there.  As :meth:`read`."""
         found = self.read(path)
         return None if found is None else found[0]
 
     def read(self, path: str) -> tuple[bytes, Any] | None:
-        """What a node holds, and its stat; None: it is not there."""
+        """
+        What a node holds, and its stat; None: it is not there.
+
+        :raise kazoo.exceptions.KazooException: ZooKeeper did not answer within the time-out, over several connections.
+        """
         from kazoo.exceptions import NoNodeError
 
         # A node that is missing is watched for, too.
-        if self._client.exists_async(path, self._moved).get(True, READ_SECONDS) is None:
+        if self._ask(lambda: self._client.exists_async(path, self._moved)) is None:
             return None
         try:
-            data, stat = self._client.get_async(path).get(True, READ_SECONDS)
+            data, stat = self._ask(lambda: self._client.get_async(path))
         except NoNodeError:
             return None
         return data, stat
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children; none if it does not exist."""
+        """Names of a node's children; none if it does not exist.  As :meth:`read`."""
         from kazoo.exceptions import NoNodeError
 
         try:
-            found: list[str] = self._client.get_children_async(path, self._moved).get(True, READ_SECONDS)
+            found: list[str] = self._ask(lambda: self._client.get_children_async(path, self._moved))
         except NoNodeError:
-            self._client.exists_async(path, self._moved).get(True, READ_SECONDS)
+            self._ask(lambda: self._client.exists_async(path, self._moved))
             return []
         return sorted(found)
 
@@ -98,6 +103,32 @@ class ZooKeeperView:
                 raise WaitTimedOut(f"{what} did not come about within {seconds:g} s")
             # A node that was not read because ZooKeeper was slow is not watched, either.
             self._changed.wait(min(left, 1.0))
+
+    def _ask(self, read: Callable[[], Any]) -> Any:
+        """
+        What a read answers.  It is sent again when its connection or session ends before that, as happens to one that
+        reached ZooKeeper while it came up: kazoo waits for the answer to its handshake as long as the session lasts.
+        """
+        from kazoo.exceptions import KazooException, NoNodeError
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                return read().get(True, READ_SECONDS)
+            except NoNodeError:
+                raise
+            except (KazooException, KazooTimeoutError):
+                if time.monotonic() > deadline:
+                    raise
+                self._connected.wait(1.0)
+
+    def _session_moved(self, state: str) -> None:
+        if state == "CONNECTED":
+            self._connected.set()
+        else:
+            self._connected.clear()
+        self._changed.set()
 
     def _moved(self, event: object) -> None:
         self._changed.set()
