@@ -73,7 +73,7 @@ class Broker(Closable):
         users: Mapping[str, str] | None = None,
         data_dir: str | Path | None = None,
         in_process: bool = True,
-        timeout: float = 30.0,
+        timeout: float = 120.0,
     ) -> None:
         self.config: dict[str, Setting] = {**TEST_CONFIG, **_logins(users or {}), **as_texts(config or {})}
         self.in_process = in_process and self.config.get("workers", "1") == "1"

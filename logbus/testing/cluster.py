@@ -172,7 +172,7 @@ class Cluster(Closable):
         zookeepers: int = 1,
         racks: Sequence[str] | None = None,
         data_dir: str | Path | None = None,
-        timeout: float = 60.0,
+        timeout: float = 120.0,
     ) -> None:
         if racks is not None and len(racks) != brokers:
             raise ValueError(f"{len(racks)} racks for {brokers} brokers")

@@ -120,7 +120,12 @@ class ZooKeeper(Closable):
     """
 
     def __init__(
-        self, servers: int = 1, *, timeout: float = 30.0, home: Path | None = None, tls: tuple[Path, Path] | None = None
+        self,
+        servers: int = 1,
+        *,
+        timeout: float = 120.0,
+        home: Path | None = None,
+        tls: tuple[Path, Path] | None = None,
     ) -> None:
         self.timeout = timeout
         self._temporary = home is None

@@ -28,7 +28,7 @@ class ZooKeeperView:
     :param timeout: default timeout of :meth:`wait_for`, in seconds.
     """
 
-    def __init__(self, connect: str, timeout: float = 30.0) -> None:
+    def __init__(self, connect: str, timeout: float = 120.0) -> None:
         from kazoo.client import KazooClient
         from kazoo.retry import KazooRetry
 

@@ -34,7 +34,7 @@ from tests.faults.traffic import CONSUMER, PRODUCER
 PARTITIONS = 3
 RECORDS = 600
 """In a round; written within about the time that a round's kill takes."""
-SECONDS = 90.0
+SECONDS = 120.0
 SESSIONS = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "2000"}
 
 

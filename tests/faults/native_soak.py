@@ -34,7 +34,7 @@ from tests.faults.partition_logs import wait_same
 from tests.faults.soak import FAULTS, PARTITIONS, TOPIC, Fault, chosen
 from tests.faults.traffic import create
 
-SECONDS = 60.0
+SECONDS = 120.0
 EACH_TURN = 10
 TURN = 0.01
 """A thousand records a second, ten at a time."""

@@ -26,7 +26,7 @@ from tests.faults.conftest import FAULTY_CONFIG
 
 ADMIN, CLIENT = "admin", "client"
 PASSWORD = "only for tests"
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 class SecuredCluster(Cluster):

@@ -27,7 +27,7 @@ from tests.faults.conftest import load
 from tests.faults.nemesis import Nemesis, outside_isr
 from tests.faults.partition_logs import batches
 
-SECONDS = 60.0
+SECONDS = 120.0
 ALL = -1
 
 
@@ -122,7 +122,7 @@ def test_a_controller_stood_still(cluster: Cluster, nemesis: Nemesis) -> None:
         with nemesis.frozen(was):
             now = cluster.controller(other_than=was)
             asked = admin.create_topics([NewTopic(late, 1, 2)], request_timeout=SECONDS)[late]
-            others = AdminClient({"bootstrap.servers": now.bootstrap, "log_level": 0})
+            others = client_of(cluster, now)
             others.create_topics([NewTopic(made, 3, 2)])[made].result(SECONDS)
             nemesis.expire(next(broker for broker in cluster.brokers if broker not in (was, now)))
             traffic.more(100)
@@ -149,13 +149,28 @@ def test_a_controller_out_of_reach_of_zookeeper(cluster: Cluster, nemesis: Nemes
             now = cluster.controller(other_than=was)
             outside_isr(cluster, was, traffic.topic)
             made = f"made-{uuid4().hex[:8]}"
-            admin = AdminClient({"bootstrap.servers": now.bootstrap, "log_level": 0})
+            admin = client_of(cluster, now)
             admin.create_topics([NewTopic(made, 3, 2)])[made].result(SECONDS)
             traffic.write_by_way_of([broker for broker in cluster.brokers if broker is not was])
         assert cluster.controller() is now
         traffic.more(100)
     told = json.loads(cluster.tree.get(CONTROLLER) or b"{}")
     assert told["brokerid"] == now.id
+
+
+def client_of(cluster: Cluster, controller: ClusterBroker) -> AdminClient:
+    """
+    A client that knows of the present controller.
+
+    Brokers hear of it after it was elected; a client that was told of the former one waits for that, frozen as it is.
+    """
+
+    def look() -> tuple[AdminClient] | None:
+        admin = AdminClient({"bootstrap.servers": controller.bootstrap, "log_level": 0})
+        # A client itself is false while it has nothing to do.
+        return (admin,) if admin.list_topics(timeout=SECONDS).controller_id == controller.id else None
+
+    return cluster.wait_until(look, f"broker {controller.id} telling that it is the controller")[0]
 
 
 def whole_tree(cluster: Cluster) -> dict[str, Any]:

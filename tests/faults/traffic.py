@@ -8,9 +8,11 @@ allowed to look for another place when its own is gone.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -20,7 +22,12 @@ from confluent_kafka.cimpl import NewTopic
 from logbus.testing.cluster import Cluster, ClusterBroker, known_brokers
 from logbus.testing.simulation.checks.history import INFO, OK, Anomaly, History, Poll, Send
 
-SECONDS = 60.0
+SECONDS = 120.0
+TRY_SECONDS = 10.0
+"""For one try to create a topic."""
+TRANSIENT = (
+    KafkaError.NOT_CONTROLLER, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError._TIMED_OUT, KafkaError._TRANSPORT,
+)  # fmt: skip
 IN_FLIGHT = 400
 """Records that are not answered yet; more are not sent."""
 
@@ -61,16 +68,21 @@ def login(cluster: Cluster, who: str) -> dict[str, Any]:
 def create(cluster: Cluster, topic: str, partitions: int = 1, **config: str) -> None:
     """A topic whose records are on three brokers, and on two before they count."""
     config = {"min.insync.replicas": "2", "segment.bytes": "262144", **config}
-    admin = AdminClient({**login(cluster, "admin"), "bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    settings = {**login(cluster, "admin"), "bootstrap.servers": cluster.bootstrap, "log_level": 0}
     new = NewTopic(topic, partitions, 3, config=config)
+    tries = count()
 
     def created() -> bool:
-        refused: Any = admin.create_topics([new])[topic].exception(SECONDS)
+        # Of its own for each try: one that heard of a former controller, which is frozen or dead, waits for that.
+        admin = AdminClient(settings)
+        again = next(tries) > 0
+        refused: Any = admin.create_topics([new], request_timeout=TRY_SECONDS)[topic].exception(SECONDS)
         if refused is None:
             return True
+        code = refused.args[0].code()
         # Nobody holds office at the moment, or a broker is not back yet: librdkafka leaves it to its user to try again.
-        assert refused.args[0].code() in (KafkaError.NOT_CONTROLLER, KafkaError.INVALID_REPLICATION_FACTOR), refused
-        return False
+        assert code in TRANSIENT or (again and code == KafkaError.TOPIC_ALREADY_EXISTS), refused
+        return bool(code == KafkaError.TOPIC_ALREADY_EXISTS)
 
     cluster.wait_until(created, f"topic {topic}")
     cluster.wait_in_sync(topic)
@@ -82,6 +94,7 @@ class Traffic:
 
     :ivar history: what happened so far.
     :ivar worst_pause: the longest time, in seconds, in which a partition acknowledged nothing.
+    :ivar machine_pause: the longest time, in seconds, that some milliseconds of work took in this process meanwhile.
     :ivar refused: errors that the producer gave up with: there should be none.
     :ivar lost_place: errors of the consumer, which only those of the log itself become.
     """
@@ -94,6 +107,7 @@ class Traffic:
         self.refused: list[str] = []
         self.lost_place: list[str] = []
         self.worst_pause = 0.0
+        self.machine_pause = 0.0
         self._rate = rate
         self._settings = login(cluster, "client")
         self._sent = 0
@@ -106,7 +120,7 @@ class Traffic:
         self._producer = Producer(
             {**self._settings, **PRODUCER, "bootstrap.servers": cluster.bootstrap, "error_cb": self._failed}
         )
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._write, self._read)]
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._write, self._read, self._work)]
 
     @property
     def acknowledged(self) -> int:
@@ -142,7 +156,11 @@ class Traffic:
         left = producer.flush(SECONDS)
         assert left == 0, f"{left} of {count} records were not acknowledged"
 
-    def stands_still(self, seconds: float = 1.0, within: float = 10.0) -> None:
+    def allowed(self, seconds: float) -> float:
+        """How long something may take here that takes less than so many seconds on a machine that is not busy."""
+        return seconds + 20 * self.machine_pause
+
+    def stands_still(self, seconds: float = 1.0, within: float = SECONDS) -> None:
         """Wait until nothing was acknowledged for some time."""
 
         def quiet() -> bool:
@@ -233,6 +251,19 @@ class Traffic:
     def _failed(self, error: KafkaError) -> None:
         if error.fatal():
             self.refused.append(f"fatal: {error}")
+
+    def _work(self) -> None:
+        """Find out how slow everything is: sleep, use the processor and write a little, and see how long that takes."""
+        with tempfile.TemporaryFile(buffering=0) as file:
+            while not self._ending.wait(0.1):
+                begin = time.monotonic()
+                time.sleep(0.001)
+                until = time.thread_time() + 0.005
+                while time.thread_time() < until:
+                    pass
+                file.seek(0)
+                file.write(bytes(4096))
+                self.machine_pause = max(self.machine_pause, time.monotonic() - begin)
 
     def _read(self) -> None:
         self._read_until_end("consumer")

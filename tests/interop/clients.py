@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
-SECONDS = 20
+SECONDS = 120
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 #: No limit of a client's own is in the way of the broker's.

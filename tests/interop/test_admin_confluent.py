@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 
 from logbus.testing import Broker
 
-SECONDS = 20
+SECONDS = 120
 
 
 @pytest.fixture(scope="module")

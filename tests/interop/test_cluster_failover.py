@@ -16,7 +16,7 @@ from tests.interop.java_client import Java
 from tests.interop.member_groups import Group
 
 PARTITIONS = 3
-SECONDS = 45
+SECONDS = 120
 #: How many records each client is to have got through between two events.
 SOME = 60
 

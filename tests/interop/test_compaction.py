@@ -15,7 +15,7 @@ from tests.interop.clients import CLIENTS, CODECS, Client, Message
 from tests.interop.conftest import MakeBroker
 from tests.interop.test_offsets import create
 
-SECONDS = 30
+SECONDS = 120
 KEYS = 20
 ROUNDS = 40
 PART = 200

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer
 from logbus.testing import Broker
 
 COMMAND = [sys.executable, "-c", "from logbus.cli import main; main()", "groups"]
-SECONDS = 30
+SECONDS = 120
 
 
 @contextmanager

@@ -7,13 +7,10 @@ import time
 import pytest
 
 from logbus.testing import Broker
-from tests.interop.conftest import QUICK_GROUPS
 from tests.interop.consumers import LIBRARIES
-from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.group_workload import PARTITIONS, SESSION_MS, end_sessions_soon, places_of, produce
 from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
-
-SESSION_MS = int(QUICK_GROUPS["group.consumer.session.timeout.ms"])
 
 
 @pytest.mark.parametrize("kind", [*LIBRARIES, "confluent-cooperative", "kafka-python-cooperative", "aiokafka-sticky"])
@@ -24,9 +21,10 @@ def test_killed_member(broker: Broker, topic: str, kind: str) -> None:
     In the end exactly what was written is committed.
     """
     create(broker, topic, PARTITIONS)
+    end_sessions_soon(broker, f"group-{topic}")
     with Group(broker.bootstrap, f"group-{topic}", [topic]) as group:
         killed = group.join(kind, session_timeout_ms=SESSION_MS, commits=False)
-        others = [group.join(kind, session_timeout_ms=SESSION_MS) for _ in range(2)]
+        others = [group.join(kind) for _ in range(2)]
         group.until_balanced(places_of(topic))
         before = produce(broker, "before", topic)
         group.until_processed(before)
@@ -58,7 +56,7 @@ def test_all_members_killed(broker: Broker, topic: str) -> None:
         for member in members:
             group.kill(member)
         after = produce(broker, "after", topic)
-        heir = group.join("confluent-range", session_timeout_ms=SESSION_MS)
+        heir = group.join("confluent-range")
         group.until_balanced(places_of(topic))
         group.until_processed(after)
         assert {record.value for record in heir.records} == after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logbus.testing import Broker
-from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.group_workload import PARTITIONS, SESSION_MS, end_sessions_soon, places_of, produce
 from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
 
@@ -23,12 +23,14 @@ MIXED = {
 def test_mixed_members(broker: Broker, topic: str, kinds: tuple[str, ...]) -> None:
     """Each in turn comes first, and so leads; then one leaves, and another is killed."""
     create(broker, topic, PARTITIONS)
+    end_sessions_soon(broker, f"group-{topic}")
     with Group(broker.bootstrap, f"group-{topic}", [topic]) as group:
         values = set()
         for leader in range(len(kinds)):
             members = [group.join(kinds[leader])]
             group.until_balanced(places_of(topic))
-            members += [group.join(kind) for kind in kinds[leader + 1 :] + kinds[:leader]]
+            second, third = kinds[leader + 1 :] + kinds[:leader]
+            members += [group.join(second, session_timeout_ms=SESSION_MS), group.join(third)]
             group.until_balanced(places_of(topic))
             values |= produce(broker, str(leader), topic)
             group.until_processed(values)

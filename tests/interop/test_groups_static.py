@@ -7,14 +7,12 @@ import time
 import pytest
 
 from logbus.testing import Broker
-from tests.interop.conftest import QUICK_GROUPS
 from tests.interop.consumers import LIBRARIES
-from tests.interop.group_workload import PARTITIONS, places_of, produce
+from tests.interop.group_workload import PARTITIONS, SESSION_MS, end_sessions_soon, places_of, produce
 from tests.interop.member_groups import Group, MemberFailed
 from tests.interop.test_offsets import create
 
 CLASSIC = [kind for kind in LIBRARIES if "consumer" not in kind]
-SESSION_MS = int(QUICK_GROUPS["group.consumer.session.timeout.ms"])
 
 
 @pytest.mark.parametrize(
@@ -26,17 +24,16 @@ SESSION_MS = int(QUICK_GROUPS["group.consumer.session.timeout.ms"])
 def test_restart_of_a_member(broker: Broker, topic: str, kind: str, how: str) -> None:
     """A member that ends and starts again has its partitions again; the other never lost one of its own."""
     create(broker, topic, PARTITIONS)
-    session = {"session_timeout_ms": 10_000}
     with Group(broker.bootstrap, f"group-{topic}", [topic]) as group:
-        first = group.join(kind, instance_id="first", **session)
-        second = group.join(kind, instance_id="second", **session)
+        first = group.join(kind, instance_id="first")
+        second = group.join(kind, instance_id="second")
         group.until_balanced(places_of(topic))
         group.until_processed(produce(broker, "before", topic))
         group.until_committed(dict.fromkeys(places_of(topic), 10))
         owned, seen = first.owned, second.rebalances()
         group.close(first) if how == "close" else group.kill(first)
         between = produce(broker, "between", topic)
-        first = group.join(kind, instance_id="first", **session)
+        first = group.join(kind, instance_id="first")
         group.until_balanced(places_of(topic))
         group.until_processed(between)
         assert first.owned == owned
@@ -48,9 +45,10 @@ def test_restart_of_a_member(broker: Broker, topic: str, kind: str, how: str) ->
 def test_absent_member(broker: Broker, topic: str, kind: str) -> None:
     """When the session of a static member is over, the others share its partitions."""
     create(broker, topic, PARTITIONS)
+    end_sessions_soon(broker, f"group-{topic}")
     with Group(broker.bootstrap, f"group-{topic}", [topic]) as group:
         first = group.join(kind, instance_id="first", session_timeout_ms=SESSION_MS)
-        group.join(kind, instance_id="second", session_timeout_ms=SESSION_MS)
+        group.join(kind, instance_id="second")
         group.until_balanced(places_of(topic))
         began = time.monotonic()
         group.close(first)

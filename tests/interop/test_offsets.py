@@ -19,7 +19,7 @@ from kafka import errors as py_errors
 from logbus.testing import Broker
 from tests.interop.clients import CLIENTS, Client, Message, kcat
 
-SECONDS = 20
+SECONDS = 120
 START = 1_700_000_000_000
 
 
@@ -177,7 +177,7 @@ def test_out_of_range_starts_over(broker: Broker, topic: str, reset: str, expect
 def test_tail(broker: Broker, topic: str) -> None:
     """A consumer that waits at the end is woken by what arrives, long before its wait is over."""
     create(broker, topic)
-    consumer = reader(broker, **{"fetch.wait.max.ms": 15_000})
+    consumer = reader(broker, **{"fetch.wait.max.ms": 100_000, "socket.timeout.ms": 200_000})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         for number in range(20):
@@ -185,6 +185,6 @@ def test_tail(broker: Broker, topic: str) -> None:
             CLIENTS[0].produce(broker.bootstrap, topic, [Message(b"%d" % number)])
             [found] = consumer.consume(1, SECONDS)
             assert found.value() == b"%d" % number
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 60
     finally:
         consumer.close()

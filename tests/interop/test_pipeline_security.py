@@ -23,7 +23,7 @@ from logbus.pipeline.errors import AuthenticationFailed, OptionError, Unreachabl
 from tests.interop.java_client import CACHE
 from tests.interop.test_native_against_kafka import QuickKafka
 
-SECONDS = 60
+SECONDS = 120
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 USER, PASSWORD = "al,i=ce", 'open "sesame"'

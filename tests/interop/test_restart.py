@@ -18,7 +18,7 @@ from tests.interop.clients import CLIENTS, CODECS, Client, Message
 from tests.interop.conftest import MakeBroker
 from tests.interop.test_offsets import create
 
-SECONDS = 30
+SECONDS = 120
 PARTITIONS = 20
 STOPS: dict[str, Callable[[Broker], None]] = {"SIGTERM": Broker.stop, "SIGKILL": Broker.kill}
 

@@ -27,7 +27,7 @@ from tests.certificates import Authority
 from tests.interop.twistd_broker import running_process
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
-SECONDS = 60
+SECONDS = 120
 STORE = "listener.name.kafka.ssl.keystore.location"
 
 

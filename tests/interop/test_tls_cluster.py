@@ -12,7 +12,7 @@ from logbus.testing import Cluster
 from tests.certificates import Authority
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
-SECONDS = 60
+SECONDS = 120
 
 
 def settings(directory: Path, hosts: tuple[str, ...]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.testing.private_reactor import close_reactor, private_reactor
 from logbus.testing.zookeeper import ZooKeeper
 
-SECONDS = 30.0
+SECONDS = 120.0
 
 _ROOTS = count(1)
 

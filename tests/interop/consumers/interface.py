@@ -7,7 +7,7 @@ from typing import Protocol
 
 from attrs import frozen
 
-SECONDS = 20
+SECONDS = 120
 
 #: Messages of one poll: few, so that there are many commits, and much can come in between.
 MOST = 50
@@ -43,7 +43,7 @@ class Settings:
     bootstrap: str
     group_id: str
     topics: tuple[str, ...] = ()
-    session_timeout_ms: int = 6_000
+    session_timeout_ms: int = 30_000
     heartbeat_interval_ms: int = 100
     instance_id: str | None = None
     auto_commit: bool = False
