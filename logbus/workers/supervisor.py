@@ -2,8 +2,8 @@
 Starts, watches and restarts the workers of a machine, and stops them in order.
 
 A worker that ends is started again: at once the first time, then after a pause that doubles up to :data:`LONGEST_PAUSE`
-until it has served for a while. One that does not answer for :data:`HANG_SECONDS` is killed first. If a worker cannot
-start at all when the machine starts, nothing runs, as with a broker that cannot start.
+until it has served for a while. One that does not answer for ``workers.answer.timeout.ms`` is killed first. If a worker
+cannot start at all when the machine starts, nothing runs, as with a broker that cannot start.
 
 The metadata store is here, so that it outlives workers, unless there is ZooKeeper.
 """
@@ -42,7 +42,6 @@ from logbus.workers.worker_link import Kind, WorkerLink, adopt
 from logbus.workers.worker_plan import WorkerPlan, address, at_port, own_ports, plan_workers
 
 PING_SECONDS = 1.0
-HANG_SECONDS = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
 """Seconds before a worker that ended again is started."""
 NOTICE_SECONDS = 0.5
@@ -69,7 +68,7 @@ class _Worker:
     reasons: list[str] = field(factory=list)
     why: str = ""
     unanswered: int = 0
-    heard_at: float = 0.0
+    silent: float = 0.0
     started_at: float = 0.0
     pause: float = 0.0
     restart: Any = None
@@ -147,6 +146,7 @@ class Supervisor(Service):
     _lock: Any = field(default=None, init=False)
     _forks: ForkClient = field(init=False)
     _pings: LoopingCall = field(init=False)
+    _pinged_at: float = field(default=0.0, init=False)
     _collections: list[Collection] = field(factory=list, init=False)
     _started: Deferred[None] | None = field(default=None, init=False)
     _log = Logger(namespace="logbus.workers")
@@ -193,6 +193,7 @@ class Supervisor(Service):
         self._started = Deferred()
         for worker in self._workers:
             self._launch(worker)
+        self._pinged_at = self._reactor.seconds()
         self._pings.start(PING_SECONDS, now=False)
         await self._started
         first = self._config.get(keys.BROKER_ID)
@@ -283,16 +284,19 @@ class Supervisor(Service):
         link = WorkerLink(lambda kind, text: self._told(worker, kind, text), lambda: self._link_lost(worker, link))
         worker.link, worker.ready, worker.pid, worker.why, worker.reasons = link, False, None, "", []
         worker.unanswered = 0
-        worker.heard_at = worker.started_at = self._reactor.seconds()
+        worker.silent = 0.0
+        worker.started_at = self._reactor.seconds()
         with ours:
             adopt(self._reactor, ours.fileno(), ours.family, link)
         self._forks.fork(worker.plan, theirs)
 
     def _forked(self, index: int, pid: int) -> None:
-        self._workers[index].pid = pid
+        worker = self._workers[index]
+        # The fork server may have had to be started first.
+        worker.pid, worker.silent = pid, 0.0
 
     def _told(self, worker: _Worker, kind: Kind, text: str) -> None:
-        worker.heard_at = self._reactor.seconds()
+        worker.silent = 0.0
         if kind is Kind.LOG:
             event = eventFromJSON(text)
             level = getattr(event.get("log_level"), "name", "info")
@@ -382,16 +386,19 @@ class Supervisor(Service):
         collection.end_if_whole()
 
     def _ping(self) -> None:
-        now = self._reactor.seconds()
+        # Time in which this process itself stood still, stopped or with its machine, was no chance to answer.
+        passed, self._pinged_at = self._reactor.seconds() - self._pinged_at, self._reactor.seconds()
+        patience = self._config.get(keys.WORKERS_ANSWER_TIMEOUT_MS) / 1000
         for worker in self._workers:
-            if worker.link is not None and worker.pid is not None and now - worker.heard_at >= HANG_SECONDS:
+            worker.silent += min(passed, 2 * PING_SECONDS)
+            if worker.link is not None and worker.pid is not None and worker.silent >= patience:
                 self._log.error(
                     "{worker} (process {pid}) has not answered for {seconds:g} s: it is killed",
                     worker=worker.name,
                     pid=worker.pid,
-                    seconds=HANG_SECONDS,
+                    seconds=patience,
                 )
-                worker.heard_at = now
+                worker.silent = 0.0
                 with suppress(ProcessLookupError):
                     os.kill(worker.pid, signal.SIGKILL)
         self._share_readiness()

@@ -26,7 +26,6 @@ from logbus.workers.fork_client import ForkClient
 from logbus.workers.supervisor import (
     COLLECT_SECONDS,
     FIRST_PAUSE,
-    HANG_SECONDS,
     LONGEST_PAUSE,
     NOTICE_SECONDS,
     PING_SECONDS,
@@ -200,10 +199,31 @@ class SupervisorTests(SynchronousTestCase):
     def test_a_worker_that_hangs(self) -> None:
         """It is killed; others answer, and are not."""
         self.ready()
-        for _ in range(int(HANG_SECONDS / PING_SECONDS)):
+        for _ in range(29):
             self.reactor.advance(PING_SECONDS)
             self.say(1, Kind.PONG, "[]")
+        self.assertEqual(self.killed, [])
+        self.reactor.advance(PING_SECONDS)
         self.assertEqual(self.killed, [101])
+
+    def test_a_worker_that_is_forked_late(self) -> None:
+        """The fork server took its time to start: the worker has all of its own to answer."""
+        for worker in self.supervisor._workers:
+            worker.pid = None
+        for _ in range(60):
+            self.reactor.advance(PING_SECONDS)
+        for index in (0, 1):
+            self.supervisor._forked(index, 200 + index)
+        self.reactor.advance(PING_SECONDS)
+        self.assertEqual(self.killed, [])
+
+    def test_a_supervisor_that_stood_still(self) -> None:
+        """Workers that could not be heard meanwhile are not killed for that."""
+        self.ready()
+        for _ in range(20):
+            self.reactor.advance(60.0)
+            self.answer()
+        self.assertEqual(self.killed, [])
 
     def test_readiness(self) -> None:
         """Each worker is told why others are not ready."""

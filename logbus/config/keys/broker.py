@@ -42,6 +42,13 @@ WORKERS_FIRST_PORT = int32(
     at_most=65535,
 )
 
+WORKERS_ANSWER_TIMEOUT_MS = int32(
+    "workers.answer.timeout.ms",
+    30_000,
+    "Milliseconds without an answer after which a worker is killed and started again.",
+    at_least=3000,
+)
+
 AUTO_LEADER_REBALANCE_ENABLE = boolean(
     "auto.leader.rebalance.enable", True, "Whether the controller returns leadership to preferred replicas."
 )

@@ -1,0 +1,158 @@
+"""Workers with a full disk, that stand still, or die while their machine starts: nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from logbus.testing import Broker, BrokerFailed
+from tests.interop.test_workers import PARTITIONS, SECONDS, content, create, leaders, wait_for, workers
+
+HIT = 1
+"""The worker to which it happens."""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Broker]:
+    """Two workers; each test has a topic of its own, and leaves both well."""
+    config = {"workers": 2, "workers.answer.timeout.ms": 5000, "log.dir.space.check.interval.ms": 1000}
+    with Broker(config) as broker:
+        yield broker
+
+
+def process_of(broker: Broker, number: int) -> int:
+    """The process of a worker, as its directory has it."""
+    directory = broker.data_dir / "workers" / str(number) if number else broker.data_dir
+    return int((directory / ".lock").read_text())
+
+
+def readiness(broker: Broker) -> list[str]:
+    """What the HTTP interface says is wrong."""
+    try:
+        with urllib.request.urlopen(f"{broker.admin_url}/readyz", timeout=SECONDS) as answer:
+            told = json.load(answer)
+    except urllib.error.HTTPError as refused:
+        told = json.load(refused)
+    assert told["ready"] == (not told["reasons"])
+    return list(told["reasons"])
+
+
+class Writer:
+    """
+    An idempotent producer that tries again for longer than anything here lasts.
+
+    :ivar acknowledged: values, by partition.
+    """
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self.acknowledged: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
+        self._topic = topic
+        self._refused: list[KafkaError] = []
+        settings = {"bootstrap.servers": broker.bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0}
+        self._producer = Producer({**settings, "retry.backoff.max.ms": 200, "reconnect.backoff.max.ms": 300})
+
+    def write(self, values: range) -> None:
+        """Send each value, to a partition of its own choice."""
+        for value in values:
+            self._producer.produce(self._topic, b"%d" % value, partition=value % PARTITIONS, on_delivery=self._told)
+
+    def has(self, count: int, *partitions: int) -> bool:
+        """Whether so many values of each of some partitions were acknowledged."""
+        self._producer.poll(0)
+        return all(len(self.acknowledged[each]) == count for each in partitions)
+
+    def finish(self) -> None:
+        """Have everything acknowledged."""
+        assert self._producer.flush(SECONDS) == 0
+        assert self._refused == []
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._refused.append(error)
+        else:
+            self.acknowledged[message.partition() or 0].append(int(message.value() or b""))
+
+
+def test_a_full_disk(machine: Broker) -> None:
+    """
+    What its worker leads is refused, and can be read; the other goes on. A line and the readiness name the directory.
+    With room again it serves, without a restart.
+    """
+    create(machine, "full")
+    led = leaders(machine, "full")
+    on_hit = [number for number, leader in led.items() if leader == HIT]
+    others = [number for number, leader in led.items() if leader != HIT]
+    assert len(on_hit) == len(others) == PARTITIONS // 2
+    writer = Writer(machine, "full")
+    writer.write(range(100))
+    writer.finish()
+    hit = process_of(machine, HIT)
+    # No file of it can grow.
+    before = resource.prlimit(hit, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    try:
+        writer.write(range(100, 200))
+        wait_for(lambda: writer.has(50, *others), "records of the other worker")
+        directory = machine.data_dir / "workers" / str(HIT)
+        wait_for(lambda: f"log directory {directory} is full: no space to append" in machine.output, "a line")
+        wait_for(lambda: any(f"log directory {directory} is full" in each for each in readiness(machine)), "a reason")
+        assert writer.has(25, *on_hit)
+        assert [value for value in content(machine, "full") if value < 100] == list(range(100))
+    finally:
+        resource.prlimit(hit, resource.RLIMIT_FSIZE, before)
+    writer.finish()
+    wait_for(lambda: f"log directory {directory} has space again" in machine.output, "another line")
+    # Workers hear of each other's reasons once a second.
+    wait_for(lambda: readiness(machine) == [], "readiness")
+    assert content(machine, "full") == list(range(200))
+    assert process_of(machine, HIT) == hit
+
+
+def test_a_worker_that_stands_still(machine: Broker) -> None:
+    """It is killed when it has not answered for as long as is set, and another takes its place, with its records."""
+    create(machine, "still")
+    writer = Writer(machine, "still")
+    writer.write(range(100))
+    writer.finish()
+    hit = process_of(machine, HIT)
+    os.kill(hit, signal.SIGSTOP)
+    writer.write(range(100, 200))
+    wait_for(lambda: hit not in workers(machine), "the end of the worker")
+    wait_for(lambda: "worker 1 ended by signal SIGKILL; it is started again in" in machine.output, "a line")
+    assert f"worker 1 (process {hit}) has not answered for 5 s: it is killed" in machine.output
+    writer.finish()
+    wait_for(lambda: readiness(machine) == [], "readiness")
+    assert len(workers(machine)) == 2
+    assert content(machine, "still") == list(range(200))
+
+
+def test_a_worker_that_dies_as_its_machine_first_starts(tmp_path: Path) -> None:
+    """Nothing runs then, with a line that says why; the next start finds nothing in its way."""
+    with closing(Broker({"workers": 2}, data_dir=tmp_path)) as broker:
+        while True:
+            broker.launch()
+            wait_for(lambda: bool(workers(broker)), "a worker")
+            os.kill(workers(broker)[-1], signal.SIGKILL)
+            try:
+                broker.wait_ready()
+            except BrokerFailed as failed:
+                assert "worker" in str(failed)
+                assert "ended by signal SIGKILL before it was ready" in str(failed)
+                break
+            # It was too late. As if it had never been started:
+            broker.kill()
+        broker.start()
+        create(broker, "orders")
+        writer = Writer(broker, "orders")
+        writer.write(range(100))
+        writer.finish()
+        assert content(broker, "orders") == list(range(100))
