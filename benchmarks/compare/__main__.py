@@ -60,6 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the cells' names and end")
     parser.add_argument("--mode", action="append", choices=MODES, help="repeatable; default: defaults and equal")
     parser.add_argument("--systems", default="kafka,logbus", help="kafka, logbus or both (the default)")
+    parser.add_argument("--workers", type=_workers, default=1, metavar="N", help="of logbus, or auto (default 1)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of a round (default 2)")
     parser.add_argument("--rounds", type=int, default=3, help="of a cell and system (default 3)")
     parser.add_argument("--max-mb", type=float, default=400, help="a producer's round ends at this much (default 400)")
@@ -73,6 +74,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, help="where the brokers' data goes (default: a temporary directory)")
     parser.add_argument("--out", type=Path, action="append", default=[], help="repeatable; .json or .md")
     return parser.parse_args()
+
+
+def _workers(text: str) -> int:
+    count = len(os.sched_getaffinity(0)) if text == "auto" else int(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
 
 
 def main() -> int:
@@ -114,7 +122,7 @@ def _compare(args: argparse.Namespace, chosen: Sequence[Cell], with_start: bool,
         if name == "kafka":
             systems.append(Kafka(kafka_jars(args.kafka_version, args.cache), args.kafka_version))
         elif name == "logbus":
-            systems.append(Logbus())
+            systems.append(Logbus(workers=args.workers))
         else:
             raise RuntimeError(f"--systems {name}: not kafka or logbus")
     programs = native_programs.build(scratch, args.librdkafka)
@@ -191,10 +199,11 @@ def _check_delay(broker: Running, delay_ms: float) -> None:
     """A synced produce must take the delay; else the library did not reach the broker's syncs."""
     admin, topic = broker.admin, "compare-delay"
     admin.create_topic(topic, 1, broker.system.topic_configs(True, -1))
+    leader = admin.leader(topic)
     frame = produce_request(topic, {0: record_batch(1, 100)}, -1)
     before, began = broker.syncs(), time.monotonic()
     for _ in range(3):
-        admin.replay(frame)
+        leader.replay(frame)
     took = (time.monotonic() - began) * 1000
     synced = broker.syncs() - before
     admin.delete_topic(topic)
@@ -212,7 +221,7 @@ def _describe(system: System) -> str:
         return f"Apache Kafka {system.version} (one KRaft node, heap 1 GB, {java[0] if java else 'Java'})"
     command = ["git", "-C", str(checkout()), "describe", "--always", "--dirty"]
     commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return f"logbus {commit or 'from this directory'}"
+    return f"logbus {commit or 'from this directory'}" + (f", {system.brokers} workers" if system.brokers > 1 else "")
 
 
 def _say(text: str) -> None:

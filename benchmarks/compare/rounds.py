@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from benchmarks.compare.cells import Cell
-from benchmarks.compare.process_cost import cost, unwritten
+from benchmarks.compare.process_cost import unwritten
 from benchmarks.compare.systems import Running
 from benchmarks.compare.touched_memory import touch
 from benchmarks.compare.workloads import Load
@@ -38,9 +38,9 @@ class LoadFailure(Exception):
 @attrs.frozen
 class Round:
     """
-    One measured run of a load against one broker.
+    One measured run of a load against one system.
 
-    :ivar cpu: Seconds of processor the broker used.
+    :ivar cpu: Seconds of processor that all its processes used.
     :ivar resident: The broker's resident bytes at the end.
     :ivar syncs: calls of fsync, fdatasync and syncfs it made; 0 when not counted.
     :ivar load_bytes: Bytes that count: of requests for producers, of records for readers.
@@ -130,18 +130,21 @@ def measure(
     """
     cell = load.cell
     done: list[Running] = []
+    loads: dict[str, Load] = {}
     try:
         for broker in brokers:
             configs = broker.system.topic_configs(broker.synced, cell.acks)
             broker.admin.create_topic(load.topic, cell.partitions, configs)
             done.append(broker)
-            _fill(load, broker)
+            loads[broker.name] = load.routed(broker.name, broker.admin.leaders(load.topic))
+            _fill(loads[broker.name], broker)
         taken: dict[str, list[Round]] = {broker.name: [] for broker in brokers}
         for broker in brokers:
-            _round(load, broker, max(0.5, seconds / 2), max_bytes)  # warm: connections, caches, compiled code
+            # Warm: connections, caches, compiled code.
+            _round(loads[broker.name], broker, max(0.5, seconds / 2), max_bytes)
         for turn in range(rounds):
             for broker in brokers if turn % 2 == 0 else brokers[::-1]:
-                taken[broker.name].append(_round(load, broker, seconds, max_bytes))
+                taken[broker.name].append(_round(loads[broker.name], broker, seconds, max_bytes))
         return {name: Figures(tuple(figures)) for name, figures in taken.items()}
     finally:
         for broker in done:
@@ -170,12 +173,12 @@ def _round(load: Load, broker: Running, seconds: float, max_bytes: float) -> Rou
     try:
         if process:
             time.sleep(LEAD)
-        before, syncs = cost(broker.pid), broker.syncs()
+        before, syncs = broker.cost(), broker.syncs()
         result = _run(load.run(broker, seconds, max_bytes), seconds + 90)
         bulk = 0.0
         if process:
             bulk = json.loads(process.communicate(timeout=seconds + 60)[0])["bytes_out"]
-        after = cost(broker.pid)
+        after = broker.cost()
     finally:
         if process and process.poll() is None:
             process.kill()

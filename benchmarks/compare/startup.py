@@ -9,7 +9,6 @@ from pathlib import Path
 
 import attrs
 
-from benchmarks.compare.process_cost import cost
 from benchmarks.compare.systems import System, start
 
 IDLE_SECONDS = 3.0
@@ -37,9 +36,9 @@ def measure(systems: Sequence[System], directory: Path, times: int = 3) -> dict[
             broker = start(system, directory / f"start-{system.name}-{turn}")
             try:
                 time.sleep(2.0)
-                before = cost(broker.pid)
+                before = broker.cost()
                 time.sleep(IDLE_SECONDS)
-                after = cost(broker.pid)
+                after = broker.cost()
             finally:
                 stopped = broker.stop()
             idle = (after.cpu - before.cpu) / IDLE_SECONDS * 100

@@ -1,7 +1,8 @@
 """
 Starts the two brokers, waits until they are ready, and stops them.
 
-Each is one process on loopback with a data directory of its own, started by us and ended by its process id.
+Each is one process on loopback with a data directory of its own, started by us and ended by its process id; it may have
+others below it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Protocol
 
 import attrs
 
+from benchmarks.compare.process_cost import Cost, tree_cost
 from benchmarks.compare.wire import Admin
 from logbus.testing.held_ports import HeldPorts
 
@@ -52,6 +54,10 @@ class System(Protocol):
     def name(self) -> str:
         """As the tables show it."""
 
+    @property
+    def brokers(self) -> int:
+        """How many there are for clients once it serves."""
+
     def prepare(self, directory: Path, port: int, synced: bool | None) -> Sequence[str]:
         """
         Make the data directory and return the command that starts the broker on ``127.0.0.1:port``.
@@ -77,6 +83,10 @@ class Kafka:
     @property
     def name(self) -> str:
         return "kafka"
+
+    @property
+    def brokers(self) -> int:
+        return 1
 
     def prepare(self, directory: Path, port: int, synced: bool | None) -> Sequence[str]:
         control = free_port()
@@ -110,13 +120,19 @@ class Logbus:
     logbus from this checkout, by ``twistd -n logbus`` with its own defaults.
 
     :ivar python: The interpreter of the environment it is installed for.
+    :ivar workers: Its worker processes; 1: one process that serves.
     """
 
     python: str = sys.executable
+    workers: int = 1
 
     @property
     def name(self) -> str:
         return "logbus"
+
+    @property
+    def brokers(self) -> int:
+        return self.workers
 
     def prepare(self, directory: Path, port: int, synced: bool | None) -> Sequence[str]:
         command = [self.python, "-m", "twisted.scripts.twistd"]
@@ -127,6 +143,8 @@ class Logbus:
         command += ["--listen", f"kafka:tcp:{port}:interface=127.0.0.1"]
         command += ["--listen", "admin:tcp:0:interface=127.0.0.1"]
         command += ["--set", f"log.segment.delete.delay.ms={DELETE_DELAY_MS}"]
+        if self.workers > 1:
+            command += ["--workers", str(self.workers), "--set", "workers.first.port=0"]
         if synced is not None:
             command += ["--set", f"log.flush.before.ack={str(synced).lower()}"]
         return command
@@ -138,8 +156,9 @@ class Logbus:
 @attrs.define
 class Running:
     """
-    A broker that serves.
+    A system that serves: one broker, or several behind one port.
 
+    :ivar port: Where clients begin.
     :ivar start_seconds: From spawning the process to the first metadata answer that names the broker.
     :ivar sync_count: File with the count of its syncs, when it was started with the counting library.
     """
@@ -162,6 +181,10 @@ class Running:
     @property
     def admin(self) -> Admin:
         return Admin(self.port)
+
+    def cost(self) -> Cost:
+        """Of all its processes."""
+        return tree_cost(self.pid)
 
     def syncs(self) -> int:
         """The number of calls of fsync, fdatasync and syncfs; 0 if they are not counted."""
@@ -224,7 +247,7 @@ def start(
             command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment, cwd=checkout()
         )
     while True:
-        if process.poll() is None and _serves(port):
+        if process.poll() is None and _serves(port, system.brokers):
             return Running(system, port, process, time.monotonic() - began, synced, count)
         late = time.monotonic() - began > patience
         if late or process.poll() is not None:
@@ -236,9 +259,9 @@ def start(
         time.sleep(0.005)
 
 
-def _serves(port: int) -> bool:
+def _serves(port: int, brokers: int) -> bool:
     try:
-        return Admin(port, timeout=2.0).brokers() > 0
+        return Admin(port, timeout=2.0).brokers() >= brokers
     except OSError:
         return False
 

@@ -169,6 +169,30 @@ def fetch_request(
     return FetchFrame(frame, before + len(opening), before + len(head))
 
 
+def metadata_leaders(answer: bytes) -> dict[int, int]:
+    """The port of each partition's leader in a Metadata v1 response, without its correlation id, for one topic."""
+    (count,) = struct.unpack_from(">i", answer)
+    at, ports = 4, {-1: 0}
+    for _ in range(count):
+        node, length = struct.unpack_from(">ih", answer, at)
+        at += 6 + length
+        port, rack = struct.unpack_from(">ih", answer, at)
+        at += 6 + max(0, rack)
+        ports[node] = port
+    at += 4 + 4 + 2  # the controller, the number of topics, the topic's error
+    at += 2 + struct.unpack_from(">h", answer, at)[0] + 1
+    (count,) = struct.unpack_from(">i", answer, at)
+    at, leaders = at + 4, {}
+    for _ in range(count):
+        partition, leader = struct.unpack_from(">ii", answer, at + 2)
+        at += 10
+        for _ in range(2):  # replicas, in-sync replicas
+            at += 4 + 4 * struct.unpack_from(">i", answer, at)[0]
+        if ports.get(leader):
+            leaders[partition] = ports[leader]
+    return leaders
+
+
 class BrokerRefusal(Exception):
     """A broker answered an administrative request with a Kafka error; the text has its code."""
 
@@ -176,7 +200,7 @@ class BrokerRefusal(Exception):
 @attrs.define
 class Admin:
     """
-    Blocking administration of one broker on loopback, a fresh connection for each call.
+    Blocking administration of brokers on loopback, a fresh connection to one of them for each call.
     """
 
     port: int
@@ -199,13 +223,31 @@ class Admin:
         count: int = struct.unpack_from(">i", self._ask(3, 1, struct.pack(">i", 0)))[0]
         return count
 
-    def serving(self, topic: str, partitions: int) -> int:
-        """The number of the topic's partitions that return their end offset: metadata may be ahead of the logs."""
+    def leaders(self, topic: str) -> dict[int, int]:
+        """The port of the broker that leads, by partition; those without a leader are left out."""
         name = topic.encode()
-        body = struct.pack(">iih", -1, 1, len(name)) + name + struct.pack(">i", partitions)
-        answer = self._ask(2, 1, body + b"".join(struct.pack(">iq", p, -1) for p in range(partitions)))
-        at = 4 + 2 + len(name) + 4
-        return sum(struct.unpack_from(">h", answer, at + 22 * p + 4)[0] == 0 for p in range(partitions))
+        return metadata_leaders(self._ask(3, 1, struct.pack(">ih", 1, len(name)) + name))
+
+    def leader(self, topic: str) -> Admin:
+        """For the broker that leads partition 0."""
+        return Admin(self.leaders(topic)[0], self.timeout)
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """The end offset of the partitions whose leaders give it: metadata may be ahead of the logs."""
+        led: dict[int, list[int]] = {}
+        for partition, port in self.leaders(topic).items():
+            led.setdefault(port, []).append(partition)
+        found: dict[int, int] = {}
+        for port, partitions in led.items():
+            found |= Admin(port, self.timeout)._own_ends(topic, partitions)
+        return found
+
+    def _own_ends(self, topic: str, partitions: list[int]) -> dict[int, int]:
+        name = topic.encode()
+        body = struct.pack(">iih", -1, 1, len(name)) + name + struct.pack(">i", len(partitions))
+        answer = self._ask(2, 1, body + b"".join(struct.pack(">iq", p, -1) for p in partitions))
+        entries = struct.iter_unpack(">ihqq", answer[4 + 2 + len(name) + 4 :])
+        return {partition: end for partition, error, _, end in entries if not error}
 
     def create_topic(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
         """
@@ -223,7 +265,7 @@ class Admin:
         if error:
             raise BrokerRefusal(f"CreateTopics {topic}: error {error}")
         deadline = time.monotonic() + self.timeout
-        while self.serving(topic, partitions) < partitions:
+        while len(self.ends(topic)) < partitions:
             if time.monotonic() > deadline:
                 raise BrokerRefusal(f"{topic}: not every partition is served after {self.timeout:g} s")
             time.sleep(0.02)
@@ -244,7 +286,7 @@ class Admin:
 
     def first_batch(self, topic: str) -> bytes:
         """The first batch stored in partition 0, as it comes back, without base offset and leader epoch."""
-        answer = self.replay(fetch_request(topic, [0], partition_max_bytes=4 << 20).data)
+        answer = self.leader(topic).replay(fetch_request(topic, [0], partition_max_bytes=4 << 20).data)
         # correlation id, tags, throttle, error, session; topics, name; partitions; fields; aborted; replica; records
         at = 4 + 1 + 4 + 2 + 4 + 1 + 1 + len(topic) + 1
         error = struct.unpack_from(">h", answer, at + 4)[0]

@@ -81,6 +81,43 @@ struct frames read_frames(const char *path) {
     return f;
 }
 
+struct leaders read_leaders(const char *ports, long frames) {
+    struct leaders l = {0};
+    long given = 1;
+    for (const char *p = ports; *p; p++) given += *p == ',';
+    if (!frames) frames = given;
+    if (given != 1 && given != frames) refuse("%ld ports for %ld frames", given, frames);
+    const char *next = ports;
+    int port = 0;
+    for (long f = 0; f < frames; f++) {
+        if (f < given) {
+            char *rest;
+            port = (int)strtol(next, &rest, 10);
+            if (port < 1 || port > 65535 || (*rest && *rest != ',')) refuse("%s: not a port", next);
+            next = rest + 1;
+        }
+        long i = 0;
+        while (i < l.count && l.all[i].port != port) i++;
+        if (i == l.count) {
+            l.all = realloc(l.all, sizeof *l.all * ++l.count);
+            l.all[i] = (struct leader){.port = port};
+        }
+        struct leader *one = &l.all[i];
+        one->frame = realloc(one->frame, sizeof *one->frame * (one->frames + 1));
+        one->frame[one->frames++] = f;
+    }
+    return l;
+}
+
+long connections_to(const struct leaders *l, long connections) { return connections > l->count ? connections : l->count; }
+
+long entries_in(const struct frames *f, long frame, size_t entries_at) {
+    size_t size = f->size[frame];
+    if (size < entries_at + FETCH_END || (size - entries_at - FETCH_END) % FETCH_ENTRY)
+        refuse("partitions do not begin at %zu in a request of %zu bytes", entries_at, size);
+    return (long)((size - entries_at - FETCH_END) / FETCH_ENTRY);
+}
+
 int proceeds(double t, double began, double seconds, long replies) {
     return t - began < seconds || (!replies && t - began < seconds + PATIENCE);
 }

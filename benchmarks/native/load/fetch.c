@@ -2,7 +2,7 @@
  *
  * The log was filled with equal batches, so what a reply holds is known from its length, and the record bytes are taken
  * from the socket without copying them: the reader costs next to nothing and the broker's rate shows.  A reader that
- * comes to the end begins again at offset 0. */
+ * comes to the end begins again at offset 0.  There is a frame for each leader, with the partitions it leads. */
 #include "load.h"
 
 #include <errno.h>
@@ -12,11 +12,12 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-enum { HELD = 4096, READY = 256, ENTRY = 33, OFFSET = 8 };
+enum { HELD = 4096, READY = 256, ENTRY = FETCH_ENTRY, OFFSET = 8 };
 enum state { HEAD, PARTITION, RECORDS, TAGS };
 
 struct reader {
     int fd, blocked;
+    long frame;
     unsigned char *request;
     size_t sent;
     double began;
@@ -31,14 +32,14 @@ struct reader {
 
 static struct frames frames;
 static size_t entries_at;
-static long partitions;
+static long partitions, *frame_of, *place; /* of a partition: in which frame, at which place there */
 static int64_t batch_bytes, batch_records, end_offset;
 static int poll_fd;
 static double bytes_out, bytes_in, record_bytes;
 static struct samples latency;
 
 static void push(struct reader *c, uint32_t id) {
-    size_t size = frames.size[0];
+    size_t size = frames.size[c->frame];
     while (c->sent < size) {
         ssize_t n = send(c->fd, c->request + c->sent, size - c->sent, MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN) die("send");
@@ -70,8 +71,8 @@ static void take(struct reader *c, size_t n, int in_frame) {
 }
 
 static void advance(struct reader *c, uint32_t index, uint64_t bytes) {
-    if (index >= (uint64_t)partitions) refuse("a reply for partition %u", index);
-    unsigned char *at = c->request + entries_at + (size_t)index * ENTRY + OFFSET;
+    if (index >= (uint64_t)partitions || frame_of[index] != c->frame) refuse("a reply for partition %u", index);
+    unsigned char *at = c->request + entries_at + (size_t)place[index] * ENTRY + OFFSET;
     int64_t next = get64(at) + (int64_t)bytes / batch_bytes * batch_records;
     put64(at, next >= end_offset ? 0 : next);
     c->got += bytes;
@@ -139,29 +140,51 @@ static int parse(struct reader *c, uint32_t id) {
     return 0;
 }
 
+static void find_partitions(void) {
+    for (long i = 0; i < frames.count; i++) {
+        long n = entries_in(&frames, i, entries_at);
+        frame_of = realloc(frame_of, sizeof *frame_of * (partitions + n));
+        place = realloc(place, sizeof *place * (partitions + n));
+        partitions += n;
+    }
+    for (long i = 0; i < frames.count; i++) {
+        for (long at = 0; at < entries_in(&frames, i, entries_at); at++) {
+            uint32_t index = get32(frames.data + frames.at[i] + entries_at + at * ENTRY);
+            if (index >= (uint64_t)partitions) refuse("partition %u of %ld", index, partitions);
+            frame_of[index] = i;
+            place[index] = at;
+        }
+    }
+}
+
 int run_fetch(int argc, char **argv) {
-    if (argc != 10) {
-        fprintf(stderr, "usage: load fetch PORT CONNECTIONS SECONDS MAX-BYTES FRAME ENTRIES-AT PARTITIONS BATCH-BYTES "
+    if (argc != 9) {
+        fprintf(stderr, "usage: load fetch PORTS CONNECTIONS SECONDS MAX-BYTES FRAMES ENTRIES-AT BATCH-BYTES "
                         "BATCH-RECORDS END-OFFSET\n");
         return 2;
     }
-    int port = atoi(argv[0]), connections = atoi(argv[1]);
     double seconds = atof(argv[2]), most = atof(argv[3]);
     frames = read_frames(argv[4]);
     entries_at = atol(argv[5]);
-    partitions = atol(argv[6]);
-    batch_bytes = atoll(argv[7]);
-    batch_records = atoll(argv[8]);
-    end_offset = atoll(argv[9]);
+    batch_bytes = atoll(argv[6]);
+    batch_records = atoll(argv[7]);
+    end_offset = atoll(argv[8]);
+    struct leaders leaders = read_leaders(argv[0], frames.count);
+    if (leaders.count != frames.count) refuse("two frames for one leader");
+    long connections = connections_to(&leaders, atol(argv[1]));
+    find_partitions();
     poll_fd = open_poll();
     struct reader *all = calloc(connections, sizeof *all);
     for (int i = 0; i < connections; i++) {
         struct reader *c = &all[i];
-        c->fd = open_connection(port);
-        c->request = memcpy(malloc(frames.size[0]), frames.data, frames.size[0]);
+        c->frame = i % frames.count;
+        size_t size = frames.size[c->frame];
+        c->fd = open_connection(leaders.all[c->frame].port);
+        c->request = memcpy(malloc(size), frames.data + frames.at[c->frame], size);
         /* Readers are spread over the log. */
         int64_t start = end_offset / batch_records * i / connections * batch_records;
-        for (long p = 0; p < partitions; p++) put64(c->request + entries_at + p * ENTRY + OFFSET, start);
+        for (long p = 0; p < entries_in(&frames, c->frame, entries_at); p++)
+            put64(c->request + entries_at + p * ENTRY + OFFSET, start);
         watch(poll_fd, c->fd, i, EPOLLIN, 0);
     }
     struct epoll_event ready[READY];
@@ -172,7 +195,7 @@ int run_fetch(int argc, char **argv) {
         for (int j = 0; j < n; j++) {
             uint32_t id = ready[j].data.u32;
             struct reader *c = &all[id];
-            if (c->sent < frames.size[0]) push(c, id);
+            if (c->sent < frames.size[c->frame]) push(c, id);
             if (!(ready[j].events & ~EPOLLOUT)) continue;
             ssize_t r;
             if (!c->held && c->skip) {

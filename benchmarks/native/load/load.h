@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Bytes of a partition in a Fetch v12 request, and of what follows the last one. */
+enum { FETCH_ENTRY = 33, FETCH_END = 4 };
+
 /* A file of length-prefixed requests, replayed as they are. */
 struct frames {
     unsigned char *data;
@@ -22,6 +25,17 @@ struct samples {
     long count, room;
 };
 
+/* A broker that is sent to: its port, and which of the frames are for it. */
+struct leader {
+    int port;
+    long *frame, frames;
+};
+
+struct leaders {
+    struct leader *all;
+    long count;
+};
+
 double now(void);
 void die(const char *what);
 void refuse(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
@@ -29,6 +43,12 @@ int open_connection(int port);
 int open_poll(void);
 void watch(int poll, int fd, uint32_t id, uint32_t events, int known);
 struct frames read_frames(const char *path);
+/* From ports with commas between: one for all the frames, or one for each.  Without frames, there is one for each port. */
+struct leaders read_leaders(const char *ports, long frames);
+/* A client has a connection to each leader; where there are more connections, they are divided among the leaders. */
+long connections_to(const struct leaders *l, long connections);
+/* How many partitions a Fetch v12 request names, from where the first is. */
+long entries_in(const struct frames *f, long frame, size_t entries_at);
 /* Until the time is over; for the first reply, PATIENCE seconds longer. */
 int proceeds(double t, double began, double seconds, long replies);
 void add_sample(struct samples *s, double seconds);

@@ -1,4 +1,4 @@
-/* produce: replays Produce v9 requests over N connections with D in flight on each. */
+/* produce: replays Produce v9 requests over N connections with D in flight on each, every request to its leader. */
 #include "load.h"
 
 #include <errno.h>
@@ -12,7 +12,8 @@ enum { REPLY = 65536, READY = 256 };
 
 struct producer {
     int fd, blocked;
-    long frame;              /* the frame being sent, or next to send */
+    struct quota *quota;
+    long turn;               /* which of its leader's frames is being sent, or is next */
     size_t sent;             /* how much of it is out */
     long started, finished;  /* requests begun, replies in */
     double *began;           /* ring of DEPTH start times */
@@ -20,30 +21,38 @@ struct producer {
     unsigned char reply[REPLY];
 };
 
+/* How many requests a leader is sent, as its share of the frames is. */
+struct quota {
+    const struct leader *leader;
+    long limit, started;
+};
+
 static struct frames frames;
-static long depth, limit, started;
+static long depth;
 static int poll_fd;
 static double bytes_out;
 
 /* Sends until DEPTH requests are in flight, the limit is reached or the socket is full. */
 static void push(struct producer *c, uint32_t id) {
-    while (c->sent || (c->started - c->finished < depth && started < limit)) {
+    struct quota *q = c->quota;
+    while (c->sent || (c->started - c->finished < depth && q->started < q->limit)) {
         if (!c->sent) {
             c->began[c->started++ % depth] = now();
-            started++;
+            q->started++;
         }
-        const unsigned char *rest = frames.data + frames.at[c->frame] + c->sent;
-        ssize_t n = send(c->fd, rest, frames.size[c->frame] - c->sent, MSG_NOSIGNAL);
+        long frame = q->leader->frame[c->turn];
+        const unsigned char *rest = frames.data + frames.at[frame] + c->sent;
+        ssize_t n = send(c->fd, rest, frames.size[frame] - c->sent, MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN) die("send");
         if (n < 0) {
             if (!c->blocked) watch(poll_fd, c->fd, id, EPOLLIN | EPOLLOUT, 1);
             c->blocked = 1;
-            if (!c->sent) c->started--, started--; /* nothing of it is out: it has not begun */
+            if (!c->sent) c->started--, q->started--; /* nothing of it is out: it has not begun */
             return;
         }
         bytes_out += n;
         c->sent += n;
-        if (c->sent == frames.size[c->frame]) c->sent = 0, c->frame = (c->frame + 1) % frames.count;
+        if (c->sent == frames.size[frame]) c->sent = 0, c->turn = (c->turn + 1) % q->leader->frames;
     }
     if (c->blocked) watch(poll_fd, c->fd, id, EPOLLIN, 1);
     c->blocked = 0;
@@ -51,19 +60,27 @@ static void push(struct producer *c, uint32_t id) {
 
 int run_produce(int argc, char **argv) {
     if (argc != 7) {
-        fprintf(stderr, "usage: load produce PORT CONNECTIONS DEPTH SECONDS MAX-BYTES MAX-REQUESTS FRAMES\n");
+        fprintf(stderr, "usage: load produce PORTS CONNECTIONS DEPTH SECONDS MAX-BYTES MAX-REQUESTS FRAMES\n");
         return 2;
     }
-    int port = atoi(argv[0]), connections = atoi(argv[1]);
     double seconds = atof(argv[3]), most = atof(argv[4]), bytes_in = 0;
+    long limit = atol(argv[5]) ? atol(argv[5]) : (long)1 << 60;
     depth = atol(argv[2]);
-    limit = atol(argv[5]) ? atol(argv[5]) : (long)1 << 60;
     frames = read_frames(argv[6]);
+    struct leaders leaders = read_leaders(argv[0], frames.count);
+    long connections = connections_to(&leaders, atol(argv[1]));
+    struct quota *quotas = calloc(leaders.count, sizeof *quotas);
+    for (long i = 0; i < leaders.count; i++) {
+        quotas[i].leader = &leaders.all[i];
+        quotas[i].limit = leaders.count == 1 ? limit : limit / frames.count * leaders.all[i].frames;
+    }
     poll_fd = open_poll();
     struct producer *all = calloc(connections, sizeof *all);
     for (int i = 0; i < connections; i++) {
-        all[i].fd = open_connection(port);
-        all[i].frame = i % frames.count;
+        struct quota *q = &quotas[i % leaders.count];
+        all[i].quota = q;
+        all[i].fd = open_connection(q->leader->port);
+        all[i].turn = i / leaders.count % q->leader->frames;
         all[i].began = malloc(sizeof(double) * depth);
         watch(poll_fd, all[i].fd, i, EPOLLIN, 0);
     }

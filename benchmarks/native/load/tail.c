@@ -2,8 +2,9 @@
  *
  * A record is produced to one partition after the other; the time from sending it until a consumer has it is a sample.
  * The next record goes out when all consumers have this one and a pause has passed, so that every poll is parked again.
- * With two frames in the fetch file the consumers keep a fetch session (KIP-227): the first frame opens it, the second
- * is the incremental request, which names one partition. */
+ * Each consumer has a poll at every leader, and there is a frame for each in the fetch file, with the partitions it leads.
+ * With one frame more the consumers keep fetch sessions (KIP-227): the others open them, the last is the incremental
+ * request, which names one partition. */
 #include "load.h"
 
 #include <errno.h>
@@ -14,20 +15,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { REPLY = 1 << 20, READY = 256, ENTRY = 33, INDEX = 0, OFFSET = 8 };
+enum { REPLY = 1 << 20, READY = 256, ENTRY = FETCH_ENTRY, INDEX = 0, OFFSET = 8 };
 
 struct peer {
     int fd;
+    long leader;
     size_t held;
     unsigned char *reply;
     unsigned char *request; /* sessionless: this consumer's own copy, offsets patched */
     uint32_t session, epoch;
-    long wanted; /* the record it waits for */
+    long had; /* the last record it got */
 };
 
 static struct frames produce, fetch;
+static struct leaders leaders;
+static int session;
 static size_t entries_at, entry_at, session_at;
-static long partitions;
+static long partitions, *leader_of, *place; /* of a partition: its leader, and its place in that one's frame */
 static int64_t *next; /* offset of the next record, by partition */
 static double bytes_out, bytes_in;
 
@@ -38,17 +42,17 @@ static void send_frame(struct peer *c, const unsigned char *data, size_t size) {
 }
 
 static void poll_again(struct peer *c, uint32_t index, int64_t offset) {
-    if (fetch.count == 1) {
-        put64(c->request + entries_at + index * ENTRY + OFFSET, offset);
-        send_frame(c, c->request, fetch.size[0]);
+    if (!session) {
+        put64(c->request + entries_at + place[index] * ENTRY + OFFSET, offset);
+        send_frame(c, c->request, fetch.size[c->leader]);
         return;
     }
-    unsigned char *frame = fetch.data + fetch.at[1];
+    unsigned char *frame = fetch.data + fetch.at[leaders.count];
     put32(frame + session_at, c->session);
     put32(frame + session_at + 4, c->epoch++);
     put32(frame + entry_at + INDEX, index);
     put64(frame + entry_at + OFFSET, offset);
-    send_frame(c, frame, fetch.size[1]);
+    send_frame(c, frame, fetch.size[leaders.count]);
 }
 
 /* Record bytes in a Fetch v12 reply, and the partition they are of. */
@@ -95,9 +99,10 @@ static void fill(struct peer *c) {
 static void drop(struct peer *c, size_t size) { memmove(c->reply, c->reply + size, c->held -= size); }
 
 /* Before the measurement: one record into each partition tells where its log ends. */
-static void find_ends(struct peer *writer, int poll) {
+static void find_ends(struct peer *writers, int poll) {
     struct epoll_event e;
     for (long p = 0; p < partitions; p++) {
+        struct peer *writer = &writers[leader_of[p]];
         send_frame(writer, produce.data + produce.at[p], produce.size[p]);
         size_t size;
         double began = now();
@@ -110,13 +115,28 @@ static void find_ends(struct peer *writer, int poll) {
     }
 }
 
+static uint32_t first_of(long leader) { return get32(fetch.data + fetch.at[leader] + entries_at + INDEX); }
+
+static void find_leaders(void) {
+    leader_of = calloc(partitions, sizeof *leader_of);
+    place = calloc(partitions, sizeof *place);
+    for (long i = 0; i < leaders.count; i++) {
+        for (long at = 0; at < entries_in(&fetch, i, entries_at); at++) {
+            uint32_t index = get32(fetch.data + fetch.at[i] + entries_at + at * ENTRY + INDEX);
+            if (index >= (uint64_t)partitions) refuse("partition %u of %ld", index, partitions);
+            leader_of[index] = i;
+            place[index] = at;
+        }
+    }
+}
+
 int run_tail(int argc, char **argv) {
     if (argc != 9) {
-        fprintf(stderr, "usage: load tail PORT CONSUMERS SECONDS PAUSE-US PRODUCE-FRAMES FETCH-FRAMES ENTRIES-AT "
+        fprintf(stderr, "usage: load tail PORTS CONSUMERS SECONDS PAUSE-US PRODUCE-FRAMES FETCH-FRAMES ENTRIES-AT "
                         "INCREMENTAL-ENTRY-AT SESSION-AT\n");
         return 2;
     }
-    int port = atoi(argv[0]), consumers = atoi(argv[1]), pause = atoi(argv[3]);
+    int consumers = atoi(argv[1]), pause = atoi(argv[3]);
     double seconds = atof(argv[2]);
     produce = read_frames(argv[4]);
     fetch = read_frames(argv[5]);
@@ -125,23 +145,30 @@ int run_tail(int argc, char **argv) {
     session_at = atol(argv[8]);
     partitions = produce.count;
     next = calloc(partitions, sizeof *next);
+    leaders = read_leaders(argv[0], 0);
+    session = fetch.count > leaders.count;
+    if (fetch.count != leaders.count + session) refuse("%ld requests for %ld leaders", fetch.count, leaders.count);
+    find_leaders();
     int poll = open_poll();
-    struct peer *all = calloc(consumers + 1, sizeof *all);
-    struct peer *writer = &all[consumers];
-    for (int i = 0; i <= consumers; i++) {
-        all[i].fd = open_connection(port);
+    long readers = consumers * leaders.count; /* their connections; those of the producer follow */
+    struct peer *all = calloc(readers + leaders.count, sizeof *all);
+    struct peer *writers = &all[readers];
+    for (long i = 0; i < readers + leaders.count; i++) {
+        all[i].leader = i % leaders.count;
+        all[i].fd = open_connection(leaders.all[all[i].leader].port);
         all[i].reply = malloc(REPLY);
+        if (i >= readers) watch(poll, all[i].fd, i, EPOLLIN, 0);
     }
-    watch(poll, writer->fd, consumers, EPOLLIN, 0);
-    find_ends(writer, poll);
-    for (int i = 0; i < consumers; i++) {
+    find_ends(writers, poll);
+    for (long i = 0; i < readers; i++) {
         struct peer *c = &all[i];
+        size_t size = fetch.size[c->leader];
         watch(poll, c->fd, i, EPOLLIN, 0);
-        c->request = memcpy(malloc(fetch.size[0]), fetch.data, fetch.size[0]);
-        for (long p = 0; p < partitions; p++) put64(c->request + entries_at + p * ENTRY + OFFSET, next[p]);
-        send_frame(c, c->request, fetch.size[0]);
+        c->request = memcpy(malloc(size), fetch.data + fetch.at[c->leader], size);
+        for (long p = 0; p < partitions; p++)
+            if (leader_of[p] == c->leader) put64(c->request + entries_at + place[p] * ENTRY + OFFSET, next[p]);
+        send_frame(c, c->request, size);
         c->epoch = 1;
-        c->wanted = 1;
     }
     usleep(300000); /* the polls get parked */
     struct samples latency = {0};
@@ -152,7 +179,7 @@ int run_tail(int argc, char **argv) {
         uint32_t target = (uint32_t)(record % partitions);
         int waiting = consumers + 1; /* the acknowledgement, too */
         double sent = now();
-        send_frame(writer, produce.data + produce.at[target], produce.size[target]);
+        send_frame(&writers[leader_of[target]], produce.data + produce.at[target], produce.size[target]);
         while (waiting) {
             if (now() - sent > 10) refuse("a record was not delivered within 10 s");
             int n = epoll_wait(poll, ready, READY, 1000);
@@ -162,19 +189,21 @@ int run_tail(int argc, char **argv) {
                 double t = now();
                 for (size_t size; (size = whole(c)); drop(c, size)) {
                     uint32_t index = target;
-                    if (c == writer) {
+                    if (c >= writers) {
                         check_produced(c->reply, size);
                         waiting--;
                         continue;
                     }
                     if (records_of(c, c->reply, size, &index)) {
                         if (index != target) refuse("a record of partition %u while %u was written", index, target);
-                        if (c->wanted++ != record) refuse("a record was delivered twice");
+                        if (c->had == record) refuse("a record was delivered twice");
+                        c->had = record;
                         add_sample(&latency, t - sent);
                         waiting--;
                     }
                     /* After its record, or when the poll ran out. */
-                    poll_again(c, target, next[target] + (c->wanted > record));
+                    index = leader_of[target] == c->leader ? target : first_of(c->leader);
+                    poll_again(c, index, next[index] + (index == target && c->had == record));
                 }
             }
         }
