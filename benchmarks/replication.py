@@ -131,7 +131,7 @@ def cluster(directory: Path, brokers: int = BROKERS) -> Iterator[Replicated]:
 def run(load: Load, to: Member, seconds: float, max_bytes: float = MAX_BYTES) -> dict[str, float]:
     """One measured command."""
     ran = subprocess.run(
-        load.run(to, seconds, max_bytes),  # type: ignore[arg-type]
+        load.run(to, seconds, max_bytes),
         capture_output=True,
         text=True,
         check=True,

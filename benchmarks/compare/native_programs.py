@@ -39,6 +39,15 @@ def build(directory: Path, librdkafka: Path | None = None) -> Programs:
     return Programs(load, rdload, slow_sync, librdkafka or find_librdkafka())
 
 
+def compile_program(source: str, program: Path) -> None:
+    """
+    Compile one of the directory's single files.
+
+    :raise RuntimeError: As :func:`build`.
+    """
+    _compile(["-O2", "-o", str(program), str(SOURCES / source)])
+
+
 def find_librdkafka() -> Path | None:
     """The library inside an installed confluent-kafka wheel, or None."""
     spec = importlib.util.find_spec("confluent_kafka")

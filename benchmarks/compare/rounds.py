@@ -155,7 +155,7 @@ def _fill(load: Load, broker: Running) -> None:
     command = load.fill(broker)
     if command is None:
         return
-    requests = _run(command, 180)["requests"]
+    requests = run_load(command, 180)["requests"]
     if requests != load.preload * load.cell.partitions:
         raise LoadFailure(
             f"{broker.name} took {requests:g} of {load.preload * load.cell.partitions} batches in two minutes"
@@ -174,7 +174,7 @@ def _round(load: Load, broker: Running, seconds: float, max_bytes: float) -> Rou
         if process:
             time.sleep(LEAD)
         before, syncs = broker.cost(), broker.syncs()
-        result = _run(load.run(broker, seconds, max_bytes), seconds + 90)
+        result = run_load(load.run(broker, seconds, max_bytes), seconds + 90)
         bulk = 0.0
         if process:
             bulk = json.loads(process.communicate(timeout=seconds + 60)[0])["bytes_out"]
@@ -199,7 +199,12 @@ def _round(load: Load, broker: Running, seconds: float, max_bytes: float) -> Rou
     )
 
 
-def _run(command: list[str], patience: float) -> dict[str, float]:
+def run_load(command: list[str], patience: float) -> dict[str, float]:
+    """
+    The figures of a load, which is given so many seconds.
+
+    :raise LoadFailure: It failed, or did not end.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     except subprocess.TimeoutExpired:
@@ -216,4 +221,4 @@ def settle() -> None:
         os.sync()
 
 
-__all__ = ["Cell", "Figures", "LoadFailure", "Round", "measure", "settle"]
+__all__ = ["Cell", "Figures", "LoadFailure", "Round", "measure", "run_load", "settle"]

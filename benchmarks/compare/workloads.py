@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import attrs
 
 from benchmarks.compare import wire
 from benchmarks.compare.cells import FULL, Cell
 from benchmarks.compare.native_programs import Programs
-from benchmarks.compare.systems import Running
 
 #: How much a topic holds before it is read, at most: it stays in the page cache.
 PRELOAD_BYTES = 256_000_000
@@ -19,6 +19,14 @@ PRELOAD_BATCHES = 60_000
 TAIL_PAUSE_US = 200
 
 _UNBOUNDED = "1e18"
+
+
+class Target(Protocol):
+    """What requests are sent to."""
+
+    @property
+    def port(self) -> int:
+        """Where clients begin."""
 
 
 @attrs.frozen
@@ -85,7 +93,7 @@ class Load:
             files["produce"] = b"".join(frames)
         return files
 
-    def _ports(self, broker: Running, *, each: bool) -> str:
+    def _ports(self, broker: Target, *, each: bool) -> str:
         """
         The ports that requests go to, as the program takes them.
 
@@ -99,14 +107,14 @@ class Load:
         """Of each partition after :meth:`fill`."""
         return self.preload * self.batch.records
 
-    def fill(self, broker: Running) -> list[str] | None:
+    def fill(self, broker: Target) -> list[str] | None:
         """The command that fills the topic before it is read; None when nothing reads it."""
         if self.cell.kind not in ("fetch", "rd-consume"):
             return None
         requests = self.preload * self.cell.partitions
         return self._produce(broker, "fill", 1, 4, 120, _UNBOUNDED, requests)
 
-    def run(self, broker: Running, seconds: float, max_bytes: float) -> list[str]:
+    def run(self, broker: Target, seconds: float, max_bytes: float) -> list[str]:
         """The measured command."""
         cell = self.cell
         if cell.kind in ("produce", "beside-bulk"):
@@ -123,20 +131,20 @@ class Load:
             return [str(self.programs.load), "tail", *place, *files, *map(str, positions)]
         return self._librdkafka(broker, seconds, max_bytes)
 
-    def background(self, broker: Running, seconds: float) -> list[str] | None:
+    def background(self, broker: Target, seconds: float) -> list[str] | None:
         """The command that runs beside the measured one, or None."""
         if self.cell.kind != "beside-bulk":
             return None
         return self._produce(broker, "bulk", 1, 1, seconds, _UNBOUNDED, 0)
 
     def _produce(
-        self, broker: Running, frames: str, connections: int, depth: int, seconds: float, max_bytes: str, requests: int
+        self, broker: Target, frames: str, connections: int, depth: int, seconds: float, max_bytes: str, requests: int
     ) -> list[str]:
         ports = self._ports(broker, each=frames == "fill" or not self.cell.spread)
         figures = [ports, connections, depth, f"{seconds:g}", max_bytes, requests]
         return [str(self.programs.load), "produce", *map(str, figures), str(self.directory / frames)]
 
-    def _librdkafka(self, broker: Running, seconds: float, max_bytes: float) -> list[str]:
+    def _librdkafka(self, broker: Target, seconds: float, max_bytes: float) -> list[str]:
         cell, library = self.cell, self.programs.librdkafka
         if library is None:
             raise RuntimeError("no librdkafka: install confluent-kafka, or name the library with --librdkafka")
