@@ -4,6 +4,9 @@ Keeps the compiled methods of attrs classes beside Python's bytecode, for the st
 attrs writes the source of ``__init__``, ``__eq__`` and others of each class, and compiles it at every import: a third
 of a broker's start. Python keeps the bytecode of modules in files, and so does this, for what attrs compiles. A method
 whose source changed is compiled anew.
+
+The source of ``__hash__`` has a number in it that tells classes apart, another in each process. Any will do, so that of
+the process that compiled it is kept.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import builtins
 import linecache
 import marshal
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -33,6 +37,9 @@ _HEADER = Struct("<4sI")
 
 _ENTRY = Struct("<16sII")
 """The hash of a source, and where its code is: the offset and the size."""
+
+_CLASS_NUMBER = re.compile(r"(?<=hash\(\(\n) *-?\d+,")
+"""The number of a class in the source of its ``__hash__``: Python's hash of its name, which is random."""
 
 
 class CodeFile:
@@ -57,7 +64,8 @@ class CodeFile:
         """Stand for the built-in ``compile``."""
         if not isinstance(source, str) or not isinstance(filename, str) or mode != "exec" or args or options:
             return builtins.compile(source, filename, mode, *args, **options)
-        key = blake2b(f"{filename}\0{source}".encode(), digest_size=16).digest()
+        lasting = _CLASS_NUMBER.sub("", source)
+        key = blake2b(f"{filename}\0{lasting}".encode(), digest_size=16).digest()
         self._used.add(key)
         # attrs has put the source there for tracebacks: 3 KB a class.
         linecache.cache.pop(filename, None)

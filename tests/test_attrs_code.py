@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -17,6 +20,29 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus import attrs_code
 from logbus.attrs_code import CodeFile, code_path, kept_attrs_code
+
+HASHED_CLASSES = """
+import sys
+from pathlib import Path
+
+import attrs
+
+from logbus.attrs_code import kept_attrs_code
+
+with kept_attrs_code(lambda: Path(sys.argv[1])):
+
+    @attrs.frozen
+    class Point:
+        x: int
+
+    @attrs.frozen(cache_hash=True)
+    class Line:
+        start: Point
+        end: Point
+
+assert len({Point(1), Point(1), Point(2), Line(Point(1), Point(2)), Line(Point(1), Point(2))}) == 3
+"""
+"""Declares classes that have ``__hash__``, given the path of the file."""
 
 
 def value(code: CodeType) -> Any:
@@ -30,7 +56,7 @@ class CodeFileCase(SynchronousTestCase):
     """A file, written also where Python is told not to write bytecode."""
 
     def setUp(self) -> None:
-        self.path = Path(self.mktemp()) / "below" / "code"
+        self.path = Path(self.enterContext(TemporaryDirectory())) / "below" / "code"
         self.patch(sys, "dont_write_bytecode", False)
 
     @contextmanager
@@ -135,6 +161,19 @@ class KeptAttrsCodeTests(CodeFileCase):
             self.assertRaises(attrs.exceptions.FrozenInstanceError, setattr, cls(1), "x", 2)
             self.assertRaises(TypeError, cls)
         self.assertEqual(first.__init__.__code__, second.__init__.__code__)
+
+    def test_another_process(self) -> None:
+        """Two processes hash names by different numbers, and the second compiles nothing."""
+        written = [self.written_by_process(seed) for seed in ("1", "2")]
+        self.assertEqual(written[0], written[1])
+
+    def written_by_process(self, seed: str) -> tuple[int, int]:
+        """What identifies the file after a process that declares classes."""
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        subprocess.run([sys.executable, "-c", HASHED_CLASSES, str(self.path)], env=environment, check=True)
+        status = self.path.stat()
+        return status.st_ino, status.st_mtime_ns
 
     def test_afterwards(self) -> None:
         """attrs compiles by itself afterwards, also if the context ended by an error."""
