@@ -165,7 +165,9 @@ class FetchHandlers:
             fetch = self._begin(context, request, fetch_params, requested, access)
         except ApiError as e:
             return FetchResponse(error_code=e.code, responses=[])
-        return await self._read_in_slices(fetch, time_slice)
+        response = await self._read_in_slices(fetch, time_slice)
+        await time_slice.free(requested)
+        return response
 
     async def _read_in_slices(self, fetch: _Fetch, time_slice: TimeSlice) -> FetchResponse:
         """Read many partitions, and build the response."""
@@ -179,7 +181,9 @@ class FetchHandlers:
         )
         if self._quotas.fetch.is_active and (ms := self._wait_ms(fetch.context)):
             return self._nothing(fetch, ms)
-        async for some in time_slice.over_parts(fetch.response.select(results), PARTITIONS_AT_A_TIME):
+        selected = list(fetch.response.select(results))
+        await time_slice.free(results)
+        async for some in time_slice.taken_from(selected, PARTITIONS_AT_A_TIME):
             fetch.response.add(some)
         return self._finish(fetch)
 

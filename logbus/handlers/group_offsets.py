@@ -154,7 +154,9 @@ class GroupOffsetHandlers:
         stable = message.require_stable
         if version >= BATCHED_VERSION:
             # Groups and partitions are looked up once, since a request can repeat them at little cost.
-            groups = {group.group_id: group for group in reversed(message.groups)}
+            groups: dict[str, OffsetFetchRequestGroup] = {}
+            async for group in time_slice.over(reversed(message.groups)):
+                groups[group.group_id] = group
             asked_of = list(reversed(groups.values()))
             return OffsetFetchResponse(
                 groups=[

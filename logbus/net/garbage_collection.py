@@ -64,9 +64,9 @@ class GarbageCollection:
     Collections start again some time after the work. Right after it the last request and its answer still exist, all
     young, and one collection would visit all of them: 30 to 90 ms.
 
-    Replicas stay, and have some hundred objects each. After many were added, the objects of the process are frozen:
-    collections pass over them. If replicas were removed meanwhile, all objects are thawed instead, because some that
-    are frozen may be garbage.
+    Replicas stay, and have some hundred objects each. Whenever many were added, the objects of the process are frozen
+    at once: collections pass over them, and the next one has few to visit. If replicas were removed meanwhile, all
+    objects are thawed after the work instead, because some that are frozen may be garbage.
 
     :param collector: the module :mod:`gc`.
     :param clock: the reactor.
@@ -111,6 +111,9 @@ class GarbageCollection:
     def replica_added(self) -> None:
         """Delay collections as for work, since more replicas may follow."""
         self._added += 1
+        if self._added >= MANY_REPLICAS and not self._removed:
+            self.collector.freeze()
+            self._added = 0
         self.work_began()
         self.work_ended()
 
@@ -121,9 +124,7 @@ class GarbageCollection:
     def _enable(self) -> None:
         self._call = self._since = None
         if self._added >= MANY_REPLICAS:
-            if self._removed:
-                self.collector.unfreeze()
-            else:
-                self.collector.freeze()
+            # Some were removed, or all would be frozen already.
+            self.collector.unfreeze()
             self._added, self._removed = 0, False
         self.collector.enable()

@@ -32,6 +32,7 @@ from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
 from logbus.wire.fetch_template import FETCH, FetchTemplateCache, RepeatedFetch
 from logbus.wire.frame_buffer import PREFIX, FrameBuffer
+from logbus.wire.message_release import arrays_of, release_in_steps
 from logbus.wire.request_template import CoalescedProduce, RequestTemplate, TemplateCache
 
 Answer: TypeAlias = Any
@@ -392,9 +393,7 @@ class RequestDispatcher:
             elif isinstance(request, CoalescedProduce):
                 parts = [answer]
             elif request.sliced and answer is not None:
-                steps = self._routing.wire.respond_in_steps(request, answer)
-                encoding = self.context.time_slice(request).finish(steps, ELEMENTS_PER_STEP)
-                slot.deferred = Deferred.fromCoroutine(encoding)
+                slot.deferred = Deferred.fromCoroutine(self._encode_in_slices(request, answer))
                 slot.deferred.addCallbacks(self._settle, self._failed, callbackArgs=(slot,))
                 return
             else:
@@ -403,6 +402,15 @@ class RequestDispatcher:
             self._requester.request_failed(Failure())
             return
         self._settle(parts, slot)
+
+    async def _encode_in_slices(self, request: Request, answer: Answer) -> Parts:
+        """Encode the answer to a request of many elements, and free both."""
+        time_slice = self.context.time_slice(request)
+        parts = await time_slice.finish(self._routing.wire.respond_in_steps(request, answer), ELEMENTS_PER_STEP)
+        arrays = [*arrays_of(request.message), *arrays_of(answer)]
+        request.message = answer = None
+        await time_slice.finish(release_in_steps(arrays), ELEMENTS_PER_STEP)
+        return parts
 
     def _settle(self, parts: Parts, slot: ResponseSlot) -> None:
         """Send a response, once those before it are ready."""

@@ -26,8 +26,8 @@ FIRST_UNITS = 100
 UNITS = 5000
 """Upper bound of units in a later slice."""
 
-SECONDS = 0.01
-"""Length of a later slice."""
+SECONDS = 0.005
+"""Length of a later slice. What cannot be divided, such as joining the bytes of a response, comes on top."""
 
 UNITS_PER_LOOK = 16
 """Units between two readings of the clock."""
@@ -166,6 +166,25 @@ class TimeSlice:
             yield part
             if self.used(size):
                 await self.next()
+
+    async def taken_from(self, elements: list[T], size: int) -> AsyncIterator[list[T]]:
+        """
+        Iterate over elements as :meth:`over_parts` does, and remove them from their list.
+
+        Very many objects take many milliseconds to be freed; so they are freed by and by.
+        """
+        elements.reverse()
+        while elements:
+            part = elements[: -size - 1 : -1]
+            del elements[-size:]
+            yield part
+            if self.used(size):
+                await self.next()
+
+    async def free(self, elements: list[T]) -> None:
+        """Empty a list by and by, as :meth:`taken_from` does."""
+        async for _ in self.taken_from(elements, UNITS_PER_LOOK):
+            pass
 
     async def duplicates(self, keys: Iterable[K]) -> set[K]:
         """Those of ``keys`` that occur more than once."""

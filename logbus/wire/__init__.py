@@ -7,6 +7,7 @@ The Kafka protocol without sockets: bytes to messages, and messages to bytes. Pu
 * ``schema``: the public interface of messages: declare, encode, decode
 * ``declaration``, ``version_range``, ``wire_types``: declarations of messages, version ranges, primitive types
 * ``message_class``: makes the class of a message
+* ``message_release``: frees messages of very many elements in steps
 * ``layout``: a declaration in one version
 * ``decoder_codegen``, ``encoder_codegen``, ``codegen``: compile functions from layouts
 * ``decoder_runtime``, ``encoder_runtime``, ``encode_diagnosis``: helpers and errors of these functions

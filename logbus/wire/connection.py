@@ -29,6 +29,8 @@ _pack_length = struct.Struct(">i").pack
 _pack_response_head = struct.Struct(">ii").pack
 _pack_tagged_response_head = struct.Struct(">iix").pack
 _REQUEST_HEAD = 10
+_SMALL = 1 << 16
+"""Bytes of a response that are copied behind its header."""
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
@@ -204,7 +206,7 @@ class ServerConnection:
             head = _pack_tagged_response_head(size + 5, request.correlation_id)
         else:
             head = _pack_response_head(size + 4, request.correlation_id)
-        if body and isinstance(first := body[0], bytes):
+        if body and isinstance(first := body[0], bytes) and len(first) <= _SMALL:
             body[0] = head + first
         else:
             body.insert(0, head)

@@ -118,8 +118,8 @@ class GarbageCollectionTests(TimeSliceCase):
 
     def test_many_replicas(self) -> None:
         """
-        Garbage is not collected while many replicas are added. Then they are frozen; where some were removed before,
-        all is thawed.
+        Garbage is not collected while many replicas are added. They are frozen at once; where some were removed before,
+        all is thawed in the end.
         """
         collector = Collector()
         garbage = GarbageCollection(collector, self.clock)
@@ -134,6 +134,8 @@ class GarbageCollectionTests(TimeSliceCase):
 
         add(MANY_REPLICAS - 1)
         self.assertEqual(collector.frozen, [])
+        garbage.replica_added()
+        self.assertEqual(collector.frozen, [True])
         add(1)
         self.assertEqual(collector.frozen, [True])
         garbage.replica_removed()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given, settings
@@ -9,10 +11,14 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.net import request_dispatcher
 from logbus.net.factory import ELEMENTS_AT_ONCE
 from logbus.net.time_slices import UNITS
+from logbus.wire.codegen import ELEMENTS_PER_STEP
+from logbus.wire.connection import Request
 from logbus.wire.frame_buffer import FLOOR
-from logbus.wire.messages.records import FetchRequest
+from logbus.wire.message_release import release_in_steps
+from logbus.wire.messages.records import FetchRequest, FetchResponse
 from tests.net.fakes import (
     LOST,
     Client,
@@ -119,6 +125,37 @@ class ManyElementsTests(SynchronousTestCase):
         self.protocol.connectionLost(LOST)
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_both_messages_are_freed_in_slices(self) -> None:
+        """
+        Request and response are freed some elements at a time, before the next request is served.
+        """
+        turns: list[int] = []
+        freed: list[int] = []
+
+        def release(arrays: list[list[Any]]) -> Iterator[None]:
+            freed.append(sum(map(len, arrays)))
+            for _ in release_in_steps(arrays):
+                turns.append(self.server.factory.shared.scheduler.slices)
+                yield
+
+        self.patch(request_dispatcher, "release_in_steps", release)
+        requests: list[Request] = []
+
+        def answer(_: object, request: Request) -> FetchResponse:
+            requests.append(request)
+            many = fetched(1, b"")
+            many.responses[0].partitions *= 3 * UNITS
+            return many
+
+        self.handler.override = answer
+        self.send(self.large(1))
+        while not self.transport.value():
+            self.clock.iterate()
+        self.assertEqual(freed, [2], "a topic of each")
+        self.assertIsNone(requests[0].message)
+        self.assertGreaterEqual(len(set(turns)), 3)
+        self.assertLessEqual(max(Counter(turns).values()), UNITS // ELEMENTS_PER_STEP + 2)
 
     def test_a_produce_does_not_overlap(self) -> None:
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -95,6 +96,32 @@ class TimeSliceTests(TimeSliceCase):
         self.failureResultOf(work, CancelledError)
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.turn(), 0)
+
+    def test_elements_are_removed_by_and_by(self) -> None:
+        """
+        A long list is emptied in slices, in its order, so that its objects are not freed all at once.
+        """
+        elements = list(range(2 * UNITS))
+        seen: list[int] = []
+
+        async def take() -> None:
+            async for part in TimeSlice(self.scheduler).taken_from(elements, 7):
+                seen.extend(part)
+
+        work = Deferred.fromCoroutine(take())
+        sizes = [2 * UNITS, len(elements)]
+        while not work.called:
+            self.turn()
+            sizes.append(len(elements))
+        self.successResultOf(work)
+        self.assertEqual(seen, list(range(2 * UNITS)))
+        self.assertLessEqual(max(before - after for before, after in itertools.pairwise(sizes)), UNITS + 7)
+        elements.extend(range(UNITS))
+        work = Deferred.fromCoroutine(TimeSlice(self.scheduler).free(elements))
+        self.assertGreater(len(elements), UNITS // 2)
+        while not work.called:
+            self.turn()
+        self.assertEqual(elements, [])
 
     def test_steps_of_a_generator(self) -> None:
         """

@@ -164,10 +164,14 @@ class TopicAdmin:
         """
 
         async def find(active: ActiveController) -> list[tuple[str, UUID] | ApiError]:
-            by_id = {topic.topic_id: topic for topic in active.state.topics.values()}
+            time_slice = TimeSlice(self.scheduler)
+            by_id: dict[UUID, TopicRecord] = {}
+            if any(isinstance(one, UUID) for one in topics):
+                async for record in time_slice.over(active.state.topics.values()):
+                    by_id[record.topic_id] = record
             outcomes: list[tuple[str, UUID] | ApiError] = []
             seen: set[str] = set()
-            async for one in TimeSlice(self.scheduler).over(topics):
+            async for one in time_slice.over(topics):
                 topic = by_id.get(one) if isinstance(one, UUID) else active.state.topics.get(one)
                 if topic is None or topic.deleting:
                     outcomes.append(unknown(one))

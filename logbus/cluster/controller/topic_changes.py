@@ -21,6 +21,9 @@ from logbus.model import TopicPartition
 UNITS_TO_ENCODE_TOPIC = 4
 """Units of a time slice that it takes to encode the nodes of one topic."""
 
+UNITS_TO_DELETE_TOPIC = 20
+"""Units of a time slice that it takes to remove the nodes of one topic."""
+
 _log = Logger(namespace="logbus.cluster.controller")
 
 
@@ -134,7 +137,7 @@ def send_deletion(active: ActiveController, names: Sequence[str]) -> PendingUpda
 async def finish_deletion(active: ActiveController, names: Sequence[str]) -> None:
     """Remove the nodes of topics whose logs are gone; the mark last, so that a failed attempt is repeated."""
     store, state = active.fence.store, active.state
-    for name in names:
+    async for name in active.time_slice().over(names, UNITS_TO_DELETE_TOPIC):
         topic = state.topics.get(name)
         if topic is None or not topic.deleting:
             continue  # Deleted already, and perhaps created again.

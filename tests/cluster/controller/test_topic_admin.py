@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 from uuid import UUID
 
@@ -10,12 +11,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.controller.controller_context import ControllerContext, PartitionRecord, TopicRecord
 from logbus.cluster.controller.topic_admin import CreatedTopic
+from logbus.cluster.controller.topic_changes import UNITS_TO_DELETE_TOPIC
 from logbus.cluster.controller.topic_plan import MAX_NEW_PARTITIONS, NewPartitions, NewTopic, TopicDefaults, TopicQuota
 from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.znodes import ConfigZnode, StateZnode, TopicZnode
 from logbus.model import TopicPartition
+from logbus.net.time_slices import SliceScheduler
 from tests.cluster.control_plane import Cluster, Node
+from tests.net.fakes import iterate
 
 Code = ErrorCode
 
@@ -232,6 +236,28 @@ class DeletionTests(TopicCase):
     def delete(self, *topics: str | UUID) -> list[Any]:
         """Outcomes of a deletion."""
         return list(self.done(self.admin.delete_topics(topics)))
+
+    def test_many_topics_are_deleted_in_slices(self) -> None:
+        """Very many topics are found, and removed, in time slices."""
+        names = [f"t{number}" for number in range(60)]
+        self.create(*(NewTopic(name, 1, 1) for name in names))
+        scheduler = SliceScheduler(self.cluster.clock, units=100)
+        self.admin.scheduler = self.node.controller.scheduler = scheduler
+        active = self.node.controller.active
+        assert active is not None
+        active.scheduler = scheduler
+        answer = self.admin.delete_topics([*names, *(f"none{number}" for number in range(200))])
+        left = []
+        while not answer.called:
+            before = scheduler.slices
+            iterate(self.cluster.clock)
+            self.assertLessEqual(scheduler.slices, before + 1)
+            left.append(len(active.state.topics))
+        outcomes = self.done(answer)
+        self.assertEqual([one[0] for one in outcomes[:60]], names)
+        self.assertEqual({one.code for one in outcomes[60:]}, {Code.UNKNOWN_TOPIC_OR_PARTITION})
+        steps = [before - after for before, after in itertools.pairwise(left)]
+        self.assertLessEqual(max(steps), 100 // UNITS_TO_DELETE_TOPIC + 1)
 
     def test_deletion_by_name_and_id(self) -> None:
         """A deleted topic leaves no node, no metadata, and no replica."""
