@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+from twisted.logger import Logger
+
 from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.environment import Environment
 from logbus.cluster.controller_channel import ControllerChannel
@@ -37,6 +39,8 @@ class Replication:
     :ivar copies: has logs begin as copies of other workers' logs.
     """
 
+    _log = Logger()
+
     def __init__(
         self,
         env: Environment,
@@ -48,6 +52,7 @@ class Replication:
         config, reactor, metadata, broker_id = env.config, env.reactor, member.metadata, env.broker_id
         self._broker_id = broker_id
         self._metadata = metadata
+        self._membership = member.membership
         leaders_rate, followers_rate = replication_rates(config, reactor)
         self.channel = ControllerChannel(broker_id, metadata, member.peers, member.epoch)
         self._reports = ReplicaReports(broker_id, metadata, self.channel, reactor)
@@ -88,6 +93,7 @@ class Replication:
         # Circles in fact: logs ask the replicas that use them for high watermarks, and each replica has its ISR changed
         # and its log repaired by those that look at all replicas.
         logs.user = self.replicas
+        logs.space.has_space_again = self._bring_up
         self.replicas.cluster = self.isr
         self.replicas.repair = self.repairs.look_and_repair
         self.replicas.listeners.append(self.repairs)
@@ -114,6 +120,15 @@ class Replication:
     def _report_offline(self, partitions: Sequence[TopicPartition]) -> None:
         if self._broker_id in self._metadata.brokers:  # else with the first roles
             self._reports.offline(partitions)
+
+    def _bring_up(self) -> None:
+        """There is space again: have the controller forget which replicas could not be brought up without."""
+        if self.replicas.lacked_space:
+            self.replicas.lacked_space = False
+            self._log.info("registering again, to lead partitions that could not be brought up, as there was no space")
+            self._membership.renew().addErrback(
+                lambda failure: self._log.failure("the broker could not register again", failure)
+            )
 
     def close(self) -> None:
         """Report nothing more: the broker stops."""

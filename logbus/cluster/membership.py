@@ -131,6 +131,28 @@ class Membership:
             except (NoNode, ConnectionLost, SessionLost):
                 pass  # Gone already, or goes with the session.
 
+    @returns_deferred
+    async def renew(self) -> None:
+        """
+        Register anew, as a younger broker: the controller forgets what was reported of this one, and tells it
+        everything once more. Nothing is done while there is no registration: another one comes anyway.
+        """
+        epoch = self.epoch
+        try:
+            while 0 <= self.epoch == epoch:
+                try:
+                    await self.store.delete(self.path)
+                except ConnectionLost:
+                    await connected_again(self.store)
+                    continue
+                except NoNode:
+                    pass  # The answer was lost.
+                if self.epoch == epoch:
+                    self.epoch = -1
+                    self._try()
+        except SessionLost:
+            pass
+
     def _session_changed(self, state: SessionState) -> None:
         if state in (SessionState.LOST, SessionState.CLOSED):
             self.epoch = -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from attrs import define, field
@@ -26,10 +26,12 @@ class SpaceMonitor:
     The space of the log directories.
 
     :ivar warn_ratio: ``log.dir.usage.warn.ratio``.
+    :ivar has_space_again: called when a full directory is not full any more.
     """
 
     _directories: Sequence[LogDirectory]
     warn_ratio: float
+    has_space_again: Callable[[], object] = field(default=lambda: None, init=False)
     _states: Mapping[LogDirectory, SpaceState] = field(init=False)
     _measuring: set[LogDirectory] = field(factory=set, init=False)
     _log = Logger()
@@ -93,6 +95,7 @@ class SpaceMonitor:
 
     def _measured(self, found: tuple[DiskSpace | None, bool], directory: LogDirectory) -> None:
         state, (space, is_writable) = self._states[directory], found
+        was_full = state.level is SpaceLevel.FULL
         if not state.measured(space, is_writable, self.warn_ratio):
             return
         if state.level is SpaceLevel.FULL:
@@ -113,6 +116,8 @@ class SpaceMonitor:
                 root=directory.disk.root,
                 space="how much, the system does not say" if space is None else space,
             )
+        if was_full:
+            self.has_space_again()
 
     def _done(self, _: object, directory: LogDirectory) -> None:
         self._measuring.discard(directory)

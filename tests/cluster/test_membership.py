@@ -92,6 +92,39 @@ class MembershipTests(SynchronousTestCase):
         self.assertGreater(member.epoch, before)
         self.assertEqual(self.ensemble.tree.get("/brokers/ids/4")[1].czxid, member.epoch)
 
+    def test_renewed(self) -> None:
+        """On request it registers again within its session, with a greater epoch, also if the store was away."""
+        member = self.member(self.store)
+        self.successResultOf(member.renew())
+        self.assertIsNone(self.ensemble.tree.exists("/brokers/ids/4"))
+        before = self.successResultOf(member.register())
+        self.successResultOf(member.renew())
+        self.assertGreater(member.epoch, before)
+        self.assertEqual(self.ensemble.tree.get("/brokers/ids/4")[1].czxid, member.epoch)
+        self.assertEqual(self.ensemble.tree.get("/brokers/ids/4")[1].ephemeral_owner, self.store.session_id)
+        before = member.epoch
+        self.store.suspend()
+        renewing = member.renew()
+        self.assertNoResult(renewing)
+        self.store.resume()
+        self.successResultOf(renewing)
+        self.assertGreater(member.epoch, before)
+        self.assertEqual(self.ensemble.tree.get("/brokers/ids/4")[1].czxid, member.epoch)
+
+    def test_not_renewed_with_another_session(self) -> None:
+        """The session ends meanwhile, or the broker stops: it registers once more for that, or not at all."""
+        member = self.member(self.store)
+        self.successResultOf(member.register())
+        self.store.suspend()
+        renewing = member.renew()
+        self.store.expire()
+        self.store.resume()
+        self.successResultOf(renewing)
+        self.assertEqual(self.ensemble.tree.get("/brokers/ids/4")[1].czxid, member.epoch)
+        self.successResultOf(member.unregister())
+        self.successResultOf(member.renew())
+        self.assertIsNone(self.ensemble.tree.exists("/brokers/ids/4"))
+
     def test_a_new_session_finds_the_id_taken(self) -> None:
         """Then we give up, and say so."""
         member = self.member(self.store)

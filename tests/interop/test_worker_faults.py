@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from logbus.testing import Broker, BrokerFailed
 from tests.interop.test_workers import PARTITIONS, SECONDS, content, create, leaders, wait_for, workers
@@ -25,8 +25,9 @@ HIT = 1
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Broker]:
     """Two workers; each test has a topic of its own, and leaves both well."""
-    config = {"workers": 2, "workers.answer.timeout.ms": 5000, "log.dir.space.check.interval.ms": 1000}
-    with Broker(config) as broker:
+    # However full the disk really is.
+    space = {"log.dir.space.check.interval.ms": 1000, "log.dir.usage.warn.ratio": 1}
+    with Broker({"workers": 2, "workers.answer.timeout.ms": 5000, **space}) as broker:
         yield broker
 
 
@@ -107,6 +108,9 @@ def test_a_full_disk(machine: Broker) -> None:
         wait_for(lambda: any(f"log directory {directory} is full" in each for each in readiness(machine)), "a reason")
         assert writer.has(25, *on_hit)
         assert [value for value in content(machine, "full") if value < 100] == list(range(100))
+        # Half of what is created now cannot be brought up.
+        with pytest.raises(KafkaException, match="no space to"):
+            create(machine, "late")
     finally:
         resource.prlimit(hit, resource.RLIMIT_FSIZE, before)
     writer.finish()
@@ -114,6 +118,11 @@ def test_a_full_disk(machine: Broker) -> None:
     # Workers hear of each other's reasons once a second.
     wait_for(lambda: readiness(machine) == [], "readiness")
     assert content(machine, "full") == list(range(200))
+    wait_for(lambda: -1 not in leaders(machine, "late").values(), "leaders of the new topic")
+    writer = Writer(machine, "late")
+    writer.write(range(100))
+    writer.finish()
+    assert content(machine, "late") == list(range(100))
     assert process_of(machine, HIT) == hit
 
 

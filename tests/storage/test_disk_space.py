@@ -87,10 +87,14 @@ class SpaceMonitorTests(SynchronousTestCase):
         self.assertIn("log directory /disk is full: no space to append to orders-0/", told)
         self.assertEqual(self.manager.space.full_directories, ["/disk"])
         self.assertIsNone(self.disk.failure)
+        again: list[None] = []
+        self.manager.space.has_space_again = lambda: again.append(None)
         self.assertEqual(self.lines(5), [])
+        self.assertEqual(again, [])
         self.disk.faults = lambda op, path: None
         ((level, line),) = self.lines()
         self.assertEqual((level, "/disk has space again" in line), (LogLevel.info, True))
+        self.assertEqual(again, [None])
         self.assertEqual(self.manager.space.full_directories, [])
         self.assertFalse(self.disk.exists("space-test"))
 

@@ -20,6 +20,7 @@ from logbus.cluster.replication.replica import Repair, Replica, ReplicaContext, 
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
+from logbus.storage.filesystem.disk import NoSpace
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.log_mover import Swap
@@ -62,6 +63,7 @@ class ReplicaManager:
     :ivar cluster: the context of the leaders among them.
     :ivar repair: see :data:`.Repair`.
     :ivar heard: called with every broker that fetches from here.
+    :ivar lacked_space: whether a partition could not be brought up, for lack of space; reset by whoever sees to it.
     :ivar added: called when a replica was added; ``removed``: when one was removed.
     """
 
@@ -78,6 +80,7 @@ class ReplicaManager:
     heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
     added: Callable[[], object] = field(default=lambda: None, init=False)
     removed: Callable[[], object] = field(default=lambda: None, init=False)
+    lacked_space: bool = field(default=False, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _changing: DeferredLock = field(factory=DeferredLock, init=False)
@@ -154,6 +157,7 @@ class ReplicaManager:
             except (StorageError, ApiError) as e:
                 error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 errors[state.topic_partition] = self._failed[state.topic_partition] = error
+                self.lacked_space |= isinstance(e, NoSpace)
                 self._log.error("{partition} cannot be brought up: {error}", partition=state.topic_partition, error=e)
         return errors
 

@@ -177,6 +177,7 @@ class ReplicasTests(SynchronousTestCase):
         self.assertEqual(self.replicas.leader("t", 0).append(a_batch(b"v"), NOW_MS).base_offset, 0)
         error = self.assertRaises(ApiError, self.replicas.get, "t", 1)
         self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.assertTrue(self.replicas.lacked_space)
         for disk in self.disks:
             disk.faults = lambda op, path: None
         self.assertEqual(self.become(self.state(1)), {})
