@@ -2,9 +2,15 @@
 Measures the cost of a follower: CPU per GB fetched, from the socket to the page cache.
 
     python benchmarks/replication_follower.py [--directory DIR] [--megabytes 2000] [--batch-records 16 100 1000]
+        [--partitions 1 10] [--record-bytes 1000] [--batches-a-partition 0]
 
-A leader that is none runs in a process of its own, and answers every fetch at once with as many batches of 1 KB
-records as were asked for. The follower is the real one: channel, session, loop and log. Its process's CPU is counted,
+A leader that is none runs in a process of its own, and answers every fetch at once with as many batches as were asked
+for, or with a few of each partition, as where many partitions get small batches::
+
+    python benchmarks/replication_follower.py --megabytes 50 --partitions 1000 --batch-records 5 --record-bytes 100
+        --batches-a-partition 1
+
+ The follower is the real one: channel, session, loop and log. Its process's CPU is counted,
 kernel and all. Rates move with the machine; compare the figures of one run.
 """
 
@@ -48,9 +54,13 @@ from logbus.wire.version_range import VersionRange
 TOPIC = UUID(int=7)
 
 
-def lead(listener: socket.socket, batch_records: int, total: int) -> None:
+def _batch(records: int, record_bytes: int) -> bytes:
+    return encode_batch([Record(i, 1, None, os.urandom(record_bytes), ()) for i in range(records)])
+
+
+def lead(listener: socket.socket, batch_records: int, record_bytes: int, most: int, total: int) -> None:
     """Answer one follower's fetches."""
-    one = encode_batch([Record(i, 1, None, os.urandom(1000), ()) for i in range(batch_records)])
+    one = _batch(batch_records, record_bytes)
     wire = ServerConnection({1: (17, 17)})
     peer, _ = listener.accept()
     file = peer.makefile("rb")
@@ -66,6 +76,8 @@ def lead(listener: socket.socket, batch_records: int, total: int) -> None:
             parts = []
             for asked in topic.partitions:
                 count = max(1, min(left, asked.partition_max_bytes) // len(one))
+                if most:
+                    count = min(count, most)
                 if left <= 0 or sent >= total:
                     continue
                 data = buffers.setdefault(asked.partition, bytearray(one * count))
@@ -90,7 +102,7 @@ def lead(listener: socket.socket, batch_records: int, total: int) -> None:
             peer.sendall(part)  # type: ignore[arg-type]
 
 
-def measure(directory: str, batch_records: int, total: int, partitions: int) -> None:
+def measure(directory: str, batch_records: int, record_bytes: int, most: int, total: int, partitions: int) -> None:
     """In a process of its own: the reactor runs once."""
     installReactor(own_reactor.BrokerReactor())
     from twisted.internet import reactor as running
@@ -99,7 +111,9 @@ def measure(directory: str, batch_records: int, total: int, partitions: int) -> 
 
     reactor: Any = running
     listener = socket.create_server(("127.0.0.1", 0))
-    leader = multiprocessing.Process(target=lead, args=(listener, batch_records, total), daemon=True)
+    leader = multiprocessing.Process(
+        target=lead, args=(listener, batch_records, record_bytes, most, total), daemon=True
+    )
     leader.start()
     home = tempfile.mkdtemp(dir=directory)
     logs = LogManager(disks_at([home], reactor), reactor, time.time, jitter=random.Random(1))
@@ -128,13 +142,17 @@ def measure(directory: str, batch_records: int, total: int, partitions: int) -> 
     async def run() -> None:
         await logs.open()
         fetcher.startService()
+        replicas = []
         for n in range(partitions):
             name = TopicPartition("t", n)
             log = await logs.create(name, TOPIC, TopicConfig(flush_before_ack=False))
             replica = Replica(Partition(name, 2), TOPIC, log)
             replica.take(LeaderAndIsr(1, 0, (1, 2)), (1, 2))
-            fetcher.follow(replica, 1)
+            replicas.append(replica)
+        size = len(_batch(batch_records, record_bytes))
         begun, wall = time.process_time(), time.monotonic()
+        for replica in replicas:
+            fetcher.follow(replica, 1)
         while fetcher.counters.bytes < total:
             waiting: Deferred[None] = Deferred()
             reactor.callLater(0.05, waiting.callback, None)
@@ -144,8 +162,9 @@ def measure(directory: str, batch_records: int, total: int, partitions: int) -> 
         assert not counters.failed_partitions and not counters.failed_fetches, counters
         gigabytes = counters.bytes / 1e9
         print(
-            f"batches of {batch_records:5} KB, {partitions} partitions: {cpu / gigabytes:.3f} s/GB CPU,"
-            f" {gigabytes / elapsed:.2f} GB/s, {counters.bytes / counters.fetches / 1e6:.1f} MB a fetch",
+            f"batches of {batch_records:5} records of {record_bytes} B, {partitions} partitions:"
+            f" {cpu / gigabytes:.3f} s/GB CPU, {cpu * 1e6 / (counters.bytes / size):.1f} us a batch,"
+            f" {gigabytes / elapsed:.2f} GB/s, {counters.bytes / counters.fetches / 1e6:.2f} MB a fetch",
             flush=True,
         )
 
@@ -166,12 +185,17 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=2000)
     parser.add_argument("--batch-records", type=int, nargs="+", default=[16, 100, 1000])
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--record-bytes", type=int, default=1000)
+    parser.add_argument("--batches-a-partition", type=int, default=0, help="the most in one response; 0: no limit")
     given = parser.parse_args()
     print(InterpreterBuild.running().name, flush=True)
     context = multiprocessing.get_context("spawn")
     for batch_records in given.batch_records:
         for partitions in given.partitions:
-            arguments = (given.directory, batch_records, given.megabytes * 1_000_000, partitions)
+            arguments = (
+                *(given.directory, batch_records, given.record_bytes, given.batches_a_partition),
+                *(given.megabytes * 1_000_000, partitions),
+            )
             process = context.Process(target=measure, args=arguments)
             process.start()
             process.join()

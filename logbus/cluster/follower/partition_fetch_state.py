@@ -27,6 +27,7 @@ class PartitionFetchState:
     """
     A replica that is fetched from its leader.
 
+    :ivar key: topic id and partition number, as in fetch requests.
     :ivar leader_epoch: the epoch in which it follows; each epoch has its own object.
     :ivar unclean_epoch: the leader epoch that the last unclean election began.
     :ivar lag: committed records that it lacked at the leader's last answer; −1: there was none.
@@ -47,17 +48,17 @@ class PartitionFetchState:
     ended: bool = field(default=False, init=False)
     pause: Timer | None = field(default=None, init=False)
     due: float = field(default=0.0, init=False)
+    key: Key = field(init=False)
     _waiting: list[Deferred[None]] = field(factory=list, init=False)
+
+    @key.default
+    def _key_of_replica(self) -> Key:
+        return self.replica.topic_id.bytes, self.name.partition
 
     @property
     def name(self) -> TopicPartition:
         """Which partition it is."""
         return self.replica.topic_partition
-
-    @property
-    def key(self) -> Key:
-        """Topic id and partition number, as in fetch requests."""
-        return self.replica.topic_id.bytes, self.name.partition
 
     @property
     def is_synced(self) -> bool:
@@ -69,6 +70,15 @@ class PartitionFetchState:
         """The next position to fetch."""
         log = self.replica.log
         return FetchPosition(log.log_end_offset, self.leader_epoch, log.epochs.latest, log.log_start_offset)
+
+    def is_at(self, ask: FetchPosition) -> bool:
+        """Whether the log still ends where it did when this was asked."""
+        log = self.replica.log
+        return (
+            log.log_end_offset == ask.offset
+            and self.leader_epoch == ask.leader_epoch
+            and log.epochs.latest == ask.last_epoch
+        )
 
     def own(self) -> FollowerLog:
         """The log's offsets and epochs, for a decision about truncation."""

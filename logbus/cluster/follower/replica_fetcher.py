@@ -332,10 +332,11 @@ class ReplicaFetcher:
     # The answer for one partition.
 
     def _take(self, followed: PartitionFetchState, data: PartitionData) -> None:
-        ask = self._session.asked.get(followed.key)
-        if ask is None or self._session.wanted.get(followed.key) != ask:
+        session, key = self._session, followed.key
+        ask = session.asked.get(key)
+        if ask is None or session.wanted.get(key) != ask:
             return  # The fetch position has changed since the request.
-        if followed.ask()[:3] != ask[:3]:
+        if not followed.is_at(ask):
             # The log was written or truncated since: the answer is about another state of it.
             self._ready(followed)
             return

@@ -13,7 +13,7 @@ from __future__ import annotations
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.records.batch import BatchHeader, Marker, batch_problem, iter_batches, read_marker
 from logbus.records.checksum import Buffer
-from logbus.records.header import CONTROL_BIT
+from logbus.records.header import CONTROL_BIT, HEADER_SIZE, LENGTH_OVERHEAD, read_header
 from logbus.storage.log import Log
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
 
@@ -33,8 +33,10 @@ def append_as_follower(log: Log, data: Buffer, leader_epoch: int = MAX_EPOCH, ga
         were appended.
     :raises StorageError: the disk failed, and is offline.
     """
-    view = memoryview(data)
     now_ms = int(log.wall_clock() * 1000)
+    if _append_only_batch(log, data, leader_epoch, gaps, now_ms):
+        return log.log_end_offset
+    view = memoryview(data)
     # Batches before an incomplete or invalid one are appended.
     batches, problem = _batches(data)
     end, epoch = log.log_end_offset, log.epochs.latest
@@ -69,6 +71,25 @@ def append_as_follower(log: Log, data: Buffer, leader_epoch: int = MAX_EPOCH, ga
     if problem is not None:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.partition}: from the leader: {problem}")
     return log.log_end_offset
+
+
+def _append_only_batch(log: Log, data: Buffer, leader_epoch: int, gaps: bool, now_ms: int) -> bool:
+    """
+    Append ``data`` if it is a single valid batch, as where many partitions get a little each; otherwise nothing is
+    written, and what is wrong with it, if anything, is still to be found.
+    """
+    if len(data) < HEADER_SIZE:
+        return False
+    header = read_header(data)
+    if (
+        header.length + LENGTH_OVERHEAD != len(data)
+        or header.attributes & CONTROL_BIT
+        or _misplaced(header, None, log.log_end_offset, log.epochs.latest, leader_epoch, gaps) is not None
+        or batch_problem(data, 0, header) is not None
+    ):
+        return False
+    _write(log, memoryview(data), [header], [], now_ms)
+    return True
 
 
 def _batches(data: Buffer) -> tuple[list[tuple[int, BatchHeader]], str | None]:
