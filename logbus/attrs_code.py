@@ -38,7 +38,7 @@ _HEADER = Struct("<4sI")
 _ENTRY = Struct("<16sII")
 """The hash of a source, and where its code is: the offset and the size."""
 
-_CLASS_NUMBER = re.compile(r"(?<=hash\(\(\n) *-?\d+,")
+_CLASS_NUMBER = re.compile(r"hash\(\(\n *-?\d+,")
 """The number of a class in the source of its ``__hash__``: Python's hash of its name, which is random."""
 
 

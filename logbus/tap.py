@@ -23,23 +23,26 @@ from twisted.python import usage
 from twisted.python.failure import Failure
 
 from logbus.attrs_code import kept_attrs_code
-from logbus.compiled import IS_USED
-from logbus.config import ConfigView, keys
-from logbus.config.properties import numbered_properties
-from logbus.errors import ConfigError, LogbusError
-from logbus.ilogbus import Listener
-from logbus.interpreter import InterpreterBuild, advice
-from logbus.listener_config import may_need_tls, resolve_listeners
-from logbus.metastore.connect_string import ConnectString
-from logbus.metastore.zookeeper_security import ZooKeeperSecurity
-from logbus.metastore.zookeeper_store import require_kazoo
-from logbus.net.garbage_collection import GarbageCollection, StartupCollection
-from logbus.net.reactor_choice import install_reactor
-from logbus.net.without_tls import import_without_tls
-from logbus.records.implementations import IS_COMPILED
-from logbus.signals import ProcessSignals
-from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES
-from logbus.workers.left_over import refuse_left_over
+
+# They declare attrs classes, too.
+with kept_attrs_code():
+    from logbus.compiled import IS_USED
+    from logbus.config import ConfigView, keys
+    from logbus.config.properties import numbered_properties
+    from logbus.errors import ConfigError, LogbusError
+    from logbus.ilogbus import Listener
+    from logbus.interpreter import InterpreterBuild, advice
+    from logbus.listener_config import may_need_tls, resolve_listeners
+    from logbus.metastore.connect_string import ConnectString
+    from logbus.metastore.zookeeper_security import ZooKeeperSecurity
+    from logbus.metastore.zookeeper_store import require_kazoo
+    from logbus.net.garbage_collection import GarbageCollection, StartupCollection
+    from logbus.net.reactor_choice import install_reactor
+    from logbus.net.without_tls import import_without_tls
+    from logbus.records.implementations import IS_COMPILED
+    from logbus.signals import ProcessSignals
+    from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES
+    from logbus.workers.left_over import refuse_left_over
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
@@ -300,6 +303,7 @@ def _exit_with_failure() -> None:
     os._exit(1)
 
 
+@kept_attrs_code()
 def makeService(options: Options) -> IService:
     """Return the service that ``twistd`` runs."""
     try:
@@ -307,9 +311,9 @@ def makeService(options: Options) -> IService:
         if not may_need_tls(config, listeners):
             import_without_tls()
         install_reactor()
-        with kept_attrs_code():
-            from logbus.preflight import preflight  # imports Twisted's TCP
-            from logbus.workers.earlier_workers import wait_for_earlier_workers
+        from logbus.preflight import preflight  # imports Twisted's TCP
+        from logbus.workers.earlier_workers import wait_for_earlier_workers
+
         count = config.get(keys.WORKERS) or len(os.sched_getaffinity(0))
         directories = config.get(keys.LOG_DIRS)
         if count > 1:
