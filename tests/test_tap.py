@@ -23,7 +23,7 @@ from logbus.testing import Broker
 from logbus.testing.held_ports import HeldPorts
 
 TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
-SECONDS = 30
+SECONDS = 120
 FREE = ("--listen", "kafka:tcp:0:interface=127.0.0.1", "--listen", "admin:tcp:0:interface=127.0.0.1")
 
 

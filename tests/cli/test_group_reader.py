@@ -150,7 +150,7 @@ class CommandTests(SynchronousTestCase):
         assert reading.stdout is not None
         self.assertIn(b'"b"', reading.stdout.readline())
         reading.send_signal(signal.SIGINT)
-        out, err = reading.communicate(timeout=30)
+        out, err = reading.communicate(timeout=120)
         self.assertEqual((reading.returncode, out, err), (0, b"", b""))
         done = run("consume", "t", "--group", "g", "--exit-at-end", env=env)
         self.assertEqual((done.status, done.out, done.err), (0, "", ""))

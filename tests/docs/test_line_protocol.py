@@ -16,7 +16,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 EXAMPLE = Path(__file__).parent.parent.parent / "docs" / "howto" / "line_protocol"
 READY = re.compile(r"logbus broker 0 ready: (.*)")
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 
 
 class Broker:

@@ -117,8 +117,8 @@ def made(broker: Broker, **partitions: int) -> None:
     """Make topics that are not there yet, of so many partitions."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = {name.replace("_", "-"): count for name, count in partitions.items()}
-    there = admin.list_topics(timeout=30).topics
+    there = admin.list_topics(timeout=120).topics
     new = [NewTopic(name, count, 1) for name, count in wanted.items() if name not in there]
     if new:
         for made_one in admin.create_topics(new).values():
-            made_one.result(timeout=30)
+            made_one.result(timeout=120)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BASE = 1_700_000_000_000
 HOUR = 3_600_000
-SECONDS = 60.0
+SECONDS = 120.0
 
 Place = tuple[str, int, int]
 

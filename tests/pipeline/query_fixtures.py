@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 SCHEMA = "user STRING, page STRING, price INT, at TIMESTAMP"
-SECONDS = 60
+SECONDS = 120
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 

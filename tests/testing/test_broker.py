@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.testing import Broker, BrokerFailed
 
-SECONDS = 20
+SECONDS = 120
 
 
 def topics(broker: Broker) -> list[str]:

@@ -15,7 +15,7 @@ from logbus.testing.cluster import known_brokers
 from logbus.testing.zookeeper import ZooKeeperFailed
 from logbus.testing.zookeeper_view import WaitTimedOut
 
-SECONDS = 30
+SECONDS = 120
 
 
 @pytest.fixture(scope="module")

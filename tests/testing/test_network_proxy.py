@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.testing.network_proxy import EVERYBODY, NetworkProxy
 
-SECONDS = 20
+SECONDS = 120
 SOON = 0.2
 
 

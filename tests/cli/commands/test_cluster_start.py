@@ -14,7 +14,7 @@ from logbus.testing.cluster import known_brokers
 from logbus.testing.held_ports import HeldPorts
 from tests.cli.test_commands import COMMAND, run
 
-SECONDS = 60
+SECONDS = 120
 
 
 class Started:

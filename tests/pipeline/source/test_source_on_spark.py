@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BASE = 1_700_000_000_000
-SECONDS = 60
+SECONDS = 120
 
 Written = dict[tuple[int, int], tuple[Any, ...]]
 
