@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import struct
 import subprocess
 import sys
@@ -92,6 +91,11 @@ def python_time() -> float:
             piece(at)
         times.append(time.thread_time_ns() - begun)
     return sorted(times)[len(times) // 10] / 1e4
+
+
+def quarter(values: list[float]) -> float:
+    """That below which a quarter is: what else the machine does can only make a request cost more."""
+    return sorted(values)[len(values) // 4]
 
 
 @contextmanager
@@ -172,9 +176,9 @@ def lone(load: Load, broker: wire.Admin, server: Server, program: Path, rounds: 
                 beyond.append(ours - floor)
                 floors.append(floor)
                 ratios.append((ours - floor) / python_time())
-    more, floor = statistics.median(beyond), statistics.median(floors)
+    more, floor = quarter(beyond), quarter(floors)
     text = f"{more:.1f} µs beyond the echo's {floor:.1f} (target {TARGET_US:g})"
-    return Finding(load.cell.name, statistics.median(ratios), text)
+    return Finding(load.cell.name, quarter(ratios), text)
 
 
 def bulk(load: Load, broker: wire.Admin, server: Server, program: Path, rounds: int, seconds: float) -> Finding:
@@ -187,9 +191,8 @@ def bulk(load: Load, broker: wire.Admin, server: Server, program: Path, rounds: 
 
 def _bulk(load: Load, server: Server, floor: Callable[[], float], rounds: int, seconds: float) -> Finding:
     pairs = [(spent(load, server, seconds)[1] * 1e9, floor() * 1e9) for _ in range(rounds + 1)][1:]
-    ours, least = (statistics.median(figures) for figures in zip(*pairs, strict=True))
-    ratio = statistics.median(one / other for one, other in pairs)
-    return Finding(load.cell.name, ratio, f"{ours:.2f} s a GB, at least {least:.2f}")
+    ours, least = (quarter(list(figures)) for figures in zip(*pairs, strict=True))
+    return Finding(load.cell.name, ours / least, f"{ours:.2f} s a GB, at least {least:.2f}")
 
 
 def worse(findings: list[Finding], recorded: Mapping[str, float], allowed: float) -> list[str]:
