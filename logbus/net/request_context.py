@@ -67,4 +67,4 @@ class RequestContext:
             async for topic in time_slice.over(request.message.topics):
                 ...
         """
-        return TimeSlice(self.scheduler, request)
+        return TimeSlice(self.scheduler, request, self.connection_id)

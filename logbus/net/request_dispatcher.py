@@ -53,6 +53,9 @@ and the request must be decoded.
 """
 
 PRODUCE = 0
+
+TURN_SECONDS = 0.005
+"""Time after the first decoded request of a turn after which other connections get theirs."""
 _FETCH = FETCH.to_bytes(2, "big")
 
 
@@ -142,7 +145,7 @@ class RequestDispatcher:
         :raises ProtocolError: a frame is no request that is served here.
         """
         flow, frames, shared, turn = self._flow, self._frames, self._routing.shared, self._turn
-        before = self.requests
+        before, ends, frame = self.requests, 0.0, None
         last, left = before + shared.limits.turn_requests, shared.limits.turn_bytes
         is_open = self._login is None or self._login.session.is_open
         flow.serving = True
@@ -173,6 +176,12 @@ class RequestDispatcher:
                     break
                 if self.requests == last or left <= 0:
                     flow.end_turn()
+                elif frame is not None:
+                    # Runs of Produce are bounded by their bytes; other requests may take long whatever their size.
+                    if not ends:
+                        ends = shared.clock.seconds() + TURN_SECONDS
+                    elif shared.clock.seconds() >= ends:
+                        flow.end_turn()
         finally:
             flow.serving = False
             if self._quotas.is_active:
@@ -265,7 +274,10 @@ class RequestDispatcher:
         # The frame is decoded in place; bytes received meanwhile go to other memory.
         self._frames.detach_frames()
         request.exclusive = request.held = request.sliced = True
+        scheduler = self._routing.shared.scheduler
+        begun = scheduler.processor_seconds()
         self._wait(request, Deferred.fromCoroutine(self._decode_and_route(context, request)))
+        scheduler.used(context.connection_id, scheduler.processor_seconds() - begun)
 
     async def _decode_and_route(self, context: RequestContext, request: Request) -> Answer:
         assert request.decoding is not None

@@ -2,12 +2,14 @@
 Cooperative time slices: a request of many elements is served some elements at a time, and the reactor serves others in
 between.
 
-All such requests of a broker take turns, one slice in each iteration of the reactor, so their number does not matter. A
-request of few elements finishes within its first slice, and never waits.
+All such requests of a broker share one slice in each iteration of the reactor, so their number does not matter to
+others. Among themselves their connections have equal shares of the processor. A request of few elements finishes within
+its first slice, and never waits.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable
 from itertools import islice
@@ -29,6 +31,9 @@ UNITS = 5000
 SECONDS = 0.005
 """Length of a later slice. What cannot be divided, such as joining the bytes of a response, comes on top."""
 
+FEW_CONNECTIONS = 100
+"""Connections whose virtual times are kept in any case."""
+
 UNITS_PER_LOOK = 16
 """Units between two readings of the clock."""
 
@@ -39,7 +44,10 @@ T = TypeVar("T")
 @define(eq=False)
 class SliceScheduler:
     """
-    Gives time slices, one in each iteration of the reactor, first come first served (round robin).
+    Gives time slices, one in each iteration of the reactor, to connections in turn (start-time fair queueing).
+
+    Each connection has a virtual time, which goes on by the processor time that it uses; the connection that is
+    furthest behind has the next slice. One that was idle begins at the present virtual time: it saves nothing up.
 
     :param clock: the reactor.
     :param seconds: length of a slice; ``units``: upper bound of its units of work.
@@ -54,16 +62,40 @@ class SliceScheduler:
     slices: int = field(default=0, init=False)
     garbage: GarbageCollection | None = field(default=None, init=False)
     processor_seconds: Callable[[], float] = time.thread_time
-    _waiting: dict[Deferred[None], TimeSlice] = field(factory=dict, init=False)
+    # With the virtual time at which each began to wait.
+    _waiting: dict[Deferred[None], tuple[TimeSlice, float]] = field(factory=dict, init=False)
+    _virtual: float = field(default=0.0, init=False)
+    # The virtual times of connections that are ahead of it; empty while nothing waits.
+    _ahead: dict[Hashable, float] = field(factory=dict, init=False)
     _call: IDelayedCall | None = field(default=None, init=False)
 
     def wait(self, time_slice: TimeSlice) -> Deferred[None]:
         """Fires when the next slice begins. Cancel it to give up the work."""
         waiter: Deferred[None] = Deferred(self._forget)
-        self._waiting[waiter] = time_slice
+        self._waiting[waiter] = time_slice, self._virtual
         if self._call is None:
             self._call = self.clock.callLater(0, self._run)
         return waiter
+
+    def used(self, connection: Hashable, seconds: float) -> None:
+        """Count processor time that large requests of a connection have used, in a slice or before their first one."""
+        if self._waiting:
+            ahead, virtual = self._ahead, self._virtual
+            ahead[connection] = max(virtual, ahead.get(connection, 0.0)) + seconds
+            if len(ahead) > 2 * len(self._waiting) + FEW_CONNECTIONS:
+                self._ahead = {one: its for one, its in ahead.items() if its > virtual}
+
+    def _next(self) -> tuple[Deferred[None], TimeSlice]:
+        """Remove the one whose connection is furthest behind; of equals, the one that has waited longest."""
+        ahead = self._ahead
+        start, waiter = math.inf, None
+        for one, (time_slice, since) in self._waiting.items():
+            its = max(since, ahead.get(time_slice.connection, 0.0))
+            if its < start:
+                start, waiter = its, one
+        assert waiter is not None
+        self._virtual = start
+        return waiter, self._waiting.pop(waiter)[0]
 
     def _forget(self, waiter: Deferred[None]) -> None:
         self._waiting.pop(waiter, None)
@@ -74,8 +106,7 @@ class SliceScheduler:
 
     def _run(self) -> None:
         self._call = None
-        waiter = next(iter(self._waiting))
-        time_slice = self._waiting.pop(waiter)
+        waiter, time_slice = self._next()
         if self._waiting:
             self._call = self.clock.callLater(0, self._run)
         self.slices += 1
@@ -83,16 +114,18 @@ class SliceScheduler:
             self.garbage.work_began()
         time_slice.begin(self.clock.seconds() + self.seconds, self.units)
         charge = time_slice.charge
-        if charge is None:
-            waiter.callback(None)
-        else:
-            begun = self.processor_seconds()
-            waiter.callback(None)
-            charge(self.processor_seconds() - begun)
+        begun = self.processor_seconds()
+        waiter.callback(None)
+        seconds = self.processor_seconds() - begun
+        self.used(time_slice.connection, seconds)
+        if charge is not None:
+            charge(seconds)
         if not self._waiting:
             self._rest()
 
     def _rest(self) -> None:
+        self._ahead.clear()
+        self._virtual = 0.0
         if self.garbage is not None:
             self.garbage.work_ended()
 
@@ -105,11 +138,15 @@ class TimeSlice:
 
     :param scheduler: gives the slices; None: the first one never ends.
     :param request: marked when it needs a second slice; None: the work belongs to no request.
+    :ivar connection: whose share of the processor is used; None: the broker's own.
     """
 
-    __slots__ = ("_ends", "_left", "_request", "_scheduler", "_units")
+    __slots__ = ("_ends", "_left", "_request", "_scheduler", "_units", "connection")
 
-    def __init__(self, scheduler: SliceScheduler | None, request: Request | None = None) -> None:
+    def __init__(
+        self, scheduler: SliceScheduler | None, request: Request | None = None, connection: Hashable = None
+    ) -> None:
+        self.connection = connection
         self._scheduler = scheduler
         self._request = request
         self._units = 0

@@ -29,6 +29,7 @@ from tests.net.fakes import (
     metadata,
     produce,
     produced,
+    tag_of,
     taken,
 )
 from tests.net.time_slice_case import BusyClock
@@ -125,6 +126,29 @@ class ManyElementsTests(SynchronousTestCase):
         self.protocol.connectionLost(LOST)
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_requests_that_take_long_end_the_turn(self) -> None:
+        """
+        A connection's turn ends when its requests have taken some milliseconds; others are served before it goes on.
+        """
+
+        def slow(_: object, request: Request) -> Any:
+            self.clock.work(0.002)
+            order.append(tag_of(request))
+            return self.handler.answer(1, order[-1])
+
+        order: list[int] = []
+        self.handler.override = slow
+        other, transport = self.server.connect()
+        self.send(*(fetch(number) for number in range(1, 11)))
+        self.assertLess(len(order), 6)
+        other.dataReceived(Client().ask(fetch(99)))
+        while len(order) < 11:
+            self.clock.iterate()
+        self.assertIn(99, order[:6])
+        self.assertEqual([one for one in order if one != 99], list(range(1, 11)))
+        self.assertEqual(self.tags(), list(range(1, 11)))
+        self.assertTrue(transport.value())
 
     def test_both_messages_are_freed_in_slices(self) -> None:
         """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Generator
 
 from twisted.internet.defer import CancelledError, Deferred
 
 from logbus.net.request_context import RequestContext
-from logbus.net.time_slices import FIRST_UNITS, UNITS, UNITS_PER_LOOK, TimeSlice
+from logbus.net.time_slices import FEW_CONNECTIONS, FIRST_UNITS, UNITS, UNITS_PER_LOOK, TimeSlice
 from logbus.wire.messages.metadata import MetadataRequest
 from tests.handlers.kit import a_request
 from tests.net.time_slice_case import TimeSliceCase
@@ -86,6 +87,72 @@ class TimeSliceTests(TimeSliceCase):
         for work in works:
             work.cancel()
             self.failureResultOf(work, CancelledError)
+
+    def test_connections_have_equal_shares(self) -> None:
+        """
+        A connection with a hundred large requests gets as much of the processor as one with a single request.
+        """
+        many = [self.start(1000, 1, seconds=0.001, connection=1) for _ in range(100)]
+        one = self.start(1000, 2, seconds=0.001, connection=2)
+        self.done.clear()
+        for _ in range(100):
+            self.turn()
+        used = Counter(self.done)
+        self.assertApproximates(used[1] / used[2], 1.0, 0.1)
+        for work in (*many, one):
+            work.cancel()
+            self.failureResultOf(work, CancelledError)
+
+    def test_longer_units_have_no_larger_share(self) -> None:
+        """
+        What is shared is processor time: work that cannot be divided finely waits for longer afterwards.
+        """
+        works = [
+            self.start(10_000, 1, seconds=0.030, connection=1),
+            self.start(100_000, 2, seconds=0.001, connection=2),
+        ]
+        self.done.clear()
+        for _ in range(300):
+            self.turn()
+        used = Counter(self.done)
+        self.assertApproximates(used[1] * 0.030 / (used[2] * 0.001), 1.0, 0.2)
+        for work in works:
+            work.cancel()
+            self.failureResultOf(work, CancelledError)
+
+    def test_nobody_saves_up(self) -> None:
+        """
+        A connection that begins later has no more than its share, and one that used time before its slices less.
+        """
+        works = [self.start(100_000, 1, seconds=0.001, connection=1)]
+        for _ in range(100):
+            self.turn()
+        works.append(self.start(100_000, 2, seconds=0.001, connection=2))
+        self.done.clear()
+        for _ in range(20):
+            self.turn()
+        self.assertApproximates(self.done.count(1) / self.done.count(2), 1.0, 0.2)
+        self.scheduler.used(2, 10.0)
+        self.done.clear()
+        for _ in range(20):
+            self.turn()
+        self.assertEqual(set(self.done), {1})
+        for work in works:
+            work.cancel()
+            self.failureResultOf(work, CancelledError)
+
+    def test_past_connections_are_forgotten(self) -> None:
+        """
+        The virtual times of connections that are gone do not accumulate.
+        """
+        work = self.start(100_000, 1, seconds=0.001, connection=-1)
+        for connection in range(10 * FEW_CONNECTIONS):
+            self.scheduler.used(connection, 0.001)
+            self.turn()
+            self.assertLessEqual(len(self.scheduler._ahead), 2 + FEW_CONNECTIONS)
+        work.cancel()
+        self.failureResultOf(work, CancelledError)
+        self.assertEqual(self.scheduler._ahead, {})
 
     def test_cancelled_work_stops(self) -> None:
         """

@@ -27,11 +27,13 @@ class TimeSliceCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = BusyClock()
         self.scheduler = SliceScheduler(self.clock)
+        self.scheduler.processor_seconds = self.clock.seconds
         self.done: list[int] = []
 
-    def start(self, count: int, number: int = 0, seconds: float = 0.0) -> Deferred[int]:
+    def start(self, count: int, number: int = 0, seconds: float = 0.0, connection: int | None = None) -> Deferred[int]:
         """Begin work of ``count`` units, each of which takes so long; it notes its number for each."""
-        return Deferred.fromCoroutine(self._work(TimeSlice(self.scheduler), count, number, seconds))
+        time_slice = TimeSlice(self.scheduler, connection=connection)
+        return Deferred.fromCoroutine(self._work(time_slice, count, number, seconds))
 
     async def _work(self, time_slice: TimeSlice, count: int, number: int, seconds: float) -> int:
         for _ in range(count):
