@@ -14,10 +14,13 @@ MANY_REPLICAS = 1000
 """Replicas whose objects take the garbage collector longer than a slice."""
 
 NEVER = 2**30
-"""Collections of the young that would be followed by a full one: there are not as many."""
+"""Collections of a generation that would be followed by one of the next: there are not as many."""
 
 START_YOUNG = 5000
 """New objects that are followed by a collection of the youngest, at a start."""
+
+YOUNGEST = 0
+"""The generation of new objects."""
 
 YOUNG = 1
 """The older of the two young generations of objects, in the terms of :mod:`gc`."""
@@ -26,11 +29,11 @@ YOUNG = 1
 @define(eq=False)
 class StartupCollection:
     """
-    Collects only young garbage while a process starts, and freezes the rest of its objects.
+    Collects only the youngest garbage while a process starts, and freezes the rest of its objects.
 
-    Almost all objects that are made at the start stay: modules, compiled codecs, metadata. Full collections would visit
-    them again and again, for nothing: a tenth of a start; and those of a process that serves would block the reactor
-    for about 30 ms. The garbage of an import is young.
+    Almost all objects that are made at the start stay: modules, compiled codecs, metadata. Other collections would
+    visit them again and again, for nothing: a tenth of a start; and full ones of a process that serves would block the
+    reactor for about 30 ms. The garbage of an import is young: classes that attrs made anew.
 
     :param collector: the module :mod:`gc`.
     """
@@ -42,11 +45,11 @@ class StartupCollection:
         """The process starts."""
         if self._thresholds is None:
             self._thresholds = self.collector.get_threshold()
-            self.collector.set_threshold(START_YOUNG, self._thresholds[1], NEVER)
+            self.collector.set_threshold(START_YOUNG, NEVER, NEVER)
 
     def freeze(self) -> None:
         """It has started: collections pass over all present objects from now on."""
-        self.collector.collect(YOUNG)
+        self.collector.collect(YOUNGEST)
         self.collector.freeze()
         if self._thresholds is not None:
             self.collector.set_threshold(*self._thresholds)
