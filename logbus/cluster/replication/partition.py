@@ -164,7 +164,15 @@ class Partition(Role):
     @property
     def others_end_offset(self) -> int:
         """The lowest end offset of the other replicas that count for the high watermark."""
-        return min((follower.log_end_offset for follower in self._counted), default=self.log_end_offset)
+        counted = self._counted
+        if not counted:
+            return self.log_end_offset
+        # Not min() of a generator: this runs once for each partition of every follower's fetch.
+        lowest = counted[0].log_end_offset
+        for follower in counted:
+            if follower.log_end_offset < lowest:
+                lowest = follower.log_end_offset
+        return lowest
 
     @property
     def confirmed_replicas(self) -> int:

@@ -302,10 +302,12 @@ class ReplicaReader:
 
         :raise ApiError: OFFSET_OUT_OF_RANGE: its last epoch is before all epochs of this log.
         """
-        fetch = result.fetch
-        ours = replica.log.end_offset_for_epoch(fetch.last_fetched_epoch)
+        fetch, log = result.fetch, replica.log
+        if fetch.last_fetched_epoch == log.epochs.latest and fetch.offset <= log.log_end_offset:
+            return False  # The newest epoch reaches to the log's end: the usual case, without a search.
+        ours = log.end_offset_for_epoch(fetch.last_fetched_epoch)
         if ours.epoch == NO_EPOCH:
-            raise replica.log.out_of_range(fetch.offset)
+            raise log.out_of_range(fetch.offset)
         if ours.epoch < fetch.last_fetched_epoch or ours.offset < fetch.offset:
             result.diverging = ours
         return result.diverging is not None
