@@ -148,6 +148,16 @@ static void enqueue(void *handle, void *topic, long partition, char *value, size
     outstanding++;
 }
 
+static int64_t stored(void *reader, const char *name, long partitions) {
+    int64_t total = 0, low, high;
+    for (long p = 0; p < partitions; p++) {
+        int error = query_watermarks(reader, name, (int32_t)p, &low, &high, 10000);
+        if (error) fail("watermarks", err2str(error));
+        total += high - low;
+    }
+    return total;
+}
+
 int main(int argc, char **argv) {
     if (argc < 10) {
         fprintf(stderr, "usage: rdload LIBRARY produce|latency|consume|tail BOOTSTRAP TOPIC PARTITIONS SECONDS "
@@ -187,12 +197,7 @@ int main(int argc, char **argv) {
     void *topic = topic_new(reader, name, NULL);
     struct message *batch[1000];
     if (!strcmp(mode, "consume")) {
-        int64_t total = 0, low, high;
-        for (long p = 0; p < partitions; p++) {
-            int error = query_watermarks(reader, name, (int32_t)p, &low, &high, 10000);
-            if (error) fail("watermarks", err2str(error));
-            total += high - low;
-        }
+        int64_t total = stored(reader, name, partitions);
         double began = now(), last = began;
         for (long p = 0; p < partitions; p++) consume_start_queue(topic, (int32_t)p, OFFSET_BEGINNING, incoming);
         int64_t got = 0;
@@ -214,15 +219,17 @@ int main(int argc, char **argv) {
     for (long p = 0; p < partitions; p++) enqueue(writer, out, p, text, size);
     if (flush(writer, 30000)) fail("first records", "not delivered within 30 s");
     samples = 0;
+    int64_t before = stored(reader, name, partitions); /* those of earlier rounds, too */
     for (long p = 0; p < partitions; p++) consume_start_queue(topic, (int32_t)p, OFFSET_BEGINNING, incoming);
     double *tail = NULL;
     long tails = 0, space = 0;
-    double began = 0, stop = now() + seconds + 10;
+    double began = 0, stop = now() + seconds + 30;
     for (long waited = 0; now() < stop;) {
         /* What was there before comes first; once it is read, one record at a time: the call waits for a full batch. */
         ssize_t n = began && !waited ? 0 : consume_batch_queue(incoming, 500, batch, began ? 1 : 1000);
         for (ssize_t i = 0; i < n; i++) {
             if (batch[i]->error && batch[i]->error != ERROR_PARTITION_EOF) fail("consume", err2str(batch[i]->error));
+            if (!batch[i]->error && !began) before--;
             if (!batch[i]->error && began) {
                 double sent;
                 memcpy(&sent, batch[i]->payload, sizeof sent);
@@ -233,7 +240,7 @@ int main(int argc, char **argv) {
             message_destroy(batch[i]);
         }
         if (!began) {
-            if (n < 1) began = now(), stop = began + seconds;
+            if (before <= 0) began = now(), stop = began + seconds;
             continue;
         }
         if (waited > 0) continue;
