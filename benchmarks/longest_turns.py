@@ -31,6 +31,13 @@ from logbus.records.batch import Record, encode_batch
 from logbus.records.compression import Codec
 from logbus.records.file_slice import joined
 from logbus.wire.connection import ClientConnection
+from logbus.wire.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from logbus.wire.messages.api_versions import ApiVersionsRequest
 from logbus.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from logbus.wire.messages.elections import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
@@ -40,6 +47,9 @@ from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
@@ -67,7 +77,15 @@ from logbus.wire.messages.topics import (
     DeleteTopicsRequest,
 )
 from logbus.wire.messages.transaction_admin import DescribeProducersRequest
-from logbus.wire.messages.transactions import AddPartitionsToTxnRequest, WritableTxnMarker, WriteTxnMarkersRequest
+from logbus.wire.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    WritableTxnMarker,
+    WriteTxnMarkersRequest,
+)
 
 _FIGURES = struct.Struct("<dd")
 """In a file that the broker maps: the longest turn since it was set to 0, and the CPU of all turns, in seconds."""
@@ -134,8 +152,19 @@ class Client:
                 return self.wire.receive(stream.read(size))[1]
 
 
-def requests(count: int) -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """The requests: a name, what makes the message, and the version."""
+def an_acl(resource: str = "t", principal: str = "User:u") -> AclCreation:
+    """An ACL that lets a principal read a topic."""
+    return AclCreation(
+        resource_type=2, resource_name=resource, principal=principal, host="*", operation=3, permission_type=3
+    )
+
+
+def requests(count: int, producer_id: int) -> Iterator[tuple[str, Callable[[], Any], int]]:
+    """
+    The requests: a name, what makes the message, and the version.
+
+    :param producer_id: of the transactional id ``x``.
+    """
     names = [f"n{number}" for number in range(count)]
     few = names[: count // 4]
     plain = encode_batch([Record(0, 1, b"k", b"v", ())], base_offset=0)
@@ -240,6 +269,71 @@ def requests(count: int) -> Iterator[tuple[str, Callable[[], Any], int]]:
         lambda: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=n, topics=None) for n in names]),
         8,
     )
+    yield (
+        "TxnOffsetCommit",
+        lambda: TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            producer_id=producer_id,
+            producer_epoch=0,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="t",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=n % 2, committed_offset=n, committed_metadata=""
+                        )
+                        for n in range(count)
+                    ],
+                )
+            ],
+        ),
+        5,
+    )
+    yield (
+        "OffsetDelete",
+        lambda: OffsetDeleteRequest(
+            group_id="g",
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name="t", partitions=[OffsetDeleteRequestPartition(partition_index=n) for n in range(count)]
+                )
+            ],
+        ),
+        0,
+    )
+    yield (
+        "CreateAcls, resources",
+        lambda: CreateAclsRequest(creations=[an_acl(resource=n) for n in names[:5000]]),
+        3,
+    )
+    yield (
+        "CreateAcls, one resource",
+        lambda: CreateAclsRequest(creations=[an_acl(principal=f"User:{n}") for n in few]),
+        3,
+    )
+    yield (
+        "DescribeAcls",
+        lambda: DescribeAclsRequest(resource_type_filter=1, resource_name_filter=None, operation=1, permission_type=1),
+        1,
+    )
+    yield (
+        "DeleteAcls, 200 filters",
+        lambda: DeleteAclsRequest(
+            filters=[
+                DeleteAclsFilter(
+                    resource_type_filter=2,
+                    resource_name_filter=n,
+                    principal_filter=None,
+                    host_filter=None,
+                    operation=1,
+                    permission_type=1,
+                )
+                for n in names[:200]
+            ]
+        ),
+        3,
+    )
     yield "DescribeGroups", lambda: DescribeGroupsRequest(groups=names), 5
     yield "FindCoordinator", lambda: FindCoordinatorRequest(key_type=0, coordinator_keys=names), 4
     yield (
@@ -332,7 +426,8 @@ def prepare(client: Client) -> None:
 def measure(client: Client, figures: mmap.mmap, count: int, only: str) -> None:
     """Print a line for each request."""
     print(f"{'request':34} {'longest turn':>12} {'CPU':>9} {'seconds':>8}")
-    for name, message, version in requests(count):
+    begun_id = client.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4).producer_id
+    for name, message, version in requests(count, begun_id):
         if only.lower() not in name.lower():
             continue
         built = message()
@@ -369,6 +464,8 @@ def main() -> None:
             "--serve",
             str(path),
             *twistd[twistd.index("-n") :],
+            *("--set", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+            *("--set", "super.users=User:ANONYMOUS"),
         ]
         with path.open("r+b") as file, open(os.devnull, "w") as nowhere:
             broker = subprocess.Popen(command, stdout=nowhere)

@@ -53,6 +53,9 @@ NO_AUTHORIZER = ApiError(
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 )
 
+UNITS_TO_SELECT = 100
+"""Units of a time slice that it takes to compare a filter with all ACLs."""
+
 MAX_PRINCIPAL = 1024
 """Characters of a principal or a host."""
 
@@ -116,7 +119,7 @@ def filter_of(wanted: Any) -> AclBindingFilter:
 
 def adding(entries: Iterable[AccessControlEntry], path: str) -> NodeEdit:
     """The edit of a node that adds ACLs."""
-    return _edit(path, lambda known: (*known, *(each for each in dict.fromkeys(entries) if each not in known)))
+    return _edit(path, lambda known: tuple(dict.fromkeys((*known, *entries))))
 
 
 def removing(entries: Iterable[AccessControlEntry], path: str) -> NodeEdit:
@@ -213,7 +216,7 @@ class AclHandlers:
         wanted: dict[str, list[AccessControlEntry]] = {}
         matched: dict[str, list[DeleteAclsMatchingAcl]] = {}
         time_slice = context.time_slice(request)
-        async for each in time_slice.over(message.filters, 3):
+        async for each in time_slice.over(message.filters, UNITS_TO_SELECT):
             result = DeleteAclsFilterResult()
             results.append(result)
             try:

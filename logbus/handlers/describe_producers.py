@@ -56,7 +56,7 @@ class DescribeProducersHandlers:
         for name, indexes in topics.items():
             answers = []
             # Each partition is described once, since a request can repeat numbers at little cost.
-            async for index in time_slice.over(dict.fromkeys(indexes), UNITS_PER_PARTITION):
+            async for index in time_slice.over(await time_slice.distinct(indexes), UNITS_PER_PARTITION):
                 answer = await self._describe(name, index, left, time_slice)
                 left -= len(answer.active_producers)
                 answers.append(answer)

@@ -54,7 +54,7 @@ class GroupAdminHandlers:
         time_slice = context.time_slice(request)
         groups = []
         # Each group is described once, since a request can repeat ids at little cost.
-        for group_id in dict.fromkeys(message.groups):
+        for group_id in await time_slice.distinct(message.groups):
             try:
                 described = self._described(group_id, request.api_version)
             except ApiError as e:

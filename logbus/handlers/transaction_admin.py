@@ -59,7 +59,7 @@ class TransactionAdminHandlers:
         time_slice = context.time_slice(request)
         states = []
         # Each id is described once, since a request can repeat ids at little cost.
-        for each in dict.fromkeys(message.transactional_ids):
+        for each in await time_slice.distinct(message.transactional_ids):
             state = self._described(each)
             states.append(state)
             if time_slice.used(4 + sum(1 + len(topic.partitions) for topic in state.topics)):

@@ -233,6 +233,13 @@ class TimeSlice:
             seen.add(key)
         return duplicates
 
+    async def distinct(self, keys: Iterable[K]) -> list[K]:
+        """Those of ``keys``, once each, in their order."""
+        seen: dict[K, None] = {}
+        async for key in self.over(keys):
+            seen[key] = None
+        return list(seen)
+
     async def finish(self, steps: Generator[None, None, T], units: int = 1) -> T:
         """
         Run a generator that yields after each step.

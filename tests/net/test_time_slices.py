@@ -70,6 +70,11 @@ class TimeSliceTests(TimeSliceCase):
         while not work.called:
             self.turn()
         self.assertEqual(self.successResultOf(work), {7, 8})
+        work = Deferred.fromCoroutine(TimeSlice(self.scheduler).distinct(keys))
+        for _ in range(3):
+            self.assertNoResult(work)
+            self.turn()
+        self.assertEqual(self.successResultOf(work), [*range(3 * UNITS)])
 
     def test_all_take_turns(self) -> None:
         """

@@ -223,13 +223,14 @@ async def offset_fetch(access: Access, request: Request, serve: Serve) -> Any:
     message.groups, refused = await divided(access, request, message.groups, lambda each: described(each.group_id))
     gone_of: dict[str, list[OffsetFetchResponseTopics]] = {}
     whole: set[str] = set()
-    for group in message.groups:
+    time_slice = access.context.time_slice(request)
+    async for group in time_slice.over(message.groups):
         if group.topics is None:
             whole.add(group.group_id)
         else:
             gone_of[group.group_id] = await _take_out(access, request, group)
     answer = await serve()
-    for found in answer.groups:
+    async for found in time_slice.over(answer.groups):
         if found.group_id in whole:
             found.topics = [each for each in found.topics if access.may(DESCRIBE, TOPIC, each.name)]
         elif not found.error_code:

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.controller import security_admin
-from logbus.cluster.controller.security_admin import MAX_NODE_BYTES, MAX_PATH, NodeEdit
+from logbus.cluster.controller.security_admin import MAX_NODE_BYTES, MAX_PATH, NODES_AT_ONCE, NodeEdit
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.cluster.security_node_loader import load_security_nodes
 from logbus.errors import ApiError, ErrorCode
@@ -158,6 +158,26 @@ class SecurityAdminTests(SynchronousTestCase):
                 "5 are allowed", self.refused(self.first.security.change(BOB, _to(b"x")), ErrorCode.POLICY_VIOLATION)
             )
             self.change(ANN, None)
+
+    def test_many_nodes_are_written_in_slices(self) -> None:
+        """Very many nodes are written, and sent to the brokers, some at a time; the answer comes when all have them."""
+        self.first.security.scheduler = SliceScheduler(self.cluster.clock)
+        sizes = []
+        write = security_admin.write_nodes
+
+        def counted(active: Any, changes: Any) -> Any:
+            sizes.append(len(changes))
+            return write(active, changes)
+
+        paths = [f"/kafka-acl/Topic/t{number}" for number in range(5 * NODES_AT_ONCE)]
+        with mock.patch.object(security_admin, "write_nodes", counted):
+            answer = self.first.security.change_all({path: _to(b"x") for path in paths})
+            while not answer.called:
+                self.cluster.clock.advance(0)
+        self.assertEqual(self.successResultOf(answer), dict.fromkeys(paths))
+        self.assertEqual(sizes, [NODES_AT_ONCE] * 5)
+        for path in paths:
+            self.assertEqual(self.second.metadata.security_nodes.get(path), b"x")
 
     def test_slow_broker(self) -> None:
         """A broker that does not answer holds a change up for some seconds only."""
