@@ -189,6 +189,12 @@ class KeptAttrsCodeTests(CodeFileCase):
             self.make()
             self.assertIn("compile", vars(attr._make))
 
+    def test_ended_by_another_thread(self) -> None:
+        """A context that another thread's has ended, too, ends without an error."""
+        with kept_attrs_code(lambda: self.path):
+            del vars(attr._make)["compile"]
+        self.assertNotIn("compile", vars(attr._make))
+
     def test_another_attrs(self) -> None:
         """Where attrs does not compile by itself, nothing happens."""
         module = ModuleType("make")

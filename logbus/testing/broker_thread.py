@@ -10,6 +10,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logbus.attrs_code import kept_attrs_code
 from logbus.errors import LogbusError
 from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.private_reactor import close_reactor, private_reactor
@@ -69,17 +70,9 @@ class BrokerThread:
                 close_reactor(reactor)
 
     async def _start(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
-        from logbus.broker import Broker as BrokerService
-        from logbus.config import ConfigView
-        from logbus.ilogbus import Listener
-        from logbus.listener_config import secured
-
         try:
-            view = ConfigView.load(set={"log.dirs": str(data_dir), **config})
-            listeners = [
-                secured(Listener(name, name, f"tcp:{port}:interface=127.0.0.1"), view) for name, port in ports.items()
-            ]
-            self._service = BrokerService(self._reactor, view, listeners)
+            with kept_attrs_code():
+                self._service = self._make(config, data_dir, ports)
             await self._service.startService()
         except BaseException as e:
             self._started.set_exception(e)
@@ -88,6 +81,18 @@ class BrokerThread:
                 self._reactor.stop()
         else:
             self._started.set_result({e.listener: f"{e.host}:{e.port}" for e in self._service.endpoints.values()})
+
+    def _make(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> BrokerService:
+        from logbus.broker import Broker as BrokerService
+        from logbus.config import ConfigView
+        from logbus.ilogbus import Listener
+        from logbus.listener_config import secured
+
+        view = ConfigView.load(set={"log.dirs": str(data_dir), **config})
+        listeners = [
+            secured(Listener(name, name, f"tcp:{port}:interface=127.0.0.1"), view) for name, port in ports.items()
+        ]
+        return BrokerService(self._reactor, view, listeners)
 
     def stop(self, timeout: float) -> None:
         """
