@@ -408,7 +408,7 @@ def requests(count: int, producer_id: int) -> Iterator[tuple[str, Callable[[], A
 
 
 def prepare(client: Client) -> None:
-    """Two topics, one with a large compressed batch in each partition."""
+    """Two topics, one with a large compressed batch in each partition, and a group with an offset."""
     topics = [
         CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         for name, count in (("t", 2), ("compressed", COMPRESSED))
@@ -421,6 +421,16 @@ def prepare(client: Client) -> None:
         response = client.ask(ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[topic]), 7)
         if error := response.responses[0].partition_responses[0].error_code:
             sys.exit(f"the compressed batch was refused with error {error}")
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    offsets = [OffsetCommitRequestTopic(name="t", partitions=[asked])]
+    commit = OffsetCommitRequest(group_id="g", topics=offsets)
+    deadline = time.monotonic() + 60
+    # The first look-up creates the topic of the groups, which is then loaded.
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+    while error := client.ask(commit, 6).topics[0].partitions[0].error_code:
+        if time.monotonic() > deadline:
+            sys.exit(f"offsets are refused with error {error}")
+        time.sleep(0.05)
 
 
 def measure(client: Client, figures: mmap.mmap, count: int, only: str) -> None:

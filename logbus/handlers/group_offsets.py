@@ -109,6 +109,7 @@ class GroupOffsetHandlers:
         )
         if known:
             await self._commit(committer, wanted, known, time_slice)
+        await time_slice.free(wanted)
         return OffsetCommitResponse(topics=topics)
 
     async def _commit(
@@ -130,9 +131,15 @@ class GroupOffsetHandlers:
             try:
                 durable = self._commits.commit(committer, [(one, offset) for one, offset, _ in some])
             except ApiError as e:
-                refuse(e, known if not start else [answer for _, _, answer in wanted[start:]])
+                code = e.code
+            else:
+                code = ErrorCode.NONE
+                waiting.append(durable.addErrback(_refused, concerned))
+            if code:
+                rest = known if not start else [answer for _, _, answer in wanted[start:]]
+                async for answer in time_slice.over(rest):
+                    answer.error_code = code
                 break
-            waiting.append(durable.addErrback(_refused, concerned))
             if time_slice.used(OFFSETS_A_BATCH):
                 await time_slice.next()
         try:

@@ -76,12 +76,15 @@ class TxnOffsetCommitHandlers:
                         asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now_ms
                     )
             topics.append(TopicErrorCodes(name=topic.name, partitions=answers))
+        refused = ErrorCode.NONE
         try:
             if known:
                 await self._commits.commit(committer(message, request.api_version), list(wanted.items()))
         except ApiError as e:
-            for answer in known:
-                answer.error_code = error_for_version(e.code, request.api_version)
+            refused = error_for_version(e.code, request.api_version)
+        if refused:
+            async for answer in time_slice.over(known):
+                answer.error_code = refused
         return TxnOffsetCommitResponse(topics=topics)
 
 
