@@ -137,4 +137,5 @@ class KafkaServer:
             self._security.sasl.login(listener),
             self.router.serve_gathered,
             self.router.serve_repeated,
+            self.router.prepare,
         )

@@ -28,6 +28,7 @@ from logbus.net.produce_gatherer import GatheredRuns
 from logbus.net.request_context import RequestContext
 from logbus.records.checksum import Buffer
 from logbus.security.acl.acls import AclOperation, ResourceType
+from logbus.storage.filesystem.slow_writes import LARGE
 from logbus.wire.request_template import CoalescedProduce, RequestTemplate
 
 
@@ -49,6 +50,9 @@ class CoalescedProduceHandlers:
         now_ms, transactional = appender.now_ms(), template.transactional_id is not None
         if self._authorization is not None and not self._is_allowed(context, template):
             return None  # The general path gives the error.
+        size = len(batches[0])
+        if (size >= LARGE or appender.large) and appender.waits(self._topic(template), template.index, size):
+            return None  # There the request waits.
         if len(batches) == 1 and not transactional:
             return self._one(context, template, run.correlation_ids[0], batches[0], now_ms)
         if topic := self._topic(template):
@@ -82,7 +86,7 @@ class CoalescedProduceHandlers:
             self._is_allowed(context, run.template) for context, run in runs
         ):
             return None
-        if not (topic := self._topic(template)):
+        if not (topic := self._topic(template)) or self._appender.waits(topic, template.index, 0):
             return None
         written = self._appender.append_many(
             topic,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -23,7 +23,9 @@ from logbus.metrics import metric
 from logbus.model import INTERNAL_TOPICS
 from logbus.records.checksum import Buffer
 from logbus.storage.appends.append_many import AppendManyResult
+from logbus.storage.appends.large_appends import LargeAppends
 from logbus.storage.appends.log_append_info import LogAppendInfo
+from logbus.storage.filesystem.slow_writes import LARGE
 
 #: The first version of Produce whose clients support zstd (KIP-110).
 ZSTD_VERSION = 7
@@ -40,6 +42,7 @@ class ProduceAppender:
     """
     Appends batches, one or several at a time.
 
+    :ivar large: the large batches that are being written.
     :ivar records: number of records appended so far; ``batches`` and ``bytes_written`` likewise.
     :ivar refused: number of batches that were not appended.
     """
@@ -48,6 +51,7 @@ class ProduceAppender:
     _metadata: ClusterMetadata
     _clock: IReactorTime
     _wall_clock: Callable[[], float]
+    large: LargeAppends = field(factory=LargeAppends, init=False)
     records: int = metric("logbus_produced_records_total", "Records appended for producers.")
     batches: int = metric("logbus_produced_batches_total", "Batches appended for producers.")
     bytes_written: int = metric("logbus_produced_bytes_total", "Bytes of batches appended for producers.")
@@ -73,6 +77,15 @@ class ProduceAppender:
             if replica is None or replica.topic_id == wanted:
                 return topic.name
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
+
+    def waits(self, topic: str, index: int, size: int) -> bool:
+        """Whether a batch of so many bytes should wait before it is appended; see :class:`.LargeAppends`."""
+        if size < LARGE and not self.large:
+            return False
+        replica = self._replicas.find(topic, index)
+        return replica is not None and (
+            self.large.is_writing(replica.log) or (size >= LARGE and replica.log.disk.writes_ahead)
+        )
 
     def now_ms(self) -> int:
         """The broker's time, ms since 1970."""

@@ -77,13 +77,14 @@ def serves(
 @frozen
 class FastPath:
     """
-    A way to serve requests of an API that were recognized, not decoded.
+    A way to serve requests of an API that were recognized, not decoded; or what is done before one is served.
 
-    :ivar kind: ``coalesced``: several of one connection; ``gathered``: of several connections; ``repeated``: one.
+    :ivar kind: ``coalesced``: several of one connection; ``gathered``: of several connections; ``repeated``: one;
+        ``prepared``: one that was decoded waits before it is served.
     """
 
     api_key: int
-    kind: Literal["coalesced", "gathered", "repeated"]
+    kind: Literal["coalesced", "gathered", "repeated", "prepared"]
 
 
 def serves_coalesced(api_key: int) -> Callable[[F], F]:
@@ -121,6 +122,19 @@ def serves_repeated(api_key: int) -> Callable[[F], F]:
 
     def mark(method: F) -> F:
         method.__serves__ = FastPath(api_key, "repeated")  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def prepares(api_key: int) -> Callable[[F], F]:
+    """
+    Declare that a method says what requests of ``api_key`` wait for before they are served: a
+    :data:`.ProducePreparer`.
+    """
+
+    def mark(method: F) -> F:
+        method.__serves__ = FastPath(api_key, "prepared")  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -246,3 +260,8 @@ class RequestRouter:
         if answer is not None:
             self.counts[FETCH] += 1
         return answer
+
+    def prepare(self, context: RequestContext, request: Request) -> Deferred[None] | None:
+        """What a Produce waits for before it is served; see :func:`prepares`."""
+        waiting: Deferred[None] | None = self._fast["prepared", PRODUCE](context, request)
+        return waiting

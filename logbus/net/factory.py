@@ -20,7 +20,7 @@ from logbus.net.metrics import NetMetrics
 from logbus.net.produce_gatherer import GatheredProduceRouter
 from logbus.net.protocol import KafkaServerProtocol, PrincipalBuilder
 from logbus.net.request_context import RequestContext
-from logbus.net.request_dispatcher import CoalescedProduceRouter, RepeatedFetchRouter, Router
+from logbus.net.request_dispatcher import CoalescedProduceRouter, ProducePreparer, RepeatedFetchRouter, Router
 from logbus.net.sasl_login import SaslLogin
 from logbus.net.shared_resources import SharedResources
 from logbus.wire.connection import ServerConnection
@@ -50,6 +50,7 @@ class KafkaServerFactory(Factory):
     :ivar gathered_router: likewise, those of several connections.
     :ivar repeated_router: answers Fetch requests that differ from an earlier one in a few numbers; without it the
         router answers each.
+    :ivar preparer: says what a Produce request waits for before it is served; without it each is served at once.
     :ivar login: how clients log in by SASL; None: they do not.
     """
 
@@ -62,6 +63,7 @@ class KafkaServerFactory(Factory):
     login: SaslLogin | None = None
     gathered_router: GatheredProduceRouter | None = None
     repeated_router: RepeatedFetchRouter | None = None
+    preparer: ProducePreparer | None = None
     metrics: NetMetrics = field(init=False)
     wire: ServerConnection = field(init=False)
     templates: TemplateCache = field(factory=TemplateCache, init=False)

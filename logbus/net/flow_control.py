@@ -19,6 +19,7 @@ MEMORY = 8  # the next frame must wait for memory
 LATER = 16  # other connections get their turn
 CLOSING = 32
 THROTTLED = 64  # the client is over its quota (KIP-219)
+PREPARING = 128  # a request waits before it is served; its memory is read meanwhile
 
 _MAX_READ_AHEAD = 1 << 16
 

@@ -17,6 +17,8 @@ class IFrameTransport(Interface):
 
     unsent: int = Attribute("Bytes of replies accepted and not yet handed to the kernel or the transport below.")
 
+    receives_in_place: bool = Attribute("Whether it fills ``frames`` only while reading is not paused.")
+
     def send(parts: list[Part]) -> None:
         """Send these after everything before them; unsent parts are queued. Takes over the list."""
 

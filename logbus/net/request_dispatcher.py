@@ -18,7 +18,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from logbus.net.client_throttle import ClientThrottle
-from logbus.net.flow_control import BLOCKED, PENDING, FlowControl
+from logbus.net.flow_control import BLOCKED, PENDING, PREPARING, FlowControl
 from logbus.net.produce_gatherer import GatheredProduceRouter, may_be_gathered
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
@@ -52,6 +52,12 @@ Serves a Fetch request that was recognized; returns the encoded response, or a D
 and the request must be decoded.
 """
 
+ProducePreparer: TypeAlias = Callable[[RequestContext, Request], "Deferred[None] | None"]
+"""
+What a Produce request waits for before it is served: a Deferred, in whose callback it is served. Its records must not
+change until then. None: it need not wait.
+"""
+
 PRODUCE = 0
 
 TURN_SECONDS = 0.005
@@ -68,6 +74,7 @@ class RequestRouting(Shape):
     coalesced_router: CoalescedProduceRouter | None
     gathered_router: GatheredProduceRouter | None
     repeated_router: RepeatedFetchRouter | None
+    preparer: ProducePreparer | None
     templates: TemplateCache
     fetch_templates: FetchTemplateCache
 
@@ -115,6 +122,8 @@ class RequestDispatcher:
     _coalesced_router: CoalescedProduceRouter | None = field(default=None, init=False)
     _template: RequestTemplate | None = field(default=None, init=False)
     _blocker: ResponseSlot | None = field(default=None, init=False)
+    # A Produce that waits before it is served, and for what.
+    _preparing: tuple[Request, Deferred[None]] | None = field(default=None, init=False)
     _lost: bool = field(default=False, init=False)
     _quotas: QuotaManagers = field(init=False)
     _throttle: ClientThrottle = field(init=False)
@@ -130,7 +139,7 @@ class RequestDispatcher:
     @property
     def frame_in_use(self) -> bool:
         """Whether the last frame is still being read, though its request was handed to the router."""
-        return self._blocker is not None and self._blocker.request.held
+        return self._preparing is not None or (self._blocker is not None and self._blocker.request.held)
 
     @property
     def is_blocked(self) -> bool:
@@ -152,6 +161,10 @@ class RequestDispatcher:
         if self._quotas.is_active:
             self._throttle.begin_turn()
         try:
+            if self._preparing is not None:
+                if turn.finish is not None:
+                    turn.end()
+                left -= self._serve_prepared()
             while not flow.stops:
                 run = (
                     self._next_run(last - self.requests, left)
@@ -172,7 +185,7 @@ class RequestDispatcher:
                         self._serve_frame(frame, fetch is None)
                 else:
                     break
-                if not frames.held:
+                if not frames.held or flow.stops & PREPARING:
                     break
                 if self.requests == last or left <= 0:
                     flow.end_turn()
@@ -193,6 +206,11 @@ class RequestDispatcher:
         """Cancel requests that only this peer waits for. A Produce whose records are in the log runs to its end."""
         self._lost = True
         self._throttle.flush()
+        if self._preparing is not None:
+            _, waiting = self._preparing
+            self._preparing = None
+            waiting.addErrback(lambda failure: failure.trap(CancelledError))
+            waiting.cancel()
         for slot in self.order.clear():
             if slot.deferred is not None and (slot.request.api_key != PRODUCE or slot.request.held):
                 slot.deferred.cancel()
@@ -215,27 +233,56 @@ class RequestDispatcher:
             fetch = self._learn(request, frame)
             if fetch is not None and self._serve_repeated(fetch):
                 return
-        self.requests += 1
-        context = self._context_for(request.client_id)
         if request.decoding is not None:
-            self._serve_in_slices(context, request)
+            self.requests += 1
+            self._serve_in_slices(self._context_for(request.client_id), request)
             return
-        routing = self._routing
-        if request.api_key == PRODUCE and may_repeat and routing.templates.learn(request, frame):
-            self._coalesced_router = routing.coalesced_router
+        if request.api_key == PRODUCE:
+            routing = self._routing
+            if may_repeat and routing.templates.learn(request, frame):
+                self._coalesced_router = routing.coalesced_router
+            if routing.preparer is not None and self._prepare(routing.preparer, request):
+                return
+        self._route(request)
+
+    def _route(self, request: Request) -> None:
+        """Have a request answered."""
+        self.requests += 1
+        context, routing = self._context_for(request.client_id), self._routing
         if self._quotas.is_active:
-            answer = self._throttle.serve(context, request, self._routing.router)
+            answer = self._throttle.serve(context, request, routing.router)
         else:
-            answer = self._routing.router(context, request)
+            answer = routing.router(context, request)
         # Bytes are checked first: isinstance() of Deferred, an abstract class, is slow.
         if answer.__class__ is not bytes and isinstance(answer, Deferred):
             self._wait(request, answer)
         elif answer is not None:
-            parts = self._routing.wire.respond(request, answer)
+            parts = routing.wire.respond(request, answer)
             if self.order:
                 self._append(ResponseSlot(request, None, parts))
             else:
                 self._sender.add(parts)
+
+    # Requests that wait before they are served.
+
+    def _prepare(self, preparer: ProducePreparer, request: Request) -> bool:
+        """Have a Produce wait, if it has to: nothing is received meanwhile."""
+        if not self._sender.transport.receives_in_place:
+            return False
+        waiting = preparer(self._context_for(request.client_id), request)
+        if waiting is None:
+            return False
+        self._preparing = request, waiting
+        self._flow.stop_reading(PREPARING)
+        waiting.addCallback(lambda _: self._flow.resume(PREPARING))
+        return True
+
+    def _serve_prepared(self) -> int:
+        """Serve the request that waited; returns its bytes."""
+        assert self._preparing is not None
+        (request, _), self._preparing = self._preparing, None
+        self._route(request)
+        return request.size
 
     @property
     def _fetches_repeat(self) -> bool:

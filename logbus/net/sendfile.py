@@ -230,6 +230,7 @@ class StreamTransport:
     """
 
     _log = Logger()
+    receives_in_place = False
 
     def __init__(self, transport: Any, protocol: StreamProtocol, metrics: NetMetrics) -> None:
         self.unsent = 0

@@ -38,6 +38,7 @@ class ServerTransport(tcp.Server):
     """
 
     _log = Logger()
+    receives_in_place = True
 
     def __init__(self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any) -> None:
         self._send_queue = SendQueue(protocol.metrics, self._loaded, self._hand_over)

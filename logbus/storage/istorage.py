@@ -90,6 +90,17 @@ class IFile(Interface):
         """
 
 
+class IWriteAhead(Interface):
+    """Bytes that are being written, or were, behind the end of a file."""
+
+    over: Deferred[None] = Attribute(
+        "Fires on the reactor thread when nothing writes them any more, whatever became of them."
+    )
+
+    def finish() -> bool:
+        """Wait until nothing writes them any more; whether all of them are in the file. May block."""
+
+
 class IDisk(Interface):
     """
     One log directory. Paths are relative to it.
@@ -101,6 +112,7 @@ class IDisk(Interface):
 
     root: str = Attribute("The directory's absolute path.")
     failure: StorageError | None = Attribute("Why the directory is offline; None while it is not.")
+    writes_ahead: bool = Attribute("Whether a large write is likely to block, and worth :meth:`write_ahead`.")
     boot_id: str | None = Attribute(
         "Tells one run of the machine from the next: what was not synced in another one is gone. None: not known."
     )
@@ -134,6 +146,15 @@ class IDisk(Interface):
         Force written data of files, at least one, to stable storage; several calls run at a time. Reactor thread only.
 
         :returns: fires on the reactor thread; with a StorageError if one failed, which takes the directory offline.
+        """
+
+    def write_ahead(file: IFile, position: int, data: Buffer) -> IWriteAhead | None:
+        """
+        Begin to write ``data`` behind the end of a file, at ``position``, without waiting for that. Nothing may be
+        written to the file, nor may it be truncated, nor ``data`` change, until it is over. Errors are not reported:
+        whoever writes the same bytes by :meth:`IFile.write` gets them. Reactor thread only.
+
+        :returns: None: this disk does not, or cannot now.
         """
 
     def open(path: str, create: bool = False) -> IFile:

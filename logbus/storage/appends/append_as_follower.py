@@ -133,5 +133,5 @@ def _write(log: Log, data: memoryview, run: list[BatchHeader], markers: list[Mar
             _write(log, data[at : at + header.size], [header], own, now_ms)
             at += header.size
         return
-    segment.log.get().write(segment.size, (data,))
+    segment.write((data,))
     log.wrote(segment, flusher, run, first.base_offset, first.leader_epoch, markers)

@@ -54,6 +54,6 @@ def append_as_leader(
     last_offset = base_offset + header.last_offset_delta
     segment = log.segment_for(header, last_offset, now_ms)
     prefix = patched_prefix(header, base_offset, leader_epoch)
-    segment.log.get().write(segment.size, (prefix, memoryview(data)[PREFIX_SIZE:]))
+    segment.write((prefix, memoryview(data)[PREFIX_SIZE:]), data)
     log.wrote(segment, flusher, (header,), base_offset, leader_epoch)
     return LogAppendInfo(base_offset, last_offset, append_time, log.log_start_offset, header.length + 12)

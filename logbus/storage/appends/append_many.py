@@ -103,7 +103,7 @@ def append_many(
             return None
         if log.is_roll_due(segment, size, latest, now_ms, len(headers)):
             return None
-        segment.log.get().write(segment.size, parts)
+        segment.write(parts)
     except Exception:
         # Whatever it is, a bug included: the general path meets it again for the batch concerned, and reports it.
         return None

@@ -45,6 +45,6 @@ def append_marker(
     )
     header = read_header(data)
     segment = log.segment_for(header, offset, now_ms)
-    segment.log.get().write(segment.size, (data,))
+    segment.write((data,))
     log.wrote(segment, flusher, (header,), offset, leader_epoch, (marker,))
     return LogAppendInfo(header.base_offset, header.last_offset, -1, log.log_start_offset, header.size)

@@ -256,7 +256,7 @@ class _Output:
             return 0
         if segment.size + len(data) > _LARGEST:
             raise DecodeError(f"{segment.log.path} would exceed {_LARGEST} bytes; choose a smaller segment.bytes")
-        segment.log.get().write(segment.size, (data,))
+        segment.write((data,))
         for _, header in iter_batches(data):
             segment.appended(header, header.base_offset, self.interval)
         return len(data)

@@ -4,6 +4,8 @@ Log directories on a real disk.
 * ``disk``: Disk and File: system calls, and the classification of their errors
 * ``io_threads``: thread pools for blocking calls
 * ``native_syncs``: syncs in threads that know no Python, if they are compiled
+* ``native_writes``: large writes in such threads
+* ``slow_writes``: SlowWrites: notices when that is worth it (pure)
 * ``file_systems``: where one ``syncfs`` stands for many syncs
 * ``file_cache``: opens files on demand, closes unused ones
 * ``page_cache``: tells and loads what is cached

@@ -3,8 +3,8 @@ A log directory on a real disk.
 
 Appends and small reads are plain calls on the reactor thread: they end in the page cache. Blocking work goes through
 :meth:`Disk.submit` to one of three groups of threads (sync, read, background), which run system calls that release the
-interpreter lock; results return by ``callFromThread``. Syncs of records have threads that know no Python
-(:mod:`logbus.storage.filesystem.native_syncs`).
+interpreter lock; results return by ``callFromThread``. Syncs of records, and large appends, have threads that know no
+Python (:mod:`logbus.storage.filesystem.native_syncs`, :mod:`~logbus.storage.filesystem.native_writes`).
 
 Errors are classified where they occur:
 
@@ -34,11 +34,13 @@ from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.records.checksum import Buffer
 from logbus.storage import file_names
 from logbus.storage.disk_space import DiskSpace
-from logbus.storage.filesystem import native_syncs
+from logbus.storage.filesystem import native_syncs, native_writes
 from logbus.storage.filesystem.io_threads import IOThreads
 from logbus.storage.filesystem.native_syncs import NativeSyncs
+from logbus.storage.filesystem.native_writes import NativeWrite, NativeWrites
 from logbus.storage.filesystem.page_cache import PageCache, make_resident
 from logbus.storage.filesystem.read_ahead import HOT, MAX_CONCURRENT_READS, ReadAhead
+from logbus.storage.filesystem.slow_writes import LARGE, SlowWrites
 from logbus.storage.istorage import IDisk, IFile, IOPool
 
 LOCK_FILE = ".lock"
@@ -136,7 +138,12 @@ class File:
         if disk.failure is not None:
             raise disk.offline()
         try:
-            write_fully(self._fd, position, parts)
+            if len(parts[-1]) < LARGE:
+                write_fully(self._fd, position, parts)
+            else:
+                begun = disk.slow_writes.seconds()
+                write_fully(self._fd, position, parts)
+                disk.slow_writes.took(begun)
         except OSError as error:
             raise self._not_written(error, position) from error
         self._hot_from = position - HOT
@@ -201,6 +208,7 @@ class Disk:
     :ivar boot_id: the kernel's, of the machine's current run.
     :ivar page_cache: the page cache, as far as its files are concerned.
     :ivar reads: its cold reads.
+    :ivar slow_writes: whether large writes wait for the device.
     """
 
     root: str
@@ -209,10 +217,12 @@ class Disk:
     boot_id: str | None = field(factory=read_boot_id, init=False)
     page_cache: PageCache = field(factory=PageCache, init=False)
     reads: ReadAhead = field(init=False)
+    slow_writes: SlowWrites = field(factory=SlowWrites, init=False)
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
     _space_listeners: list[Callable[[ApiError], None]] = field(factory=list, init=False)
     _pools: dict[IOPool, IOThreads] = field(factory=dict, init=False)
     _syncs: NativeSyncs | None = field(default=None, init=False)
+    _writes: NativeWrites | None = field(default=None, init=False)
     _lock_fd: int | None = field(default=None, init=False)
     _log = Logger()
 
@@ -271,6 +281,28 @@ class Disk:
             reactor = cast(IReactorFDSet, self._reactor)
             syncs = self._syncs = NativeSyncs.start(threads, self.root, reactor, self._settle, SYNCS)
         return syncs.sync(files)
+
+    @property
+    def writes_ahead(self) -> bool:
+        """Whether large writes had to wait for the device lately, and there are threads for them."""
+        return bool(self.slow_writes) and native_writes.THREADS is not None
+
+    def write_ahead(self, file: IFile, position: int, data: Buffer) -> NativeWrite | None:
+        """Begin to write in a thread that knows no Python; None: there is none."""
+        threads = native_writes.THREADS
+        if threads is None or self.failure is not None:
+            return None
+        try:
+            if self._writes is None:
+                if not IReactorFDSet.providedBy(self._reactor):
+                    return None
+                self._writes = NativeWrites.start(
+                    threads, self.root, cast(IReactorFDSet, self._reactor), self.slow_writes
+                )
+            return self._writes.begin(file, position, data)
+        except (OSError, RuntimeError):
+            # The process has too many threads or descriptors: the write that follows needs neither.
+            return None
 
     def _settle(self, error: BaseException | None) -> BaseException | None:
         """
@@ -488,7 +520,9 @@ class Disk:
         ending = [pool.stop() for pool in self._pools.values()]
         if self._syncs is not None:
             ending.append(self._syncs.stop())
-        self._pools, self._syncs = {}, None
+        if self._writes is not None:
+            ending.append(self._writes.stop())
+        self._pools, self._syncs, self._writes = {}, None, None
         return gatherResults(ending).addCallback(unlock)
 
 

@@ -184,7 +184,7 @@ class SegmentRefetch:
             if new.size + size > _LARGEST:
                 raise ReplicaNotAvailable(self._too_large(end))
             if size:
-                new.log.get().write(new.size, (memoryview(got.data)[:size],))
+                new.write((memoryview(got.data)[:size],))
                 for position, header in batches:
                     if position < size:
                         new.appended(header, header.base_offset, log.config.index_interval_bytes)
@@ -220,7 +220,7 @@ class SegmentRefetch:
             NO_PRODUCER_EPOCH, NO_SEQUENCE, 0,
         )  # fmt: skip
         batch = rewrite_batch(header, ())
-        new.log.get().write(new.size, (batch,))
+        new.write((batch,))
         new.appended(header._replace(length=len(batch) - LENGTH_OVERHEAD), offset, self.log.config.index_interval_bytes)
 
     def _batches(self, data: Buffer) -> list[tuple[int, BatchHeader]]:

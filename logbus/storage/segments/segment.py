@@ -9,16 +9,20 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 
 from attrs import define, field
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from logbus.errors import ApiError, StorageError
 from logbus.records.batch import BatchHeader
+from logbus.records.checksum import Buffer
 from logbus.records.file_slice import FileSlice
 from logbus.storage import file_names
 from logbus.storage.filesystem.file_cache import LazyFile
+from logbus.storage.segments.batch_ahead import BatchAhead
 from logbus.storage.segments.index_check import check_times, trusted_entry
 from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexed_file import IndexedFile
@@ -57,6 +61,7 @@ class Segment(IndexedFile):
     index_rebuild: IndexRebuild | None = field(default=None, init=False)
     on_damage: Callable[[Segment], object] | None = field(default=None, init=False)
     _aborted: TransactionIndex | None = field(default=None, init=False)
+    _ahead: BatchAhead | None = field(default=None, init=False)
     _recent_last: array[int] = field(default=_NONE, init=False)
     _recent_position: array[int] = field(default=_NONE, init=False)
     _recent_floor: int = field(default=_NEVER, init=False)
@@ -159,6 +164,41 @@ class Segment(IndexedFile):
 
     # -- Writing
 
+    def write(self, parts: Sequence[Buffer], batch: Buffer | None = None) -> None:
+        """
+        Write batches at the end of the file: all but their index entries.
+
+        :param batch: if :meth:`write_ahead` may have got it, the batch whose records are the last part.
+        :raises ApiError, StorageError: as of :meth:`.IFile.write`.
+        """
+        ahead = self._ahead
+        if ahead is not None:
+            self._ahead = None
+            parts = ahead.left_to_write(self.size, parts, batch)
+        self.log.get().write(self.size, parts)
+
+    def write_ahead(self, batch: Buffer) -> Deferred[None] | None:
+        """
+        Begin to write the records of a batch that will most likely be appended next, and must not change until then.
+
+        :returns: fires when that is over: it is time to append the batch. None: it cannot be done now.
+        """
+        if self._ahead is not None:
+            return None
+        ahead = self._ahead = BatchAhead.begin(self.disk, self.log.get(), self.size, batch)
+        return None if ahead is None else ahead.over
+
+    def drop_ahead(self) -> None:
+        """
+        Remove records that were written ahead and not appended, if there are any.
+
+        :raises StorageError: that failed; the disk is offline.
+        """
+        ahead = self._ahead
+        if ahead is not None:
+            self._ahead = None
+            ahead.remove(self.size)
+
     def appended(self, header: BatchHeader, base_offset: int, interval: int) -> None:
         """
         Index a batch that was written at the end of the file.
@@ -217,6 +257,7 @@ class Segment(IndexedFile):
         No batch will be added for now: the time index gets its last entry, all entries go to the files, and their
         memory is released. On a full disk the entries stay in memory, for the next :meth:`save_indexes`.
         """
+        self.drop_ahead()
         if self.max_timestamp >= 0:
             self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self._recent_last = self._recent_position = _NONE
@@ -234,6 +275,7 @@ class Segment(IndexedFile):
 
         :returns: the offset after the last remaining batch; the base offset without one.
         """
+        self.drop_ahead()
         self._expect_indexes()
         position = self.find(offset)
         if position < self.size:
@@ -462,6 +504,8 @@ class Segment(IndexedFile):
 
     def close(self) -> None:
         """Close the files."""
+        with suppress(StorageError):
+            self.drop_ahead()
         self.close_transaction_index()
         if self.index_rebuild is not None:
             self.index_rebuild.stop()

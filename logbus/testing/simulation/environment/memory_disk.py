@@ -20,7 +20,7 @@ from logbus.records.checksum import Buffer
 from logbus.storage.disk_space import DiskSpace
 from logbus.storage.filesystem.disk import NoSpace, refusal, sync_each
 from logbus.storage.filesystem.read_ahead import ReadAhead
-from logbus.storage.istorage import IDisk, IFile, IOPool
+from logbus.storage.istorage import IDisk, IFile, IOPool, IWriteAhead
 from logbus.testing.simulation.environment.inodes import Crashed, Directory, Inode, PowerCutOutcome
 
 
@@ -63,6 +63,13 @@ class MemoryFile:
         disk.report_no_space(refused)
         raise refused
 
+    def write_ahead(self, position: int, data: Buffer) -> bool:
+        """Write behind the end, and report no error; whether all was written."""
+        fault = self._disk.step("write ahead", self.path)
+        portion = 1.0 if fault is None else fault[1]
+        self._inode.write(position, bytes(data)[: int(len(data) * portion)])
+        return fault is None
+
     def pread(self, length: int, position: int) -> bytes:
         self._disk.plain_step("read", self.path)
         return os.pread(self._inode.fd, length, position)
@@ -91,6 +98,23 @@ class MemoryFile:
         self._inode.sync()
 
 
+@implementer(IWriteAhead)
+class MemoryWriteAhead:
+    """A write behind the end of a file, which is carried out when it is released, or waited for."""
+
+    def __init__(self, file: MemoryFile, position: int, data: Buffer) -> None:
+        self.over: Deferred[None] = Deferred()
+        self._file = file
+        self._position = position
+        self._data = data
+        self._whole: bool | None = None
+
+    def finish(self) -> bool:
+        if self._whole is None:
+            self._whole = self._file.write_ahead(self._position, self._data)
+        return self._whole
+
+
 @implementer(IDisk)
 class MemoryDisk:
     """
@@ -102,6 +126,7 @@ class MemoryDisk:
     :ivar on_crash: called when it stops.
     :ivar faults: called before each step; may return an error and, for writes, the portion written before it.
     :ivar held: pools whose operations wait for :meth:`release`.
+    :ivar ahead: writes behind the ends of files that :meth:`release_ahead` carries out; None: there are none.
     :ivar free: the result of :meth:`space`; writes do not change it.
     :ivar loads: read-aheads: path, position, bytes waited for, bytes begun behind them.
     :ivar above: the disk that this one is a directory of, as a worker's is; None: none.
@@ -120,6 +145,7 @@ class MemoryDisk:
         self.on_crash: Callable[[], object] = lambda: None
         self.faults: Callable[[str, str], tuple[OSError, float] | OSError | None] = lambda op, path: None
         self.held: set[IOPool] = set()
+        self.ahead: list[MemoryWriteAhead] | None = None
         self.loads: MutableSequence[tuple[str, int, int, int]] = []
         self.reads = ReadAhead(self)
         self.open_files = 0
@@ -234,6 +260,26 @@ class MemoryDisk:
 
     def sync(self, files: Sequence[IFile]) -> Deferred[None]:
         return self.submit(IOPool.SYNC, sync_each, files)
+
+    @property
+    def writes_ahead(self) -> bool:
+        return self.ahead is not None
+
+    def write_ahead(self, file: IFile, position: int, data: Buffer) -> MemoryWriteAhead | None:
+        if self.ahead is None or self.failure is not None:
+            return None
+        assert isinstance(file, MemoryFile)
+        self.ahead.append(MemoryWriteAhead(file, position, data))
+        return self.ahead[-1]
+
+    def release_ahead(self) -> bool:
+        """Carry out the oldest write ahead, and call who waits for it; whether there was one."""
+        if not self.ahead:
+            return False
+        write = self.ahead.pop(0)
+        write.finish()
+        write.over.callback(None)
+        return True
 
     def release(self, pool: IOPool, count: int = 1_000_000) -> int:
         """Run up to ``count`` waiting operations of a pool, oldest first; return how many ran."""
