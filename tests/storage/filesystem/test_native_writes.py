@@ -117,6 +117,8 @@ class NativeWritesTests(SynchronousTestCase):
         file.write(0, [b"prefix", bytes(LARGE)])
         self.assertTrue(self.disk.writes_ahead)
         slow.seconds = lambda: 1000.0
+        for _ in range(100):
+            file.write(0, [bytes(LARGE)])
         self.assertFalse(self.disk.writes_ahead)
         write = self.begin("g", 0)
         slow.seconds = lambda: 1001.0

@@ -1,28 +1,30 @@
-"""Slow writes are noticed, and forgotten."""
+"""Slow writes are noticed, and that they are quick again."""
 
 from __future__ import annotations
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.storage.filesystem.slow_writes import REMEMBERED, SLOW, SlowWrites
+from logbus.storage.filesystem.slow_writes import SLOW, SlowWrites
 
 
 class SlowWritesTests(SynchronousTestCase):
-    def test_for_a_while(self) -> None:
-        """One slow write stands for some seconds, whatever quick ones follow it, and a further one for more."""
-        clock = Clock()
-        slow = SlowWrites(clock.seconds)
-        clock.advance(1000)
-        for seconds, expected in ((SLOW / 2, False), (2 * SLOW, True), (0.0, True)):
-            begun = slow.seconds()
-            clock.advance(seconds)
-            slow.took(begun)
-            self.assertEqual(bool(slow), expected)
-        clock.advance(REMEMBERED - 1)
-        self.assertTrue(slow)
-        slow.took(clock.seconds() - 1)
-        clock.advance(REMEMBERED - 1)
-        self.assertTrue(slow)
-        clock.advance(1)
-        self.assertFalse(slow)
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.slow = SlowWrites(self.clock.seconds)
+
+    def took(self, *seconds: float) -> bool:
+        for each in seconds:
+            begun = self.slow.seconds()
+            self.clock.advance(each)
+            self.slow.took(begun)
+        return bool(self.slow)
+
+    def test_on_average(self) -> None:
+        """A few slow writes in a row count, or one that is very slow; then so do the quick ones that follow."""
+        self.assertFalse(self.took(*[SLOW / 8] * 100))
+        self.assertFalse(self.took(4 * SLOW))
+        self.assertTrue(self.took(*[2 * SLOW] * 8))
+        self.assertFalse(self.took(*[SLOW / 8] * 8))
+        self.assertTrue(self.took(100 * SLOW))
+        self.assertFalse(self.took(*[SLOW / 8] * 40))
