@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,14 @@ from tests.faults.traffic import Traffic, create
 FAULTY_CONFIG = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "2000"}
 
 USUAL = re.compile("ing factory|ApiVersionsHandlers")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Servers are killed here while clients go on."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,8 @@ from tests.interop.idempotent_producers import Producing, all_kinds, wait_for
 from tests.interop.java_client import Java
 from tests.interop.member_groups import Group
 
+pytestmark = pytest.mark.long
+
 PARTITIONS = 3
 SECONDS = 120
 #: How many records each client is to have got through between two events.

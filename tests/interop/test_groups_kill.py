@@ -12,6 +12,8 @@ from tests.interop.group_workload import PARTITIONS, SESSION_MS, end_sessions_so
 from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("kind", [*LIBRARIES, "confluent-cooperative", "kafka-python-cooperative", "aiokafka-sticky"])
 def test_killed_member(broker: Broker, topic: str, kind: str) -> None:

@@ -15,6 +15,8 @@ from tests.interop.member_groups import Group
 from tests.interop.test_offsets import create
 from tests.interop.test_restart import STOPS
 
+pytestmark = pytest.mark.long
+
 #: Longer than any restart takes: no member is missed.
 SESSION_MS = 30_000
 

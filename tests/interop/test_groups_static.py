@@ -21,6 +21,7 @@ CLASSIC = [kind for kind in LIBRARIES if "consumer" not in kind]
     # In the consumer protocol a name is in use until its member leaves or its session ends.
     + [("confluent-consumer-uniform", "close")],
 )
+@pytest.mark.long
 def test_restart_of_a_member(broker: Broker, topic: str, kind: str, how: str) -> None:
     """A member that ends and starts again has its partitions again; the other never lost one of its own."""
     create(broker, topic, PARTITIONS)
@@ -42,6 +43,7 @@ def test_restart_of_a_member(broker: Broker, topic: str, kind: str, how: str) ->
 
 
 @pytest.mark.parametrize("kind", LIBRARIES)
+@pytest.mark.long
 def test_absent_member(broker: Broker, topic: str, kind: str) -> None:
     """When the session of a static member is over, the others share its partitions."""
     create(broker, topic, PARTITIONS)

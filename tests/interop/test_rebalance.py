@@ -150,6 +150,7 @@ def test_to_a_second_worker_and_back(data: Path) -> None:
         assert sum(each.offset for each in committed) == len(every)
 
 
+@pytest.mark.long
 def test_workers_die_meanwhile(data: Path) -> None:
     """Workers are killed while partitions move, to and fro; in the end each acknowledged record is there once."""
     with Broker({"workers": 2}, data_dir=data) as broker:

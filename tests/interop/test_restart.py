@@ -66,6 +66,7 @@ def test_every_client_and_codec(make_broker: MakeBroker, stop: Callable[[Broker]
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.long
 def test_running_producer(make_broker: MakeBroker, stop: Callable[[Broker], None], idempotent: bool) -> None:
     """
     A producer in the middle of its work rides over a restart: all it was told is there, is there.

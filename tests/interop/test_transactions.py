@@ -180,6 +180,7 @@ def test_epochs(broker: Broker, java: Java, topic: str, kind: str) -> None:
     assert found == expected
 
 
+@pytest.mark.long
 def test_coordinator_dies(
     cluster: Cluster, java: Java, topic: str, make: Make, read: dict[str, Read], request: pytest.FixtureRequest
 ) -> None:

@@ -18,6 +18,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from logbus.testing import Broker, BrokerFailed
 from tests.interop.test_workers import PARTITIONS, SECONDS, content, create, leaders, wait_for, workers
 
+pytestmark = pytest.mark.long
+
 HIT = 1
 """The worker to which it happens."""
 

@@ -130,6 +130,7 @@ def test_http_is_of_both(two_workers: Broker) -> None:
         assert json.load(answer) == {"ready": True, "reasons": []}
 
 
+@pytest.mark.long
 def test_a_worker_that_dies(two_workers: Broker) -> None:
     """It is started again; what it acknowledged is there, and the other worker served all the time."""
     create(two_workers, "orders")
@@ -141,6 +142,7 @@ def test_a_worker_that_dies(two_workers: Broker) -> None:
     assert content(two_workers, "orders") == list(range(300))
 
 
+@pytest.mark.long
 def test_the_process_that_starts_workers_dies(two_workers: Broker) -> None:
     """Workers go on, and those that die afterwards are started again."""
     create(two_workers, "orders")
@@ -154,6 +156,7 @@ def test_the_process_that_starts_workers_dies(two_workers: Broker) -> None:
     assert content(two_workers, "orders") == list(range(200))
 
 
+@pytest.mark.long
 def test_the_supervisor_dies() -> None:
     """
     Workers stop with it; the next supervisor, started at once, waits for them, and finds all that they acknowledged.
@@ -176,6 +179,7 @@ def test_the_supervisor_dies() -> None:
         broker.kill()
 
 
+@pytest.mark.long
 def test_deaths_at_the_start_and_the_stop(two_workers: Broker) -> None:
     """A worker that dies whenever it starts is started until it serves; one that dies as it stops holds nothing up."""
     create(two_workers, "orders")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 
+import pytest
 from confluent_kafka import Producer
 
 from logbus.testing import Broker
@@ -21,6 +22,7 @@ def fill(broker: Broker, topic: str, count: int) -> list[list[object]]:
     return sorted(rows)  # type: ignore[type-var]
 
 
+@pytest.mark.long
 def test_killed_executor(standalone: Standalone) -> None:
     """All rows, once, by two of them; one that is killed meanwhile is made up for."""
     with Broker({"num.partitions": "2"}) as broker:

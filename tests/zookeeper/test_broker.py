@@ -145,6 +145,7 @@ def test_kafkas_tree(zookeeper: ZooKeeper) -> None:
         assert consume(broker, "orders", 1) == [b"x"]
 
 
+@pytest.mark.long
 def test_an_outage(own: ZooKeeper) -> None:
     """
     Without ZooKeeper records are taken and given and offsets committed; changes are refused for now; with it
@@ -174,6 +175,7 @@ def test_an_outage(own: ZooKeeper) -> None:
             assert client.exists("/logbus/brokers/topics/late") is None
 
 
+@pytest.mark.long
 def test_the_session_expires(zookeeper: ZooKeeper) -> None:
     """The broker registers again, once, as a younger one, is elected again, and loses nothing."""
     with a_broker(zookeeper, "/expires") as broker, tree(zookeeper) as client:
@@ -231,6 +233,7 @@ def test_another_cluster(zookeeper: ZooKeeper) -> None:
             other.start()
 
 
+@pytest.mark.long
 def test_stopped_in_an_outage(own: ZooKeeper) -> None:
     """SIGTERM ends a broker in order while its ZooKeeper is away, and nothing has to be recovered afterwards."""
     with a_broker(own, in_process=False, session_timeout_ms=2000) as broker:

@@ -92,6 +92,7 @@ def test_leaders_are_spread(cluster: Cluster) -> None:
     assert consume(cluster.brokers[2], name, 6) == [b"%d" % partition for partition in range(6)]
 
 
+@pytest.mark.long
 def test_the_controller_dies(cluster: Cluster) -> None:
     """Another takes over: topics can be created, and the one that died comes back to what it led."""
     name = f"before-{uuid4().hex}"

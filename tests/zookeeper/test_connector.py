@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint
 
@@ -34,6 +35,8 @@ from logbus.testing.cluster import CHROOT
 from logbus.testing.cluster import Cluster as KafkaCluster
 from logbus.testing.zookeeper import ZooKeeper
 from tests.zookeeper.reactor_case import PumpedTestCase
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from kazoo.exceptions import ConnectionDropped
 from twisted.logger import globalLogPublisher
 
@@ -16,6 +17,8 @@ from logbus.metastore.operations import ConnectionLost, Create, SessionLost, Ses
 from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.testing.zookeeper import ZooKeeper
 from tests.zookeeper.reactor_case import SECONDS, PumpedTestCase
+
+pytestmark = pytest.mark.long
 
 
 class LoggedTestCase(PumpedTestCase):

@@ -9,7 +9,7 @@ from tests.pipeline.kills import load_rounds
 from tests.pipeline.standalone import Standalone
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kills(standalone: Standalone) -> None:
     """One of each kind is killed; ``python -m tests.pipeline.kills --load`` kills as many as one likes."""
     said: list[str] = []

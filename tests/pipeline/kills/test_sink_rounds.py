@@ -9,7 +9,7 @@ from tests.pipeline.kills import sink_rounds
 from tests.pipeline.standalone import Standalone
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_record_is_missing_or_double(standalone: Standalone) -> None:
     """One of each kind is killed; ``python -m tests.pipeline.kills --sink`` kills as many as one likes."""
     said: list[str] = []
