@@ -12,10 +12,17 @@ author = "The logbus developers"
 copyright = "2026, The logbus developers"
 version = release = logbus.__version__
 
-extensions = ["sphinx.ext.autodoc", "generated", "layers", "state_diagram"]
+extensions = ["sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design", "generated", "layers", "state_diagram"]
 exclude_patterns = ["_build", "newsfragments"]
-html_theme = "alabaster"
-html_theme_options = {"description": "A Kafka-compatible commit log on Twisted", "fixed_sidebar": True}
+html_theme = "furo"
+html_title = f"logbus {version}"
+html_static_path = ["_static"]
+html_css_files = ["logbus.css"]
+html_copy_source = False
+html_show_sphinx = False
+# What a button copies of a session: the commands, without their prompts and without what they answer.
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 nitpicky = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

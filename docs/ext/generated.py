@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from configparser import ConfigParser
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -197,6 +199,31 @@ def _fields(schema: Any) -> Lines:
     yield from table(("Field", "Type", "Meaning"), rows)
 
 
+EXTRAS = {
+    "avro": "Avro serializers of the Twisted client",
+    "registry": "The schema registry of a broker: parses Avro and JSON Schema",
+    "zookeeper": "Clusters of several machines, whose metadata are in ZooKeeper",
+    "spark": "The data pipeline; Java 17 or newer besides",
+    "tls": "TLS on listeners, among brokers, and in clients",
+    "oauth": "Logins by JSON web tokens (OAUTHBEARER)",
+    "dev": "Style, types, layers, changelog: what developers run",
+    "docs": "This documentation",
+    "test": "The tests",
+}
+"""What the extras of setup.cfg are for."""
+
+
+def extras() -> Lines:
+    """The extras of setup.cfg, with what they install."""
+    read = ConfigParser()
+    read.read(Path(__file__).parents[2] / "setup.cfg")
+    rows = []
+    for name, requirements in read["options.extras_require"].items():
+        packages = [re.split(r"[<>=!~ \[]", line)[0] for line in requirements.split("\n") if line]
+        rows.append((f"``{name}``", EXTRAS[name], ", ".join(packages)))
+    yield from table(("Extra", "For", "Packages"), rows)
+
+
 def twistd() -> Lines:
     """``twistd logbus --help``."""
     text = Options().getUsage(width=100)
@@ -280,6 +307,7 @@ SOURCES: dict[str, Callable[[], Lines]] = {
     "http": http,
     "twistd": twistd,
     "command-line": command_line,
+    "extras": extras,
     "spark-options": spark_options,
 }
 
