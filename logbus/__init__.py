@@ -48,6 +48,7 @@ What all of them share:
 * ``timers``: many deadlines on one timer
 * ``coroutines``: coroutine functions that return Deferreds
 * ``signals``: signal handling
+* ``sd_notify``: tells systemd how the process is
 * ``compiled``: modules that are compiled from the source that also runs interpreted
 * ``interpreter``: how the running Python was built
 * ``extras``: hints for installing optional dependencies

@@ -40,6 +40,7 @@ with kept_attrs_code():
     from logbus.net.reactor_choice import install_reactor
     from logbus.net.without_tls import import_without_tls
     from logbus.records.implementations import IS_COMPILED
+    from logbus.sd_notify import ServiceManager
     from logbus.signals import ProcessSignals
     from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES
     from logbus.workers.left_over import refuse_left_over
@@ -186,6 +187,7 @@ class ProcessRunner(Service):
         self._release = release
         self._service: Any = None
         self._signals: ProcessSignals | None = None
+        self._manager: ServiceManager | None = None
         self._collection = StartupCollection(gc)
 
     def _make(self, reactor: Any, stop: Callable[[], object]) -> Any:
@@ -208,8 +210,10 @@ class ProcessRunner(Service):
 
         # Before any timer exists: a step of the wall clock must not affect timers.
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
+        self._manager = ServiceManager.of_environment(reactor, os.environ, os.getpid())
+        self._manager.starting()
         self._signals = signals = ProcessSignals(reactor)
-        signals.hung_up = self._hung_up
+        signals.hung_up = self._reload
         signals.install()
         for warning in self._config.warnings:
             _log.warn("{warning}", warning=warning)
@@ -226,11 +230,22 @@ class ProcessRunner(Service):
 
     def _serving(self, _: None) -> None:
         self._collection.freeze()
+        self._tell(ServiceManager.ready)
+
+    def _reload(self) -> None:
+        self._tell(ServiceManager.reloading)
+        self._hung_up()
+        self._tell(ServiceManager.ready)
+
+    def _tell(self, what: Callable[[ServiceManager], None]) -> None:
+        if self._manager is not None:
+            what(self._manager)
 
     def stopService(self) -> Any:
         super().stopService()
         if self._signals is not None:
             self._signals.stopping()
+        self._tell(ServiceManager.stopping)
         return self._service.stopService() if self._service is not None else None
 
     def _lost(self, failure: Failure) -> None:

@@ -63,10 +63,15 @@ def contents(directory: Path) -> Mapping[str, bytes | None]:
 
 
 @contextmanager
-def twistd(cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def twistd(cwd: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """A broker in a process of its own, for as long as the block takes."""
     process = subprocess.Popen(
-        [*TWISTD, *arguments], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*TWISTD, *arguments],
+        cwd=cwd,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     try:
         yield process
@@ -407,6 +412,30 @@ def test_signals(tmp_path: Path) -> None:
         assert "Traceback" not in said
         assert "ReactorNotRunning" not in said
     assert (tmp_path / "logbus-data" / ".logbus_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_systemd(tmp_path: Path, workers: str) -> None:
+    """It is told when clients are served, what SIGHUP does, that the reactor turns, and that the broker stops."""
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(SECONDS)
+
+        def told(wanted: bytes) -> None:
+            while not systemd.recv(1000).startswith(wanted):
+                pass
+
+        variables = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "1000000"}
+        with twistd(tmp_path, "--workers", workers, *FREE, **variables) as process:
+            read_until(process, "ready: ")
+            told(b"READY=1")
+            told(b"WATCHDOG=1")
+            process.send_signal(signal.SIGHUP)
+            told(b"RELOADING=1\nMONOTONIC_USEC=")
+            told(b"READY=1")
+            process.send_signal(signal.SIGTERM)
+            told(b"STOPPING=1")
+            stop(process)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Views of the cluster's health: partitions that lack replicas or a leader, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -14,8 +14,9 @@ from logbus.admin.authorization import Right
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, nullable, object_schema, string
+from logbus.admin.probes import READY, readiness
 from logbus.admin.problem_details import HttpProblem
-from logbus.admin.routing import ViewRequest, ViewResponse, route
+from logbus.admin.routing import FOR_ALL, ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
 from logbus.security.acl.acls import AclOperation
@@ -83,18 +84,56 @@ def shutdown_impact(broker_id: int, topics: Mapping[str, TopicImage], min_isr: M
     return missed
 
 
+def replicas_behind(broker_ids: Collection[int], topics: Mapping[str, TopicImage]) -> int:
+    """Return how many replicas of these brokers are not in sync."""
+    return sum(
+        broker_id in broker_ids and broker_id not in image.isr
+        for topic in topics.values()
+        for image in topic.partitions
+        # Mostly all are in sync, which takes no look at each.
+        if len(image.isr) < len(image.replicas)
+        for broker_id in image.replicas
+    )
+
+
 @frozen
 class ClusterHealthViews:
     """
-    Lists faulty partitions, and shuts this broker down.
+    Lists faulty partitions, tells orchestrators whether the next broker may be stopped, and shuts this broker down.
 
+    :ivar not_ready: returns the reasons why clients should not use this broker now, a sentence each.
     :ivar stop: returns the function that stops the process in order; None if there is none, as in a test.
     """
 
     metadata: ClusterMetadata
     broker_id: int
     min_isr: MinIsr
+    not_ready: Callable[[], Sequence[str]]
     stop: Callable[[], Callable[[], object] | None]
+
+    @route(
+        "GET",
+        "/readyz/in-sync",
+        "Whether the broker serves clients and all its replicas are in sync: 200, or 503 with the reasons",
+        answer=READY,
+        rights=FOR_ALL,
+        errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
+    )
+    def in_sync(self, call: ViewRequest) -> ViewResponse:
+        """Answer for all brokers of this host: a restart of the next one may wait for this."""
+        reasons = list(self.not_ready())
+        if behind := replicas_behind(self._of_this_host(), self.metadata.topics):
+            reasons.append(f"replicas of this broker that are not in sync: {behind}")
+        return readiness(reasons)
+
+    def _of_this_host(self) -> Collection[int]:
+        own = self.metadata.brokers.get(self.broker_id)
+        hosts = {endpoint.host for endpoint in own.endpoints.values()} if own is not None else set()
+        return {self.broker_id} | {
+            image.broker_id
+            for image in self.metadata.brokers.values()
+            if any(endpoint.host in hosts for endpoint in image.endpoints.values())
+        }
 
     @route(
         "GET",

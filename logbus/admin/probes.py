@@ -22,7 +22,7 @@ READY = object_schema(
 )
 ALIVE = object_schema("The process is alive and its reactor runs.", status=string("'alive'.", enum=["alive"]))
 
-HEALTH_PATHS = frozenset({b"/healthz", b"/readyz"})
+HEALTH_PATHS = frozenset({b"/healthz", b"/readyz", b"/readyz/in-sync"})
 """Probes of orchestrators: answered even if other requests are not admitted."""
 
 _PAGE = """<!DOCTYPE html>
@@ -36,6 +36,12 @@ _PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
+
+
+def readiness(reasons: Sequence[str]) -> ViewResponse:
+    """Return the response of a probe: 200, or 503 with the reasons, a sentence each."""
+    status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+    return ViewResponse(status, JSON, strict_json.dumps({"ready": not reasons, "reasons": list(reasons)}))
 
 
 @frozen
@@ -61,9 +67,7 @@ class ProbeViews:
         errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
     )
     def ready(self, call: ViewRequest) -> ViewResponse:
-        reasons = list(self.not_ready())
-        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-        return ViewResponse(status, JSON, strict_json.dumps({"ready": not reasons, "reasons": reasons}))
+        return readiness(self.not_ready())
 
 
 @frozen

@@ -157,6 +157,7 @@ class AdminSite(ServerFactory):
                     self.metadata,
                     self.broker.broker_id,
                     lambda given: self.config.topic_config(given).min_insync_replicas,
+                    self.not_ready,
                     self.stop,
                 ),
                 TopicViews(

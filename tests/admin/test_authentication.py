@@ -60,6 +60,7 @@ class AuthenticationCase(SynchronousTestCase):
         return self.ask(headers).status
 
 
+PROBES = ("/healthz", "/readyz", "/readyz/in-sync")
 PARTS = [
     "api",
     "v1",
@@ -72,6 +73,7 @@ PARTS = [
     "metrics",
     "healthz",
     "readyz",
+    "in-sync",
     "registry",
 ]
 PATHS = st.lists(
@@ -95,7 +97,7 @@ class LoginTests(AuthenticationCase):
         body = {"name": "x"} if method in ("POST", "PUT", "PATCH") else None
         headers = {"X-Original-URL": header, "X-Forwarded-User": "admin", "X-Forwarded-For": "127.0.0.1"}
         status = world.ask(method, path + query, body, headers).status
-        if path in ("/healthz", "/readyz") and query[:1] in ("", "?"):
+        if path in PROBES and query[:1] in ("", "?"):
             self.assertIn(status, (200, 204, 400, 405))
         else:
             self.assertIn(status, (400, 401))
@@ -114,7 +116,7 @@ class LoginTests(AuthenticationCase):
 
     def test_probes(self) -> None:
         """The probes are public by default, whatever credentials come with them; /metrics may be."""
-        for target in ("/healthz", "/readyz"):
+        for target in PROBES:
             self.assertEqual(self.ask({}, target).status, 200)
             self.assertEqual(self.ask(basic("alice", "wrong"), target).status, 200)
         self.assertEqual(self.world.threads.ran, 0)

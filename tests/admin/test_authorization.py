@@ -37,6 +37,7 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/"): None,
     ("GET", "/healthz"): None,
     ("GET", "/readyz"): None,
+    ("GET", "/readyz/in-sync"): None,
     ("GET", "/metrics"): (Op.DESCRIBE, CLUSTER),
     ("GET", "/api/v1/openapi.json"): None,
     ("GET", "/api/v1/cluster"): (Op.DESCRIBE, CLUSTER),

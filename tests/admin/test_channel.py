@@ -490,7 +490,7 @@ class SlotTests(ChannelCase):
     def test_health_when_all_are_busy(self) -> None:
         """When all connections are being answered, a few more may ask how the broker is, and nothing else."""
         busy = [self.busy(f"10.0.0.{number}") for number in range(4)]
-        for path in ("/healthz", "/readyz"):
+        for path in ("/healthz", "/readyz", "/readyz/in-sync"):
             answered = self.at_once(path)
             self.assertEqual((answered.status, answered.headers["Connection"]), (200, "close"))
         refused = self.at_once("/api/v1/topics")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -76,6 +77,29 @@ class ViewTests(SynchronousTestCase):
             [(1, 0, ["under_replicated"]), (2, None, ["under_replicated", "under_min_isr", "offline"])],
         )
         self.assertEqual(told["counts"], {"under_replicated": 2, "under_min_isr": 1, "offline": 1})
+
+    def test_in_sync(self) -> None:
+        """The next broker is stopped when this one serves, and has caught up; what others lack does not matter."""
+        path = "/readyz/in-sync"
+        self.spoil(
+            PartitionImage((0, 1), LeaderAndIsr(0, 1, (0,))),
+            PartitionImage((1, 0), LeaderAndIsr(1, 1, (1, 0))),
+        )
+        self.assertEqual(self.ask("GET", path), {"ready": True, "reasons": []})
+        self.spoil(PartitionImage((1, 0), LeaderAndIsr(1, 1, (1,))), PartitionImage((0,), LeaderAndIsr(0, 1, (0,))))
+        told = self.ask("GET", path, status=503)
+        self.assertEqual(told, {"ready": False, "reasons": ["replicas of this broker that are not in sync: 1"]})
+        self.assertEqual(self.ask("GET", "/readyz")["ready"], True)
+        self.world.reasons.append("it starts")
+        self.assertEqual(self.ask("GET", path, status=503)["reasons"][0], "it starts")
+
+    def test_in_sync_with_the_brokers_of_a_host(self) -> None:
+        """Worker processes of a host are restarted together: what any of them lacks counts."""
+        with self.world.metadata.changing() as metadata:
+            own = metadata.brokers[0]
+            metadata.set_brokers({0: own, 1: evolve(own, broker_id=1)})
+        self.spoil(PartitionImage((0, 1), LeaderAndIsr(0, 1, (0,))))
+        self.ask("GET", "/readyz/in-sync", status=503)
 
     def test_shutdown(self) -> None:
         """A broker that can be missed stops when it is asked to; one that cannot, only by force."""

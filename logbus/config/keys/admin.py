@@ -33,9 +33,9 @@ ADMIN_AUTHENTICATION = choice(
 )
 ADMIN_PUBLIC_PATHS = texts(
     "admin.public.paths",
-    ("/healthz", "/readyz"),
+    ("/healthz", "/readyz", "/readyz/in-sync"),
     "Paths that are answered without a login, to everybody.",
-    choices=("/healthz", "/readyz", "/metrics"),
+    choices=("/healthz", "/readyz", "/readyz/in-sync", "/metrics"),
     dynamic=CLUSTER,
 )
 ADMIN_METRICS_PER_PARTITION = boolean(
