@@ -4,14 +4,15 @@ Resolves the listeners of a broker from ``--listen``, ``--advertise``, ``listene
 
 The security protocol of a listener is that of ``listener.security.protocol.map``, or else its endpoint's.
 
-A key applies unless a ``--listen`` names its protocol: ``listeners`` for Kafka, ``admin.listeners`` for HTTP. The
-defaults of both apply only without any ``--listen``.
+``listeners`` has those of Kafka, ``admin.listeners`` those of HTTP; a ``--listen`` replaces the one of its name there,
+or adds one. Without ``listeners`` a broker has the default one unless a ``--listen`` is for Kafka, so that it is never
+without; without ``admin.listeners``, the default one of HTTP only if there is no ``--listen``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 
 from attrs import evolve, frozen
@@ -29,22 +30,35 @@ _INTERFACE = re.compile(r":interface=((?:\\.|[^:\\])*)")
 PLAINTEXT, SSL = "PLAINTEXT", "SSL"
 
 
-def resolve_listeners(listen: Sequence[str], advertise: Iterable[str], config: ConfigView) -> list[Listener]:
+def resolve_listeners(
+    listen: Sequence[str], advertise: Iterable[str], config: ConfigView, ports: Mapping[str, int] | None = None
+) -> list[Listener]:
     """
     Return the listeners of a broker.
 
     :param listen: the values of ``--listen``.
     :param advertise: the values of ``--advertise``.
-    :raise ConfigError: a listener is invalid, named twice, or missing.
+    :param ports: by protocol, the port of the first listener in place of its key's (``--port``, ``--admin-port``).
+    :raise ConfigError: a listener is invalid, or named twice.
     """
+    ports = ports or {}
     given = [parse_listen(text) for text in listen]
-    found = _of_protocol(given, KAFKA) or _kafka_listeners(config, use_default=not given)
-    found += _of_protocol(given, ADMIN) or _admin_listeners(config, use_default=not given)
+    _refuse_repeated(given)
+    found: list[Listener] = []
+    for protocol, addresses, with_default in (
+        (KAFKA, _addresses(config, keys.LISTENERS), not _of_protocol(given, KAFKA)),
+        (ADMIN, _addresses(config, keys.ADMIN_LISTENERS), not given),
+    ):
+        port = ports.get(protocol)
+        key = keys.LISTENERS if protocol == KAFKA else keys.ADMIN_LISTENERS
+        if port is not None or (addresses is None and with_default):
+            first, *others = addresses or key.default
+            addresses = (first if port is None else first._replace(port=port), *others)
+        named = config.is_set(key)
+        found += _merged(_key_listeners(protocol, addresses or (), named=named), _of_protocol(given, protocol), port)
     found += [listener for listener in given if listener.protocol not in (KAFKA, ADMIN)]
+    _refuse_repeated(found)
     names = [listener.name for listener in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"--listen: two listeners are named {name}; give one another name: NAME={name}:…")
     # The key falls back to ``listeners``, whose hosts may be empty: only an explicit value counts.
     said = [setting for setting in config.settings(keys.ADVERTISED_LISTENERS) if setting.name == "advertised.listeners"]
     advertised = {at.name: (at.host, at.port) for setting in said[:1] for at in setting.value}
@@ -106,31 +120,51 @@ def _of_protocol(listeners: Iterable[Listener], protocol: str) -> list[Listener]
     return [listener for listener in listeners if listener.protocol == protocol]
 
 
-def _kafka_listeners(config: ConfigView, *, use_default: bool) -> list[Listener]:
-    """Return the listeners of ``listeners``; by default one named after the protocol."""
-    if config.is_set(keys.LISTENERS):
-        return [Listener(at.name, KAFKA, _endpoint(at)) for at in config.get(keys.LISTENERS)]
-    return _default(keys.LISTENERS, KAFKA) if use_default else []
+def _addresses(config: ConfigView, key: ConfigKey[tuple[ListenerAddress, ...]]) -> tuple[ListenerAddress, ...] | None:
+    return config.get(key) if config.is_set(key) else None
 
 
-def _admin_listeners(config: ConfigView, *, use_default: bool) -> list[Listener]:
-    """Return the listeners of ``admin.listeners``: ``admin``, ``admin-2`` and so on."""
-    if config.is_set(keys.ADMIN_LISTENERS):
-        addresses = config.get(keys.ADMIN_LISTENERS)
-        return [
-            Listener(
-                ADMIN if n == 1 else f"{ADMIN}-{n}",
-                ADMIN,
-                _endpoint(at),
-                security_protocol=SSL if at.name == HTTPS else PLAINTEXT,
-            )
-            for n, at in enumerate(addresses, 1)
-        ]
-    return _default(keys.ADMIN_LISTENERS, ADMIN) if use_default else []
+def _key_listeners(protocol: str, addresses: Iterable[ListenerAddress], *, named: bool) -> list[Listener]:
+    """
+    Return the listeners of a key. Those of HTTP are ``admin``, ``admin-2`` and so on.
+
+    :param named: whether the key is set; by default a listener is named after its protocol.
+    """
+    if protocol == KAFKA:
+        return [Listener(at.name if named else KAFKA, KAFKA, _endpoint(at)) for at in addresses]
+    return [
+        Listener(
+            ADMIN if n == 1 else f"{ADMIN}-{n}",
+            ADMIN,
+            _endpoint(at),
+            security_protocol=SSL if at.name == HTTPS else PLAINTEXT,
+        )
+        for n, at in enumerate(addresses, 1)
+    ]
 
 
-def _default(key: ConfigKey[tuple[ListenerAddress, ...]], protocol: str) -> list[Listener]:
-    return [Listener(protocol, protocol, _endpoint(at)) for at in key.default]
+def _merged(listeners: Iterable[Listener], given: Sequence[Listener], port: int | None) -> list[Listener]:
+    """
+    Return the listeners of a key, where those of the command line take the place of those of their names, or are added.
+
+    :param port: an option's port for the first one.
+    """
+    replaced = {at.name.upper(): at for at in given}
+    merged = []
+    for n, listener in enumerate(listeners):
+        other = replaced.pop(listener.name.upper(), None)
+        if other is not None and port is not None and n == 0:
+            option = "--port" if other.protocol == KAFKA else "--admin-port"
+            raise ConfigError(f"{option} {port} and --listen both say where {other.name} listens: leave one out")
+        merged.append(other or listener)
+    return [*merged, *replaced.values()]
+
+
+def _refuse_repeated(listeners: Iterable[Listener]) -> None:
+    names = [listener.name for listener in listeners]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"--listen: two listeners are named {name}; give one another name: NAME={name}:…")
 
 
 def _endpoint(at: ListenerAddress) -> str:

@@ -4,6 +4,7 @@ The checks before a broker starts: protocols, ports, directories, certificates. 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -102,7 +103,19 @@ def try_listener(listener: Listener, probe: PortProbe) -> None:
         problems: list[Failure] = []
         endpoint.listen(ServerFactory()).addErrback(problems.append)
         for problem in problems:
-            raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {problem.value}")
+            raise ConfigError(
+                f"listener {listener.name} ({listener.endpoint}): {problem.value}{_remedy(problem.value)}"
+            )
+
+
+def _remedy(error: BaseException | None) -> str:
+    """Return what to do about a port that cannot be bound, as the end of a sentence."""
+    reason = getattr(getattr(error, "socketError", None), "errno", None)
+    if reason == errno.EACCES:
+        return " Choose a port from 1024, or give the process CAP_NET_BIND_SERVICE."
+    if reason == errno.EADDRINUSE:
+        return " Choose another port, or stop what listens there (ss -ltnp shows it)."
+    return ""
 
 
 def try_directory(directory: Path, broker_id: int) -> None:

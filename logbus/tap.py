@@ -2,7 +2,7 @@
 The ``twistd logbus`` command: its options, and the service.
 
 Errors in the configuration, the ports or the directories are reported before anything is changed: one line on standard
-error, exit status 1.
+error, exit status 1; wrong options, with exit status 2.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.application.service import IService, Service
@@ -32,7 +34,7 @@ with kept_attrs_code():
     from logbus.errors import ConfigError, LogbusError
     from logbus.ilogbus import Listener
     from logbus.interpreter import InterpreterBuild, advice
-    from logbus.listener_config import may_need_tls, resolve_listeners
+    from logbus.listener_config import ADMIN, KAFKA, may_need_tls, resolve_listeners
     from logbus.metastore.connect_string import ConnectString
     from logbus.metastore.zookeeper_security import ZooKeeperSecurity
     from logbus.metastore.zookeeper_store import require_kazoo
@@ -64,6 +66,8 @@ class Options(usage.Options):
     optParameters = [
         ["config", "c", None, "A Kafka-style server.properties file."],
         ["data-dir", "d", None, "Where the data goes: short for log.dirs. [default: logbus-data]"],
+        ["port", "p", None, "The port for Kafka clients: of the first of listeners. [default: 9092]"],
+        ["admin-port", None, None, "The port for HTTP: of the first of admin.listeners. [default: 8080]"],
         ["broker-id", "b", None, "This broker's number: short for broker.id. [default: 0]"],
         ["zookeeper", "z", None, "Short for zookeeper.connect; without it the metadata is kept in the data directory."],
         [
@@ -86,6 +90,22 @@ class Options(usage.Options):
         self["listen"] = []
         self["advertise"] = []
 
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Parse a command line; what is wrong with it is one line on standard error, and exit status 2."""
+        try:
+            super().parseOptions(options)
+        except usage.UsageError as error:
+            fail(usage_error(str(error), [name.rstrip("=") for name in self.longOpt]), status=2)
+
+    def parseArgs(self, *arguments: str) -> None:
+        """Refuse what is no option."""
+        if arguments:
+            raise usage.UsageError(f"{arguments[0]}: options begin with --, settings with --set")
+
+    def getUsage(self, width: int | None = None) -> str:
+        """Return the help, as wide as the terminal."""
+        return super().getUsage(width or get_terminal_size().columns)
+
     def opt_set(self, setting: str) -> None:
         """KEY=VALUE: one configuration key; may be repeated, and wins over --config."""
         self["set"].append(setting)
@@ -95,11 +115,16 @@ class Options(usage.Options):
     def opt_listen(self, listener: str) -> None:
         """
         [NAME=]PROTOCOL:ENDPOINT: where to listen; may be repeated. PROTOCOL is kafka, admin or a plugin's; ENDPOINT a
-        Twisted server endpoint. [default: kafka:tcp:9092:interface=127.0.0.1 and admin:tcp:8080:interface=127.0.0.1]
+        Twisted server endpoint. It replaces the listener of its name, or is one more.
+        [default: kafka:tcp:9092:interface=127.0.0.1 and admin:tcp:8080:interface=127.0.0.1]
         """
         self["listen"].append(listener)
 
     opt_l = opt_listen
+
+    def opt_cluster(self, zookeeper: str) -> None:
+        """HOST:PORT/CHROOT: the ZooKeeper of the cluster that this broker joins; the same as --zookeeper."""
+        self["zookeeper"] = zookeeper
 
     def opt_advertise(self, where: str) -> None:
         """NAME=HOST:PORT: the advertised address of the listener NAME; may be repeated."""
@@ -134,7 +159,12 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     except ConfigError as error:
         # Its message begins with the key.
         raise config.located(str(error).partition(":")[0].partition("=")[0].partition(" ")[0], error) from None
-    listeners = resolve_listeners(options["listen"], options["advertise"], config)
+    ports = {
+        protocol: parse_port(option, options[option])
+        for protocol, option in ((KAFKA, "port"), (ADMIN, "admin-port"))
+        if options[option] is not None
+    }
+    listeners = resolve_listeners(options["listen"], options["advertise"], config, ports)
     return config, listeners
 
 
@@ -170,10 +200,41 @@ def parse_set(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def fail(message: object) -> NoReturn:
-    """Print one line on standard error, and exit with status 1."""
-    sys.stderr.write(f"logbus: {message}\n")
-    raise SystemExit(1)
+def parse_port(option: str, text: str) -> int:
+    """
+    Parse the value of ``--port`` or ``--admin-port``.
+
+    :raise ConfigError: it is no port.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
+        raise ConfigError(f"--{option} {text}: expected a port from 1 to 65535, or 0 for any free one")
+    return int(text)
+
+
+def usage_error(error: str, names: Sequence[str]) -> str:
+    """
+    Return the line for an error of getopt.
+
+    :param names: the long options that there are, of which it names the nearest.
+    """
+    unknown = re.fullmatch(r"option -(-?.*) not recognized", error, re.DOTALL)
+    if unknown is None:
+        return f"{error}; --help lists the options"
+    import difflib  # needed only here
+
+    near = difflib.get_close_matches(unknown[1].lstrip("-"), names, 1)
+    return f"there is no option -{unknown[1]}; " + (f"did you mean --{near[0]}?" if near else "--help lists them")
+
+
+def fail(message: object, status: int = 1) -> NoReturn:
+    """Print one line on standard error, and exit with a status."""
+    sys.stderr.write(f"logbus: {escaped_line(message)}\n")
+    raise SystemExit(status)
+
+
+def escaped_line(message: object) -> str:
+    """Return a message as one line that leaves the terminal alone."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in str(message))
 
 
 class ProcessRunner(Service):
@@ -182,8 +243,8 @@ class ProcessRunner(Service):
     """
 
     def __init__(self, config: ConfigView, listeners: list[Listener], release: str | None) -> None:
-        self._config = config
-        self._listeners = listeners
+        self.config = config
+        self.listeners = listeners
         self._release = release
         self._service: Any = None
         self._signals: ProcessSignals | None = None
@@ -215,7 +276,7 @@ class ProcessRunner(Service):
         self._signals = signals = ProcessSignals(reactor)
         signals.hung_up = self._reload
         signals.install()
-        for warning in self._config.warnings:
+        for warning in self.config.warnings:
             _log.warn("{warning}", warning=warning)
         for line in advice(IS_COMPILED and IS_USED, InterpreterBuild.running()):
             _log.info("{line}", line=line)
@@ -277,7 +338,7 @@ class BrokerRunner(ProcessRunner):
         from logbus.settings import raise_descriptor_limit
 
         raise_descriptor_limit()
-        broker = Broker(reactor, self._config, self._listeners, release=self._release)
+        broker = Broker(reactor, self.config, self.listeners, release=self._release)
         # This process runs only the broker, so the garbage collector may be tuned.
         garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, reactor)
         broker.replication.replicas.added = garbage.replica_added
@@ -301,9 +362,7 @@ class SupervisorRunner(ProcessRunner):
     def _make(self, reactor: Any, stop: Callable[[], object]) -> Supervisor:
         from logbus.workers.supervisor import Supervisor
 
-        supervisor = Supervisor(
-            reactor, self._config, self._listeners, self._count, self._release, time.time, self._lost
-        )
+        supervisor = Supervisor(reactor, self.config, self.listeners, self._count, self._release, time.time, self._lost)
         supervisor.stop_process = stop
         return supervisor
 

@@ -47,25 +47,48 @@ class ListenerTests(TestCase):
         self.assertEqual(resolved(admin_listeners=""), [KAFKA])
 
     def test_options_and_keys(self) -> None:
-        """A ``--listen`` replaces the key of its own protocol, and leaves the other's."""
-        both = {"listeners": "PLAINTEXT://127.0.0.1:9192", "admin_listeners": "http://127.0.0.1:8081"}
-        self.assertEqual(
-            spelled(resolved("admin:tcp:8090", **both)),
-            ["PLAINTEXT=kafka:tcp:9192:interface=127.0.0.1", "admin=admin:tcp:8090"],
-        )
-        self.assertEqual(
-            spelled(resolved("kafka:tcp:9292", **both)),
-            ["kafka=kafka:tcp:9292", "admin=admin:tcp:8081:interface=127.0.0.1"],
-        )
-        self.assertEqual(
-            [at.name for at in resolved("lines:tcp:1514", **both)],
-            ["PLAINTEXT", "admin", "lines"],
-        )
+        """A ``--listen`` replaces the listener of its name, or is one more."""
+        both = {
+            "listeners": "PLAINTEXT://127.0.0.1:9192,SASL_PLAINTEXT://:9193",
+            "admin_listeners": "http://127.0.0.1:8081",
+        }
+        plain, inside = "PLAINTEXT=kafka:tcp:9192:interface=127.0.0.1", "SASL_PLAINTEXT=kafka:tcp:9193:interface="
+        admin = "admin=admin:tcp:8081:interface=127.0.0.1"
+        for listen, found in (
+            ("admin:tcp:8090", [plain, inside, "admin=admin:tcp:8090"]),
+            ("plaintext=kafka:tcp:9292", ["plaintext=kafka:tcp:9292", inside, admin]),
+            ("kafka:tcp:9292", [plain, inside, "kafka=kafka:tcp:9292", admin]),
+            ("other=admin:tcp:8090", [plain, inside, admin, "other=admin:tcp:8090"]),
+            ("lines:tcp:1514", [plain, inside, admin, "lines=lines:tcp:1514"]),
+        ):
+            with self.subTest(listen):
+                self.assertEqual(spelled(resolved(listen, **both)), found)
 
     def test_options_alone(self) -> None:
-        """``--listen`` without keys replaces both defaults."""
+        """Without keys there is always a Kafka listener, and HTTP by default if there is no ``--listen``."""
         self.assertEqual(spelled(resolved("kafka:tcp:9292")), ["kafka=kafka:tcp:9292"])
-        self.assertEqual(spelled(resolved("admin:tcp:8090")), ["admin=admin:tcp:8090"])
+        kafka = "kafka=kafka:tcp:9092:interface=127.0.0.1"
+        self.assertEqual(spelled(resolved("admin:tcp:8090")), [kafka, "admin=admin:tcp:8090"])
+        self.assertEqual(spelled(resolved("lines:tcp:1514")), [kafka, "lines=lines:tcp:1514"])
+
+    def test_ports(self) -> None:
+        """``--port`` and ``--admin-port`` are those of the first listeners of their keys."""
+
+        def found(listen: tuple[str, ...] = (), **settings: str) -> list[str]:
+            config = ConfigView.load({name.replace("_", "."): text for name, text in settings.items()})
+            return spelled(resolve_listeners(listen, (), config, {"kafka": 9292, "admin": 0}))
+
+        self.assertEqual(found(), ["kafka=kafka:tcp:9292:interface=127.0.0.1", "admin=admin:tcp:0:interface=127.0.0.1"])
+        self.assertEqual(
+            found(listeners="PLAINTEXT://:1,SSL://:2", admin_listeners="https://:3"),
+            ["PLAINTEXT=kafka:tcp:9292:interface=", "SSL=kafka:tcp:2:interface=", "admin=admin:tcp:0:interface="],
+        )
+        self.assertEqual(
+            found(("edge=kafka:tcp:1",), admin_listeners="")[1:],
+            ["edge=kafka:tcp:1", "admin=admin:tcp:0:interface=127.0.0.1"],
+        )
+        with self.assertRaisesRegex(ConfigError, "--port 9292 and --listen both say where kafka listens"):
+            found(("kafka:tcp:1",))
 
     def test_no_kafka(self) -> None:
         """A broker without a Kafka listener is refused."""

@@ -143,10 +143,9 @@ def stop(process: subprocess.Popen[str]) -> str:
         ),
         (["--set", "foo.bar=1"], "--set: foo.bar is not a broker configuration key"),
         (["--broker-id", "-7"], "--broker-id: broker.id: '-7' is not valid"),
-        (
-            ["--listen", "admin:tcp:0:interface=127.0.0.1"],
-            "no listener speaks the Kafka protocol: add --listen kafka:tcp:9092",
-        ),
+        (["--port", "seven"], "--port seven: expected a port from 1 to 65535, or 0 for any free one"),
+        (["--admin-port", "65536"], "--admin-port 65536: expected a port from 1 to 65535"),
+        (["--port", "1", "--listen", "kafka:tcp:2"], "--port 1 and --listen both say where kafka listens"),
         (
             ["--set", "admin.listeners=localhost"],
             "admin.listeners: 'localhost' is not valid; accepted: http://host:port",
@@ -232,6 +231,43 @@ def test_directory_that_may_not_be_entered(
     assert "Permission denied" in said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--prot", "9092"], "there is no option --prot; did you mean --port?"),
+        (["--dta-dir=x"], "there is no option --dta-dir; did you mean --data-dir?"),
+        (["--\x1b[31m"], "there is no option --\\x1b[31m; --help lists them"),
+        (["-x"], "there is no option -x; --help lists them"),
+        (["--port"], "option --port requires argument; --help lists the options"),
+        (
+            ["num.partitions=3"],
+            "num.partitions=3: options begin with --, settings with --set; --help lists the options",
+        ),
+    ],
+)
+def test_unknown_options(arguments: list[str], words: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A mistyped option is one line, with the nearest one, and exit status 2."""
+    with pytest.raises(SystemExit) as exited:
+        make(*arguments)
+    assert exited.value.code == 2
+    assert capfd.readouterr().err == f"logbus: {words}\n"
+
+
+def test_port_that_needs_a_right(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """A port below 1024 says what it needs."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("logbus.preflight.socket.socket.bind", refuse)
+    with pytest.raises(SystemExit):
+        make("--port", "80", "--admin-port", "0")
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "listener kafka (tcp:80:interface=127.0.0.1)" in said
+    assert "Permission denied" in said
+    assert said.endswith("Choose a port from 1024, or give the process CAP_NET_BIND_SERVICE.")
+
+
 def make(*arguments: str) -> IService:
     """Return the service that twistd makes of a command line."""
     options = Options()
@@ -296,6 +332,7 @@ def test_port_in_use(tmp_path: Path) -> None:
         said = start_fails(tmp_path, "--listen", f"kafka:tcp:{port}:interface=127.0.0.1", "--data-dir", "data")
     assert f"listener kafka (tcp:{port}:interface=127.0.0.1)" in said
     assert "in use" in said
+    assert "Choose another port" in said
     assert contents(tmp_path) == {}
 
 

@@ -21,12 +21,12 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
 from logbus.broker import Broker
+from logbus.cli.foreground import StartOptions
 from logbus.cluster.replication.partition_metrics import partition_families
 from logbus.config import ConfigView
 from logbus.config.reference import reference_rst
 from logbus.ilogbus import Listener
 from logbus.metrics import Family
-from logbus.tap import Options
 from logbus.testing.private_reactor import close_reactor, private_reactor
 from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES, advertised_table, finalized_features, release_table
 from logbus.wire.messages import api_name
@@ -225,9 +225,8 @@ def extras() -> Lines:
 
 
 def twistd() -> Lines:
-    """``twistd logbus --help``."""
-    text = Options().getUsage(width=100)
-    yield from literal("text", re.sub(r"^Usage: \S+", "Usage: twistd", text))
+    """``logbus start --help``."""
+    yield from literal("text", StartOptions().getUsage(width=100))
 
 
 def command_line() -> Lines:

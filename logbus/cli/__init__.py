@@ -25,6 +25,7 @@ Topics and brokers:
 * ``rebalance_plan``: which partitions move among the workers of a machine
 * ``rebalance``: moves them, and follows the progress
 * ``leader_election``: elects leaders by names of topics and partitions
+* ``foreground``: the broker of ``start``
 * ``supervisor``: the brokers of ``cluster start``
 
 Records:

@@ -61,11 +61,12 @@ app = LazyGroup(
       printf 'hello\\nworld\\n' | logbus produce greetings
       logbus consume greetings --from-beginning --exit-at-end
 
-    The broker itself is started by: twistd -n logbus
+    A broker is started by: logbus start
     """,
     epilog="Exit status: 0 done, 1 refused or failed (with one line that says why), 2 wrong usage.",
     context_settings={"help_option_names": ["-h", "--help"]},
     lazy={
+        "start": ("logbus.cli.commands.start:start", "Run a broker."),
         "topics": ("logbus.cli.commands.topics:topics", "Create, list, describe, delete topics; add partitions."),
         "produce": ("logbus.cli.commands.produce:produce", "Send lines from standard input as records."),
         "consume": ("logbus.cli.commands.consume:consume", "Print records."),

@@ -99,7 +99,7 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
         try:
             return await work(cluster)
         except Unreachable as e:
-            hint = "is a broker running there? 'twistd -n logbus' starts one; --bootstrap names another address"
+            hint = "is a broker running there? 'logbus start' starts one; --bootstrap names another address"
             raise CommandFailed(f"{e}; {hint}") from None
         except Disconnected as e:
             if isinstance(e, RequestTimedOut) or (security is not None and security.login is not None):

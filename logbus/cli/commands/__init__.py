@@ -1,6 +1,7 @@
 """
 The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a module when its command runs.
 
+* ``start``: run a broker
 * ``topics``, ``produce``, ``consume``, ``configs``, ``log_dirs``: the commands of these names
 * ``groups``: the group ``groups``; list, describe, delete
 * ``groups_offsets``: reset, delete, export and import offsets of groups

@@ -10,8 +10,8 @@ ADMIN_LISTENERS = key(
     "admin.listeners",
     (ListenerAddress(HTTP, "127.0.0.1", 8080),),
     "Where the broker serves metrics, health and its REST API, as ``http://host:port`` with commas between; an empty "
-    "host is every interface, port 0 a free one; empty: nowhere. ``--listen admin:…`` counts instead of it. A key of "
-    "logbus, named as Kafka Connect's.",
+    "host is every interface, port 0 a free one; empty: nowhere. The listeners are named ``admin``, ``admin-2`` and so "
+    "on; ``--listen admin:…`` replaces the first one. A key of logbus, named as Kafka Connect's.",
 )
 ADMIN_ALLOWED_HOSTS = texts(
     "admin.allowed.hosts",
