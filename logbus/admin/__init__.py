@@ -18,6 +18,7 @@ The HTTP server:
 * ``verified_passwords``: remembers right passwords for a short time
 * ``authorization``: what the sender may do
 * ``routing``: the table of routes
+* ``relay``: passes requests on to the brokers that serve them, and merges lists of all brokers
 * ``response_stream``: sends an answer while it is made
 * ``json_chunks``: long lists in chunks
 * ``problem_details``: errors (RFC 9457)

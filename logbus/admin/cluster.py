@@ -47,6 +47,16 @@ BROKER = object_schema(
 )
 
 
+def require_broker(wanted: int, broker_id: int) -> None:
+    """
+    Check that a request concerns the broker that serves it.
+
+    :raise HttpProblem: 404: it concerns one that is not alive.
+    """
+    if wanted != broker_id:
+        raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no live broker {wanted}.")
+
+
 @frozen
 class ClusterViews:
     """Describes the cluster and its brokers."""

@@ -11,11 +11,12 @@ from typing import Any
 from attrs import define, frozen
 
 from logbus.admin.authorization import Right
-from logbus.admin.cluster import BROKER_ID
+from logbus.admin.cluster import BROKER_ID, require_broker
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, nullable, object_schema, string
 from logbus.admin.probes import READY, readiness
 from logbus.admin.problem_details import HttpProblem
+from logbus.admin.relay import live
 from logbus.admin.routing import FOR_ALL, ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
@@ -169,20 +170,17 @@ class ClusterHealthViews:
     @route(
         "POST",
         "/api/v1/brokers/{broker}/shutdown",
-        "Stop this broker in order: its leaderships move to other brokers first",
+        "Stop a broker in order: its leaderships move to other brokers first",
         answer=STOPPING,
         body=object_schema("Options.", force=boolean("Even if partitions lose their leader."), optional=("force",)),
         parameters={"broker": BROKER_ID},
         status=HTTPStatus.ACCEPTED,
         right=Right(AclOperation.ALTER),
-        errors=(HTTPStatus.CONFLICT, HTTPStatus.NOT_IMPLEMENTED),
+        served_by=lambda self, call: live(self.metadata, call.path["broker"]),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def shutdown(self, call: ViewRequest) -> dict[str, Any]:
-        if call.path["broker"] != self.broker_id:
-            raise HttpProblem(
-                HTTPStatus.CONFLICT,
-                f"This is broker {self.broker_id}; a broker is stopped at its own admin listener.",
-            )
+        require_broker(call.path["broker"], self.broker_id)
         stop = self.stop()
         if stop is None:
             raise HttpProblem(HTTPStatus.NOT_IMPLEMENTED, "This broker is part of another process, which must stop it.")

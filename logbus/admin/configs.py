@@ -13,9 +13,9 @@ from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from logbus.admin.authorization import HttpAccess, Right
-from logbus.admin.cluster import BROKER_ID
+from logbus.admin.cluster import BROKER_ID, require_broker
 from logbus.admin.json_schema import array, boolean, mapping, nullable, object_schema, string
-from logbus.admin.problem_details import HttpProblem
+from logbus.admin.relay import live
 from logbus.admin.routing import ViewRequest, route
 from logbus.admin.topics import TOPIC_NAME, config_text, existing_topic
 from logbus.cluster.cluster_metadata import ClusterMetadata
@@ -126,19 +126,15 @@ class ConfigViews:
     @route(
         "GET",
         "/api/v1/configs/brokers/{broker}",
-        "The configuration of the broker that answers",
+        "A broker's configuration",
         answer=CONFIGS,
         parameters={"broker": BROKER_ID},
         right=Right(AclOperation.DESCRIBE_CONFIGS),
-        errors=(HTTPStatus.NOT_FOUND,),
+        served_by=lambda self, call: live(self.metadata, call.path["broker"]),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def broker(self, call: ViewRequest) -> dict[str, Any]:
-        if call.path["broker"] != self.broker_id:
-            raise HttpProblem(
-                HTTPStatus.NOT_FOUND,
-                f"This is broker {self.broker_id}, which knows its own configuration only, "
-                f"not that of broker {call.path['broker']}.",
-            )
+        require_broker(call.path["broker"], self.broker_id)
         return {"items": [_entry(entry) for entry in describe_broker(self.config)]}
 
 

@@ -1,5 +1,5 @@
 """
-Views of the groups that this broker coordinates: state, members, committed offsets and lag.
+Views of groups: state, members, committed offsets and lag.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from logbus.admin.authorization import Right
 from logbus.admin.group_members import TopicName, assignor_of, members_of
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
-from logbus.admin.problem_details import HttpProblem
+from logbus.admin.relay import leader_of
 from logbus.admin.routing import ViewRequest, ViewResponse, route
-from logbus.admin.topics import OFFSET, TOPIC_NAME, page, page_of, paged
+from logbus.admin.topics import OFFSET, TOPIC_NAME, UNANSWERED, page, page_of, paged
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.group import Group
+from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.coordination.group_lags import GroupLags, Lag
 from logbus.coordination.group_offsets import CommittedOffset
 from logbus.errors import ApiError, ErrorCode
@@ -76,6 +77,7 @@ PAGE = page(
     GROUP,
     GROUP_ID,
     loading=boolean("Whether groups are missing because they are still being loaded."),
+    unanswered=UNANSWERED,
 )
 
 
@@ -85,7 +87,7 @@ IsVisible = Callable[[str], bool]
 
 @frozen
 class GroupViews:
-    """Lists and describes the groups that this broker coordinates."""
+    """Lists and describes groups; each broker knows those that it coordinates."""
 
     metadata: ClusterMetadata
     lags: GroupLags
@@ -93,9 +95,10 @@ class GroupViews:
     @route(
         "GET",
         "/api/v1/groups",
-        "Groups that this broker coordinates, by id",
+        "Groups, by id",
         answer=PAGE,
         parameters=paged(GROUP_ID),
+        merged_by="id",
         rights="Needs Describe on the Cluster, or else groups without Describe are left out.",
     )
     def list(self, call: ViewRequest) -> ViewResponse:
@@ -117,17 +120,19 @@ class GroupViews:
                 "items": items,
                 "next": after,
                 "loading": self.lags.coordinator.loading,
+                "unanswered": [],
             }
         )
 
     @route(
         "GET",
         "/api/v1/groups/{group}",
-        "One group that this broker coordinates, with its members and offsets",
+        "One group, with its members and offsets",
         answer=DETAIL,
         parameters={"group": GROUP_ID},
         right=Right(AclOperation.DESCRIBE, ResourceType.GROUP, "group"),
         rights="Needs Describe on the Group; topics without Describe are left out.",
+        served_by=lambda self, call: self.coordinator_of(call.path["group"]),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def one(self, call: ViewRequest) -> ViewResponse:
@@ -145,15 +150,24 @@ class GroupViews:
             }
         )
 
+    def coordinator_of(self, group_id: str) -> int | None:
+        """
+        Return the broker that coordinates a group; None: no group was ever there.
+
+        :raise ApiError: LEADER_NOT_AVAILABLE.
+        """
+        coordinator = self.lags.coordinator
+        return leader_of(self.metadata, TopicPartition(OFFSETS_TOPIC, coordinator.partition_of(group_id)))
+
     def _existing(self, group_id: str) -> Group:
         try:
             group = self.lags.coordinator.group(group_id)
         except ApiError as e:
-            if e.code is not ErrorCode.NOT_COORDINATOR:
+            if e.code is not ErrorCode.NOT_COORDINATOR or self.coordinator_of(group_id) is not None:
                 raise
             group = None
         if group is None:
-            raise HttpProblem(HTTPStatus.NOT_FOUND, f"This broker coordinates no group {group_id[:200]!r}.")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id[:200]!r}.")
         return group
 
     def _committed(self, group_id: str, is_visible: IsVisible | None) -> Mapping[TopicPartition, CommittedOffset]:

@@ -19,6 +19,7 @@ STATUS_OF: Mapping[ErrorCode, HTTPStatus] = MappingProxyType(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: HTTPStatus.NOT_FOUND,
         ErrorCode.UNKNOWN_TOPIC_ID: HTTPStatus.NOT_FOUND,
         ErrorCode.GROUP_ID_NOT_FOUND: HTTPStatus.NOT_FOUND,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: HTTPStatus.NOT_FOUND,
         ErrorCode.TOPIC_ALREADY_EXISTS: HTTPStatus.CONFLICT,
         ErrorCode.NON_EMPTY_GROUP: HTTPStatus.CONFLICT,
         ErrorCode.REASSIGNMENT_IN_PROGRESS: HTTPStatus.CONFLICT,

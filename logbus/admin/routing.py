@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from attrs import define, evolve, field, frozen
@@ -85,6 +86,9 @@ class Route:
     :ivar errors: error statuses of this route, besides those of all routes.
     :ivar right: the right that a client needs; None: the view asks itself, as ``rights`` says.
     :ivar rights: a sentence for the OpenAPI document, if there is more to say than ``right``.
+    :ivar served_by: returns the broker that serves a request, given the view and the request; None: any. Other brokers
+        relay it there.
+    :ivar merged_by: of a list that each broker has a part of: the member that orders its rows; empty: no such list.
     :ivar call: gives an :class:`ViewResponse`, or a value that becomes a JSON one, or a Deferred of these.
     """
 
@@ -99,6 +103,8 @@ class Route:
     errors: tuple[HTTPStatus, ...] = ()
     right: Right | None = None
     rights: str = ""
+    served_by: Callable[..., int | None] | None = None
+    merged_by: str = ""
     call: Callable[[ViewRequest], Any] = NotImplemented
 
     @property
@@ -122,6 +128,24 @@ def route(method: str, path: str, summary: str, **more: Any) -> Callable[[F], F]
     return mark
 
 
+class Relays(Protocol):
+    """What the router needs of :class:`.Relay`."""
+
+    broker_id: int
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there are other brokers."""
+
+    async def send(
+        self, broker_id: int, method: str, target: str, headers: Headers, body: bytes, access: HttpAccess
+    ) -> ViewResponse:
+        """Have another broker serve a request."""
+
+    async def merge(self, route: Route, call: ViewRequest, target: str, own: ViewResponse) -> dict[str, Any]:
+        """Merge the pages of all brokers."""
+
+
 @define(eq=False)
 class _Node:
     """A node in the tree of paths: children by name, a child for any name, routes by method."""
@@ -133,8 +157,13 @@ class _Node:
 
 @define(eq=False)
 class Router:
-    """The table of all routes."""
+    """
+    The table of all routes.
 
+    :ivar relay: passes requests on to the brokers that serve them; None: all are served here.
+    """
+
+    relay: Relays | None = None
     routes: list[Route] = field(factory=list, init=False)
     _root: _Node = field(factory=_Node, init=False)
 
@@ -144,7 +173,9 @@ class Router:
             for name, function in vars(type(view)).items():
                 declared: Route | None = getattr(function, "__route__", None)
                 if declared is not None:
-                    self._add(evolve(declared, call=getattr(view, name)))
+                    by = declared.served_by
+                    served_by = None if by is None else partial(by, view)
+                    self._add(evolve(declared, call=getattr(view, name), served_by=served_by))
 
     def _add(self, bound: Route) -> None:
         if bound.right is None and not bound.rights:
@@ -180,12 +211,22 @@ class Router:
             raise _not_found(path)
         return node.methods, values
 
-    def answer(self, method: str, target: str, headers: Headers, body: bytes, access: HttpAccess) -> PendingResponse:
+    def answer(
+        self,
+        method: str,
+        target: str,
+        headers: Headers,
+        body: bytes,
+        access: HttpAccess,
+        *,
+        is_relayed: bool = False,
+    ) -> PendingResponse:
         """
         Answer a request; expected errors become answers, too.
 
         :param target: path and query, as received.
         :param access: what the client may do.
+        :param is_relayed: whether another broker has sent it here: it is served here.
         :raise Exception: an unexpected error of a view, directly or through the Deferred.
         """
         try:
@@ -198,7 +239,14 @@ class Router:
             if chosen.right is not None:
                 access.require_right(chosen.right, variables)
             call = ViewRequest(variables, _read_query(chosen, query), _read_body(chosen, body), headers, access)
-            result = chosen.call(call)
+            relay = None if is_relayed else self.relay
+            serving = None if relay is None or chosen.served_by is None else chosen.served_by(call)
+            if relay is not None and serving is not None and serving != relay.broker_id:
+                result: Any = Deferred.fromCoroutine(relay.send(serving, method, target, headers, body, access))
+            else:
+                result = chosen.call(call)
+                if relay is not None and chosen.merged_by and relay.has_others:
+                    result = Deferred.fromCoroutine(relay.merge(chosen, call, target, result))
         except Exception as e:
             return error_response(e)
         if isinstance(result, Deferred):

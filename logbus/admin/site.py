@@ -28,8 +28,9 @@ from logbus.admin.http_limits import HttpLimits
 from logbus.admin.metrics_view import Combine, MetricsView
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.probes import IndexView, ProbeViews
+from logbus.admin.relay import Relay, RelayedRequest
 from logbus.admin.request_guard import RequestGuard
-from logbus.admin.routing import Router
+from logbus.admin.routing import PendingResponse, Router
 from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.transactions import TransactionViews
 from logbus.cluster.cluster_metadata import ClusterMetadata
@@ -73,6 +74,7 @@ class AdminSite(ServerFactory):
     Serves HTTP: ``/metrics``, ``/healthz``, ``/readyz``, ``/api/v1/`` and the resources of plugins.
 
     :ivar broker: passed to the resources of plugins.
+    :ivar relay: passes requests on to the brokers that serve them.
     :ivar topics: creates, deletes and configures topics.
     :ivar lags: the groups this broker coordinates, and their lags.
     :ivar transactions: the transactional ids this broker coordinates.
@@ -93,6 +95,7 @@ class AdminSite(ServerFactory):
     noisy = False
 
     broker: IBroker
+    relay: Relay
     metadata: ClusterMetadata
     replicas: ReplicaManager
     topics: TopicAdminForwarder
@@ -146,7 +149,8 @@ class AdminSite(ServerFactory):
 
     @_router.default
     def _make_router(self) -> Router:
-        router, config = Router(), self.config
+        router, config = Router(self.relay), self.config
+        self.relay.serve = self._relayed
         router.add(
             [
                 IndexView(self.broker.broker_id, router, lambda: sorted(path.decode() for path in self._mounted)),
@@ -165,12 +169,20 @@ class AdminSite(ServerFactory):
                 ),
                 PartitionViews(self.metadata, self.replicas),
                 GroupViews(self.metadata, self.lags),
-                TransactionViews(self.transactions),
+                TransactionViews(self.metadata, self.transactions),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id),
                 OpenApiView(router),
             ]
         )
         return router
+
+    def _relayed(self, request: RelayedRequest) -> PendingResponse:
+        """Serve a request that another broker has sent here."""
+        asked = f"{request.method} {request.target.partition('?')[0][:300]}"
+        access = self.authorization.access(request.principal, request.host, asked)
+        return self._router.answer(
+            request.method, request.target, request.headers, request.body, access, is_relayed=True
+        )
 
     def _min_isr(self, overrides: Mapping[str, str]) -> int:
         return self.config.topic_config(usable_topic_overrides(overrides)).min_insync_replicas

@@ -19,12 +19,13 @@ from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
+from logbus.admin.relay import live
 from logbus.admin.routing import ViewRequest, route
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import topic_name_problem
+from logbus.model import TopicPartition, topic_name_problem
 from logbus.security.acl.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 MAX_PAGE = 500
@@ -58,7 +59,8 @@ PARTITION = object_schema(
     isr=array("The in-sync replicas.", BROKER_ID),
     local=nullable(
         object_schema(
-            "The replica on the answering broker; null: it has none, or it is offline.",
+            "The replica on the broker that answers, which is the leader if one partition is asked for; null: it has "
+            "none, or it is offline.",
             log_start_offset=OFFSET,
             log_end_offset=integer("The offset of the next record."),
             high_watermark=integer("The high watermark: the first offset that readers do not see."),
@@ -78,6 +80,13 @@ def page(what: str, items: JsonSchema, after: JsonSchema, **more: Any) -> JsonSc
         next=nullable({**after, "description": "The value of 'after' for the next page; null: this is the last page."}),
         **more,
     )
+
+
+UNANSWERED = array(
+    "Brokers that did not answer: what they have is missing.",
+    object_schema("A broker.", broker=integer("Its number."), reason=string("Why it is missing, a sentence.")),
+)
+"""A member of pages of lists that each broker has a part of."""
 
 
 def paged(after: JsonSchema, **more: JsonSchema) -> Mapping[str, JsonSchema]:
@@ -288,8 +297,9 @@ class PartitionViews:
     @route(
         "GET",
         "/api/v1/topics/{topic}/partitions/{partition}",
-        "One partition",
+        "One partition, as its leader has it",
         answer=PARTITION,
+        served_by=lambda self, call: live(self.metadata, self._leader(call.path["topic"], call.path["partition"])),
         parameters={"topic": TOPIC_NAME, "partition": integer("Its number.", minimum=0, maximum=MAX_INT)},
         right=DESCRIBES_TOPIC,
         errors=(HTTPStatus.NOT_FOUND,),
@@ -302,6 +312,10 @@ class PartitionViews:
                 f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, and no {number}.",
             )
         return self._partition(topic, number, topic.partitions[number])
+
+    def _leader(self, topic: str, number: int) -> int:
+        image = self.metadata.partition(TopicPartition(topic, number))
+        return -1 if image is None else image.leader
 
     def _partition(self, topic: TopicImage, number: int, image: PartitionImage) -> dict[str, Any]:
         replica = self.replicas.find(topic.name, number)

@@ -13,14 +13,16 @@ from attrs import frozen
 from logbus.admin.authorization import Right
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, nullable, object_schema, string
-from logbus.admin.problem_details import HttpProblem
+from logbus.admin.relay import leader_of
 from logbus.admin.routing import ViewRequest, ViewResponse, route
-from logbus.admin.topics import TOPIC_NAME, page, page_of, paged
-from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
+from logbus.admin.topics import TOPIC_NAME, UNANSWERED, page, page_of, paged
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transaction_summary import transaction_duration_ms
 from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
 from logbus.security.acl.acls import AclOperation, ResourceType
 
 TRANSACTIONAL_ID = string("A transactional id; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
@@ -53,21 +55,33 @@ PAGE = page(
     TRANSACTION,
     TRANSACTIONAL_ID,
     loading=boolean("Whether ids are missing because they are still being loaded."),
+    unanswered=UNANSWERED,
 )
 
 
 @frozen
 class TransactionViews:
-    """Lists and describes the transactional ids that this broker coordinates."""
+    """Lists and describes transactional ids; each broker knows those that it coordinates."""
 
+    metadata: ClusterMetadata
     coordinator: TransactionCoordinator
+
+    def coordinator_of(self, transactional_id: str) -> int | None:
+        """
+        Return the broker that coordinates a transactional id; None: none was ever there.
+
+        :raise ApiError: LEADER_NOT_AVAILABLE.
+        """
+        number = self.coordinator.partition_of(transactional_id)
+        return leader_of(self.metadata, TopicPartition(TRANSACTIONS_TOPIC, number))
 
     @route(
         "GET",
         "/api/v1/transactions",
-        "Transactional ids that this broker coordinates, in order",
+        "Transactional ids, in order",
         answer=PAGE,
         parameters=paged(TRANSACTIONAL_ID),
+        merged_by="id",
         rights="Ids on which there is no right to Describe are left out.",
     )
     def list(self, call: ViewRequest) -> ViewResponse:
@@ -79,17 +93,19 @@ class TransactionViews:
                 "items": lambda: (_summary(found[name], now_ms) for name in shown),
                 "next": after,
                 "loading": self.coordinator.loading,
+                "unanswered": [],
             }
         )
 
     @route(
         "GET",
         "/api/v1/transactions/{transaction}",
-        "One transactional id that this broker coordinates, with its transaction",
+        "One transactional id, with its transaction",
         answer=DETAIL,
         parameters={"transaction": TRANSACTIONAL_ID},
         right=Right(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "transaction"),
         rights="Needs Describe on the TransactionalId; partitions of topics without Describe are left out.",
+        served_by=lambda self, call: self.coordinator_of(call.path["transaction"]),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def one(self, call: ViewRequest) -> ViewResponse:
@@ -97,10 +113,11 @@ class TransactionViews:
         try:
             found = self.coordinator.describe(transactional_id)
         except ApiError as e:
-            if e.code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+            never_there = e.code is ErrorCode.NOT_COORDINATOR and self.coordinator_of(transactional_id) is None
+            if e.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND and not never_there:
                 raise
-            raise HttpProblem(
-                HTTPStatus.NOT_FOUND, f"This broker coordinates no transactional id {transactional_id[:200]!r}."
+            raise ApiError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"There is no transactional id {transactional_id[:200]!r}."
             ) from None
         is_visible = call.access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC)
         return json_stream(

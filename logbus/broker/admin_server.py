@@ -8,10 +8,13 @@ import socket
 from collections.abc import Callable, Iterable
 
 from attrs import define, field
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IProtocolFactory
 
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.metrics_view import Combine
+from logbus.admin.relay import NAME as RELAY
+from logbus.admin.relay import Relay
 from logbus.admin.site import AdminSite
 from logbus.broker.cluster_control import ClusterControl
 from logbus.broker.cluster_member import ClusterMember
@@ -56,8 +59,13 @@ class AdminServer:
         :raise ConfigError: its clients could not log in, though they must.
         """
         authorization, seconds = self._authorization, self._env.reactor.seconds
+        relay = Relay(broker.broker_id, self._member.metadata, broker.ask_plugin, self._env.reactor)
+        if self._site is None:
+            # Others' requests are served by the first listener's site, as any would.
+            broker.answer_plugin(RELAY, lambda data: Deferred.fromCoroutine(relay.answer(data)))
         self._site = AdminSite(
             broker=broker,
+            relay=relay,
             metadata=self._member.metadata,
             replicas=self._replication.replicas,
             topics=self._control.topics_anywhere,

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.address import IPv4Address
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
@@ -23,6 +23,7 @@ from twisted.web.http import HTTPChannel
 from logbus.admin.authentication import HttpAuthentication, HttpLoginMetrics, HttpLogins
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.http_limits import HttpLimits
+from logbus.admin.relay import Relay
 from logbus.admin.site import AdminSite
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
 from logbus.config.config_view import ConfigView
@@ -226,6 +227,9 @@ class MadeUpGroups:
     def active_shards(self) -> Iterator[Any]:
         return iter([self.shard])
 
+    def partition_of(self, group_id: str) -> int:
+        return 0
+
     def groups(self) -> list[Any]:
         return list(self.shard.groups.values())
 
@@ -261,6 +265,9 @@ class MadeUpTransactions:
     def add(self, transaction: TransactionMetadata) -> None:
         self.known[transaction.transactional_id] = transaction
 
+    def partition_of(self, transactional_id: str) -> int:
+        return 0
+
     def wall_ms(self) -> int:
         return int(NOW * 1000)
 
@@ -275,10 +282,11 @@ class MadeUpTransactions:
         return self.known[transactional_id]
 
 
+@define(eq=False)
 class MadeUpBroker:
     """The fake broker for plugins."""
 
-    broker_id = 0
+    broker_id: int
 
     def answer_plugin(self, plugin: str, answers: object) -> None:
         """There are no others that could ask."""
@@ -319,6 +327,7 @@ class Threads:
 class World:
     """A site with its fakes."""
 
+    broker_id: int = 0
     limits: HttpLimits = field(factory=HttpLimits)
     settings: Mapping[str, str] = field(factory=dict)
     plugins: Iterable[IAdminResource] = ()
@@ -334,6 +343,7 @@ class World:
     accounts: dict[tuple[str, str], ScramCredential] = field(factory=dict)
     threads: Threads = field(factory=Threads)
     login_metrics: HttpLoginMetrics = field(factory=HttpLoginMetrics)
+    others: dict[int, World] = field(factory=dict)
     view: ConfigView = field(init=False)
     metadata: ClusterMetadata = field(init=False)
     topics: MadeUpTopics = field(init=False)
@@ -349,7 +359,8 @@ class World:
         self.replicas.add(replica("orders", 0))
         self.topics = MadeUpTopics(self.metadata, self.view)
         self.site = AdminSite(
-            broker=cast(Any, MadeUpBroker()),
+            broker=cast(Any, MadeUpBroker(self.broker_id)),
+            relay=Relay(self.broker_id, self.metadata, self.ask_other, cast(Any, self.clock)),
             metadata=self.metadata,
             replicas=cast(Any, self.replicas),
             topics=cast(Any, self.topics),
@@ -377,6 +388,12 @@ class World:
             host_name="node1",
         )
         self.site.startFactory()
+
+    def ask_other(self, broker_id: int, name: str, body: bytes, seconds: float) -> Deferred[bytes]:
+        """Have another broker answer; without :attr:`others` nobody does."""
+        if broker_id not in self.others:
+            return fail(ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "it cannot be reached"))
+        return Deferred.fromCoroutine(self.others[broker_id].site.relay.answer(body))
 
     def _account(self, mechanism: str, user: str, by_token: bool) -> ScramAccount | None:
         credential = self.accounts.get((mechanism, user))

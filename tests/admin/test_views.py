@@ -107,7 +107,7 @@ class ViewTests(SynchronousTestCase):
         self.assertIn("another process", self.ask("POST", path, {}, status=501)["detail"])
         stopped: list[bool] = []
         self.world.stop = lambda: stopped.append(True)
-        self.assertIn("This is broker 0", self.ask("POST", "/api/v1/brokers/1/shutdown", {}, status=409)["detail"])
+        self.assertIn("no live broker 1", self.ask("POST", "/api/v1/brokers/1/shutdown", {}, status=404)["detail"])
         self.assertIn("3 partitions would have no leader", self.ask("POST", path, {}, status=409)["detail"])
         self.assertEqual(stopped, [])
         self.ask("POST", path, {"force": True}, status=202)

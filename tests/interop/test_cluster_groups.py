@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import urllib.request
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -44,6 +47,19 @@ def committed(cluster: Cluster, group_id: str, topic: str) -> list[int]:
         return [found.offset for found in consumer.committed(places, SECONDS)]
 
 
+def told_over_http(broker: ClusterBroker, group_id: str, topic: str) -> list[int]:
+    """Where a group goes on in each partition, and that it is listed, as any broker tells over HTTP."""
+
+    def asked(path: str) -> Any:
+        with urllib.request.urlopen(f"{broker.admin_url}/api/v1/{path}", timeout=SECONDS) as answer:
+            return json.load(answer)
+
+    listed = asked(f"groups?limit=500&after={group_id[:-1]}")
+    assert group_id in [group["id"] for group in listed["items"]]
+    assert listed["unanswered"] == []
+    return [row["offset"] for row in asked(f"groups/{group_id}")["offsets"] if row["topic"] == topic]
+
+
 @pytest.mark.parametrize("kind", LIBRARIES)
 def test_python_members(cluster: Cluster, java: Java, topic: str, kind: str) -> None:
     """Two members share the work and commit; one that comes later goes on there, and seeks back."""
@@ -56,6 +72,8 @@ def test_python_members(cluster: Cluster, java: Java, topic: str, kind: str) -> 
         group.until_committed({(topic, partition): EACH for partition in range(PARTITIONS)})
         group.close(*members)
         assert committed(cluster, group_id, topic) == [EACH] * PARTITIONS
+        for broker in cluster.brokers:
+            assert told_over_http(broker, group_id, topic) == [EACH] * PARTITIONS
         again = group.join(kind)
         group.until_balanced([(topic, partition) for partition in range(PARTITIONS)])
         group.call(again, "seek", (topic, 1), EACH - 3)
