@@ -26,6 +26,14 @@ The HTTP server:
 * ``json_schema``: the JSON Schemas of bodies
 * ``openapi``: the table of routes as an OpenAPI document
 
+Records:
+
+* ``kafka_requests``: serves Kafka requests for clients of HTTP
+* ``record_reader``: reads pages of records
+* ``record_scan``: goes through fetched batches
+* ``record_search``: searches a topic, a part with each request
+* ``record_json``: records in JSON
+
 Views:
 
 * ``probes``: ``/healthz``, ``/readyz``, the index page
@@ -34,6 +42,7 @@ Views:
 * ``cluster_health``: faulty partitions, shutdown of the broker
 * ``topics``: topics and partitions
 * ``configs``: configuration of topics and brokers
+* ``records``: records: read, search
 * ``groups``: groups
 * ``group_members``: members of groups as JSON
 * ``transactions``: transactional ids

@@ -25,9 +25,12 @@ from logbus.admin.cluster_health import ClusterHealthViews
 from logbus.admin.configs import ConfigViews
 from logbus.admin.groups import GroupViews
 from logbus.admin.http_limits import HttpLimits
+from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.metrics_view import Combine, MetricsView
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.probes import IndexView, ProbeViews
+from logbus.admin.record_reader import RecordReader
+from logbus.admin.records import RecordViews
 from logbus.admin.relay import Relay, RelayedRequest
 from logbus.admin.request_guard import RequestGuard
 from logbus.admin.routing import PendingResponse, Router
@@ -78,6 +81,7 @@ class AdminSite(ServerFactory):
     :ivar topics: creates, deletes and configures topics.
     :ivar lags: the groups this broker coordinates, and their lags.
     :ivar transactions: the transactional ids this broker coordinates.
+    :ivar requests: serves Kafka requests for clients of HTTP.
     :ivar replication: the metrics of replication.
     :ivar config: this broker's configuration, with the ``admin.*`` keys.
     :ivar authentication: tells who a client is.
@@ -101,6 +105,7 @@ class AdminSite(ServerFactory):
     topics: TopicAdminForwarder
     lags: GroupLags
     transactions: TransactionCoordinator
+    requests: KafkaRequests
     replication: ReplicationMetrics
     config: ConfigView
     authentication: HttpAuthentication
@@ -168,6 +173,7 @@ class AdminSite(ServerFactory):
                     self.metadata, self.topics, self.internal_topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
                 ),
                 PartitionViews(self.metadata, self.replicas),
+                RecordViews(self.metadata, RecordReader(self.requests, self.metadata, self.clock)),
                 GroupViews(self.metadata, self.lags),
                 TransactionViews(self.metadata, self.transactions),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id),

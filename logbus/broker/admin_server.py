@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IProtocolFactory
 
 from logbus.admin.authorization import HttpAuthorization
+from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.metrics_view import Combine
 from logbus.admin.relay import NAME as RELAY
 from logbus.admin.relay import Relay
@@ -24,6 +25,7 @@ from logbus.broker.readiness import Readiness
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
 from logbus.handlers.authorization.access import Authorization
+from logbus.handlers.request_router import RequestRouter
 from logbus.ilogbus import IBroker, Listener
 from logbus.metrics import Family
 from logbus.model import INTERNAL_TOPICS
@@ -46,6 +48,7 @@ class AdminServer:
     _control: ClusterControl
     _coordinators: Coordinators
     _authorization: Authorization | None
+    _router: RequestRouter
     _security: BrokerSecurity
     stop_process: Callable[[], object] | None = field(default=None, init=False)
     combine_metrics: Combine | None = field(default=None, init=False)
@@ -58,7 +61,7 @@ class AdminServer:
         :param broker: given to the resources of plugins.
         :raise ConfigError: its clients could not log in, though they must.
         """
-        authorization, seconds = self._authorization, self._env.reactor.seconds
+        authorization, seconds, router = self._authorization, self._env.reactor.seconds, self._router
         relay = Relay(broker.broker_id, self._member.metadata, broker.ask_plugin, self._env.reactor)
         if self._site is None:
             # Others' requests are served by the first listener's site, as any would.
@@ -71,6 +74,9 @@ class AdminServer:
             topics=self._control.topics_anywhere,
             lags=self._coordinators.group_lags,
             transactions=self._coordinators.transactions,
+            requests=KafkaRequests(
+                router, lambda: router.served, listener.name, self._env.reactor, self._env.slice_scheduler
+            ),
             replication=self._replication.metrics,
             config=self._env.config,
             authentication=self._security.http.authentication(listener, self._security.principal_builder(listener)),

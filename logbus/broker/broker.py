@@ -170,6 +170,7 @@ class Broker(OrderedService):
             self.control,
             self.coordinators,
             self.kafka_server.authorization,
+            self.kafka_server.router,
             self.security,
         )
         self.plugin_services = PluginServices(

@@ -1,5 +1,5 @@
 """
-Decompresses a batch piece by piece, and reads only the times of its records.
+Decompresses a batch piece by piece, and reads its records, or only their times.
 
 A batch of 200 kB may hold millions of records. A search can stop when the record is found, and pause between pieces.
 """
@@ -13,6 +13,8 @@ from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.records.checksum import Buffer
 from logbus.records.compression import GZIP_WBITS, MAX_DECOMPRESSED, ZSTD_MAX_WINDOW, Codec, corrupt, decompress
 from logbus.records.header import HEADER_SIZE, BatchHeader
+from logbus.records.implementations import decode_records
+from logbus.records.record import Record
 from logbus.records.varint import decode_varint, decode_varlong
 
 PIECE = 64 * 1024
@@ -113,3 +115,54 @@ def record_times(data: Buffer, header: BatchHeader, limit: int = MAX_DECOMPRESSE
             raise DecodeError(f"a record of {length} bytes in the batch at offset {base_offset} is too short")
         yield base_offset + offset_delta, base_timestamp + delta if append_time is None else append_time
         pos = start + length
+
+
+def records_from(
+    data: Buffer, header: BatchHeader, start: int, limit: int = MAX_DECOMPRESSED
+) -> Iterator[Record | None]:
+    """
+    Read the records of a batch from an offset on, in order.
+
+    :param data: the batch, with its header.
+    :param start: records before this offset are skipped without being read.
+    :param limit: upper bound of the records' bytes, decompressed.
+    :returns: the records; and None after each decompressed piece and each skipped record, so that the caller can pause.
+    :raises DecodeError: the batch is malformed.
+    :raises ApiError: from decompression; MESSAGE_TOO_LARGE beyond ``limit``.
+    """
+    pieces = decompressed_pieces(header.codec, memoryview(data)[HEADER_SIZE : header.size], limit)
+    append_time = header.max_timestamp if header.log_append_time else None
+    held = bytearray()
+    size = 0
+    for _ in range(header.record_count):
+        wanted, body = _HEAD, 0
+        while True:
+            while len(held) < wanted and (piece := next(pieces, b"")):
+                size += len(piece)
+                if size > limit:
+                    raise ApiError(
+                        ErrorCode.MESSAGE_TOO_LARGE,
+                        f"the records of the batch at offset {header.base_offset} are more than {limit} bytes",
+                    )
+                held += piece
+                yield None
+            if body:
+                break
+            length, body = decode_varint(held, 0)
+            wanted = body + length
+        if length < 1 or len(held) < wanted:
+            raise DecodeError(f"a record of {length} bytes in the batch at offset {header.base_offset} is cut short")
+        _, at = decode_varlong(held, body + 1)
+        offset_delta, _ = decode_varint(held, at)
+        if header.base_offset + offset_delta < start:
+            yield None
+        else:
+            yield from decode_records(
+                bytes(memoryview(held)[:wanted]),
+                1,
+                header.base_offset,
+                header.last_offset_delta,
+                header.base_timestamp,
+                append_time,
+            )
+        del held[:wanted]

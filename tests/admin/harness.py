@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 from uuid import UUID
 
 from attrs import define, field
@@ -23,6 +23,7 @@ from twisted.web.http import HTTPChannel
 from logbus.admin.authentication import HttpAuthentication, HttpLoginMetrics, HttpLogins
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.http_limits import HttpLimits
+from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.relay import Relay
 from logbus.admin.site import AdminSite
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
@@ -36,9 +37,11 @@ from logbus.ilogbus import IAdminResource
 from logbus.metrics import Registry
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 from logbus.net.connection_limits import WarningLimiter
+from logbus.net.request_context import RequestContext
 from logbus.security.sasl.mechanism import Login
 from logbus.security.sasl.scram_credential import ScramCredential
 from logbus.security.sasl.scram_server import ScramAccount
+from logbus.wire.connection import Request
 
 NOW = 1_700_000_000.0
 ORDERS = UUID("7f0a4a52-9a3e-4a2e-8f11-0c8c6a2f9b01")
@@ -323,6 +326,10 @@ class Threads:
             done.callback(function())
 
 
+def _no_handlers(context: RequestContext, request: Request) -> NoReturn:
+    raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
+
+
 @define(eq=False)
 class World:
     """A site with its fakes."""
@@ -366,6 +373,9 @@ class World:
             topics=cast(Any, self.topics),
             lags=GroupLags(cast(Any, self.groups), cast(Any, self.replicas)),
             transactions=cast(Any, self.transactions),
+            requests=KafkaRequests(
+                _no_handlers, lambda: dict.fromkeys(range(100), (0, 20)), "admin", cast(Any, self.clock)
+            ),
             replication=cast(Any, SimpleNamespace(partition_families=lambda: iter(()))),
             config=self.view,
             authentication=HttpAuthentication(

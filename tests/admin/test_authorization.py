@@ -51,6 +51,8 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("DELETE", "/api/v1/topics/{topic}"): (Op.DELETE, ORDERS),
     ("GET", "/api/v1/topics/{topic}/partitions"): (Op.DESCRIBE, ORDERS),
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}"): (Op.DESCRIBE, ORDERS),
+    ("GET", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.READ, ORDERS),
+    ("GET", "/api/v1/topics/{topic}/records"): (Op.READ, ORDERS),
     ("GET", "/api/v1/configs/topics/{topic}"): (Op.DESCRIBE_CONFIGS, ORDERS),
     ("PATCH", "/api/v1/configs/topics/{topic}"): (Op.ALTER_CONFIGS, ORDERS),
     ("GET", "/api/v1/configs/brokers/{broker}"): (Op.DESCRIBE_CONFIGS, CLUSTER),

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.records.batch import HEADER_SIZE, Record, decode_batch, encode_batch, read_header
 from logbus.records.compression import Codec
-from logbus.records.record_stream import PIECE, record_times
+from logbus.records.record_stream import PIECE, record_times, records_from
 
 RECORDS = st.lists(
     st.tuples(st.integers(-(2**40), 2**40), st.sampled_from([b"", b"v", b"x" * 300, bytes(3 * PIECE)])),
@@ -75,3 +75,33 @@ class RecordTimesTests(SynchronousTestCase):
             list(record_times(bytes(HEADER_SIZE) + body, header))
         except (ApiError, DecodeError):
             pass
+
+
+class RecordsFromTests(SynchronousTestCase):
+    @settings(max_examples=60, deadline=None)
+    @given(RECORDS, st.sampled_from(list(Codec)), st.integers(68, 84))
+    def test_as_decoded_whole(self, given: list[tuple[int, bytes]], codec: Codec, start: int) -> None:
+        """
+        Records are those of the whole decoded batch, from the offset on.
+        """
+        records = [Record(0, timestamp, b"k", value, (("h", b"x"),)) for timestamp, value in given]
+        data = encode_batch(records, base_offset=70, codec=codec)
+        found = [each for each in records_from(data, read_header(data), start) if each is not None]
+        self.assertEqual(found, [record for record in decode_batch(data) if record.offset >= start])
+
+    def test_a_bomb(self) -> None:
+        """
+        No more comes out than the caller allows.
+        """
+        data = encode_batch([Record(0, 7, None, bytes(20 * PIECE))], codec=Codec.ZSTD)
+        with self.assertRaises(ApiError) as caught:
+            list(records_from(data, read_header(data), 0, limit=PIECE))
+        self.assertEqual(caught.exception.code, ErrorCode.MESSAGE_TOO_LARGE)
+
+    def test_cut_short(self) -> None:
+        """
+        A batch whose records end too early is malformed.
+        """
+        data = encode_batch([Record(0, 7, None, bytes(100))])
+        header = read_header(data)._replace(record_count=2)
+        self.assertRaises(DecodeError, list, records_from(data, header, 0))

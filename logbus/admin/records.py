@@ -1,0 +1,245 @@
+"""
+Views of records: read a partition, search a topic, produce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+
+from logbus.admin.authorization import HttpAccess, Right
+from logbus.admin.json_schema import JsonSchema, array, boolean, integer, nullable, object_schema, string
+from logbus.admin.problem_details import HttpProblem
+from logbus.admin.record_json import MAX_SHOWN, RECORD
+from logbus.admin.record_reader import PageQuery, RecordPage, RecordReader
+from logbus.admin.record_scan import RecordFilter
+from logbus.admin.record_search import Cursor, search
+from logbus.admin.relay import leader_of
+from logbus.admin.routing import ViewRequest, route
+from logbus.admin.topics import OFFSET, TOPIC_NAME, existing_topic
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
+from logbus.security.acl.acls import AclOperation, ResourceType
+
+MAX_RECORDS = 500
+MAX_OFFSET = 2**63 - 1
+PARTITION_NUMBER = integer("Number of the partition.", minimum=0, maximum=2**31 - 1)
+READS = Right(AclOperation.READ, ResourceType.TOPIC, "topic")
+
+
+def _optional(schema: JsonSchema) -> JsonSchema:
+    return {**schema, "default": None}
+
+
+CONTAINS: Mapping[str, JsonSchema] = {
+    "key": _optional(string("Text that the keys of records must contain.", minLength=1, maxLength=1000)),
+    "value": _optional(string("Text that the values of records must contain.", minLength=1, maxLength=1000)),
+    "header": _optional(
+        string(
+            "Text that the name or the value of one of a record's headers must contain.", minLength=1, maxLength=1000
+        )
+    ),
+}
+READING: Mapping[str, JsonSchema] = {
+    "timestamp": _optional(
+        integer("Read from the first record on that is not older; ms since 1970.", minimum=0, maximum=MAX_OFFSET)
+    ),
+    "newest": _optional(integer("Read this many offsets before the end.", minimum=1, maximum=1_000_000_000)),
+    "limit": integer("Records of an answer, at most.", minimum=1, maximum=MAX_RECORDS, default=100),
+    "shown_bytes": integer(
+        "Bytes of a key, a value or a header that are shown; the rest is cut.",
+        minimum=0,
+        maximum=MAX_SHOWN,
+        default=16_384,
+    ),
+    "isolation": string(
+        "read_committed: records of open and aborted transactions are left out.",
+        enum=["read_uncommitted", "read_committed"],
+        default="read_uncommitted",
+    ),
+}
+PAGE = object_schema(
+    "Records of a partition.",
+    topic=TOPIC_NAME,
+    partition=PARTITION_NUMBER,
+    items=array("The records, by offset.", RECORD, maxItems=MAX_RECORDS),
+    next_offset=integer("The offset to continue from; as end_offset, there are no more at present."),
+    scanned=integer("How many records were gone through."),
+    log_start_offset=integer("The offset of the first record."),
+    high_watermark=integer("The first offset that readers do not see."),
+    last_stable_offset=integer("The first offset that readers of committed records do not see."),
+    end_offset=integer("The one of these two that counts for this request."),
+)
+FOUND = object_schema(
+    "What a part of a search has found.",
+    topic=TOPIC_NAME,
+    items=array("Records, by partition and offset.", RECORD, maxItems=MAX_RECORDS),
+    next=nullable(string("The cursor for the next part of the search; null: it is complete.")),
+    scanned=integer("How many records this part went through."),
+    partition=nullable(PARTITION_NUMBER),
+    offset=nullable(OFFSET),
+    end_offset=nullable(integer("The offset at which the search in this partition ends.")),
+    partitions=integer("How many partitions the topic has."),
+    done=boolean("Whether the search is complete."),
+)
+
+
+@frozen
+class RecordViews:
+    """
+    Reads records.
+
+    :ivar reader: reads pages of partitions.
+    """
+
+    metadata: ClusterMetadata
+    reader: RecordReader
+
+    @route(
+        "GET",
+        "/api/v1/topics/{topic}/partitions/{partition}/records",
+        "Records of a partition, from an offset or a time on, or the newest ones",
+        answer=PAGE,
+        parameters={
+            "topic": TOPIC_NAME,
+            "partition": PARTITION_NUMBER,
+            "offset": _optional(integer("Read from this offset on.", minimum=0, maximum=MAX_OFFSET)),
+            **READING,
+            "max_bytes": integer("Bytes that are fetched, at most.", minimum=1, maximum=4 << 20, default=1 << 20),
+            "max_wait_ms": integer(
+                "For how long to wait for a record if there is none.", minimum=0, maximum=20_000, default=0
+            ),
+            **CONTAINS,
+        },
+        right=READS,
+        served_by=lambda self, call: self.leader(call, call.path["partition"]),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def page(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
+        topic, partition = call.path["topic"], call.path["partition"]
+        existing_partition(self.metadata, topic, partition)
+        query = page_query(call.query)
+        return Deferred.fromCoroutine(self._page(call.access, topic, partition, query))
+
+    async def _page(self, access: HttpAccess, topic: str, partition: int, query: PageQuery) -> dict[str, Any]:
+        return page_json(topic, partition, await self.reader.page(access, topic, partition, query))
+
+    @route(
+        "GET",
+        "/api/v1/topics/{topic}/records",
+        "Search the records of a topic, a part of them with each request",
+        answer=FOUND,
+        parameters={
+            "topic": TOPIC_NAME,
+            "cursor": _optional(string("The 'next' of the part before; none: begin.", maxLength=100)),
+            **READING,
+            **CONTAINS,
+        },
+        right=READS,
+        served_by=lambda self, call: self.leader(call, self.cursor(call).partition),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def search(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
+        return Deferred.fromCoroutine(
+            self._search(call.access, call.path["topic"], self.cursor(call), page_query(call.query))
+        )
+
+    def cursor(self, call: ViewRequest) -> Cursor:
+        """
+        Return where a search continues, or begins.
+
+        :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+        :raise HttpProblem: the cursor is none of the topic.
+        """
+        partitions = len(existing_topic(self.metadata, call.path["topic"]).partitions)
+        text = call.query["cursor"]
+        return Cursor(0) if text is None else Cursor.decode(text, partitions)
+
+    def leader(self, call: ViewRequest, partition: int) -> int | None:
+        """
+        Return the broker that leads a partition of the path's topic.
+
+        :raise ApiError: LEADER_NOT_AVAILABLE.
+        """
+        return leader_of(self.metadata, TopicPartition(call.path["topic"], partition))
+
+    async def _search(self, access: HttpAccess, topic: str, cursor: Cursor, query: PageQuery) -> dict[str, Any]:
+        led_here = leader_of(self.metadata, TopicPartition(topic, cursor.partition))
+        partitions = len(existing_topic(self.metadata, topic).partitions)
+
+        def goes_on(partition: int) -> bool:
+            known = self.metadata.partition(TopicPartition(topic, partition))
+            return known is not None and known.leader == led_here
+
+        part = await search(self.reader, access, topic, partitions, cursor, query, goes_on)
+        at = part.cursor
+        return {
+            "topic": topic,
+            "items": part.items,
+            "next": None if at is None else at.encode(),
+            "scanned": part.scanned,
+            "partition": None if at is None else at.partition,
+            "offset": None if at is None else at.offset,
+            "end_offset": None if at is None else at.end,
+            "partitions": partitions,
+            "done": at is None,
+        }
+
+
+def existing_partition(metadata: ClusterMetadata, topic: str, partition: int) -> None:
+    """
+    Check that there is a partition.
+
+    :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    count = len(existing_topic(metadata, topic).partitions)
+    if partition >= count:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"{topic} has no partition {partition}; it has {count}, numbered from 0.",
+        )
+
+
+def page_query(query: Mapping[str, Any]) -> PageQuery:
+    """
+    Return what the parameters of a request ask for.
+
+    :raise HttpProblem: more than one says where to begin.
+    """
+    given = [name for name in ("offset", "timestamp", "newest") if query.get(name) is not None]
+    if len(given) > 1:
+        raise HttpProblem(
+            HTTPStatus.BAD_REQUEST, f"The query parameters {' and '.join(given)} exclude each other; give one of them."
+        )
+    texts = {name: None if query[name] is None else query[name].encode("utf-8") for name in CONTAINS}
+    return PageQuery(
+        offset=query.get("offset"),
+        timestamp=query["timestamp"],
+        newest=query["newest"],
+        limit=query["limit"],
+        max_bytes=query.get("max_bytes", 1 << 20),
+        shown=query["shown_bytes"],
+        committed=query["isolation"] == "read_committed",
+        wanted=RecordFilter(**texts),
+        max_wait_ms=query.get("max_wait_ms", 0),
+    )
+
+
+def page_json(topic: str, partition: int, page: RecordPage) -> dict[str, Any]:
+    """Return a page as JSON."""
+    return {
+        "topic": topic,
+        "partition": partition,
+        "items": page.found.items,
+        "next_offset": page.found.next_offset,
+        "scanned": page.found.scanned,
+        "log_start_offset": page.log_start_offset,
+        "high_watermark": page.high_watermark,
+        "last_stable_offset": page.last_stable_offset,
+        "end_offset": page.end,
+    }
