@@ -32,6 +32,7 @@ Records:
 * ``record_reader``: reads pages of records
 * ``record_scan``: goes through fetched batches
 * ``record_search``: searches a topic, a part with each request
+* ``record_writer``: writes records to the leaders of their partitions
 * ``record_json``: records in JSON
 
 Views:
@@ -42,7 +43,7 @@ Views:
 * ``cluster_health``: faulty partitions, shutdown of the broker
 * ``topics``: topics and partitions
 * ``configs``: configuration of topics and brokers
-* ``records``: records: read, search
+* ``records``: records: read, search, produce
 * ``groups``: groups
 * ``group_members``: members of groups as JSON
 * ``transactions``: transactional ids

@@ -34,6 +34,7 @@ KEYWORDS = frozenset(
         "minLength",
         "maxLength",
         "pattern",
+        "minItems",
         "maxItems",
         "maxProperties",
         "description",
@@ -102,8 +103,8 @@ def schema_errors(shape: JsonSchema, value: Any, where: str = "the body") -> Ite
     if isinstance(value, dict):
         yield from _object_faults(shape, value, where)
     elif isinstance(value, list):
-        if len(value) > shape.get("maxItems", len(value)):
-            yield f"{where} has {len(value)} elements; at most {shape['maxItems']} are accepted"
+        if not shape.get("minItems", 0) <= len(value) <= shape.get("maxItems", len(value)):
+            yield f"{where} has {len(value)} elements; accepted: {_span(shape, 'minItems', 'maxItems')}"
             return
         for index, item in enumerate(value):
             yield from schema_errors(shape["items"], item, f"{where}[{index}]")

@@ -4,22 +4,24 @@ Views of records: read a partition, search a topic, produce.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
+from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
-from logbus.admin.record_json import MAX_SHOWN, RECORD
+from logbus.admin.record_json import MAX_SHOWN, NEW_RECORD, RECORD
 from logbus.admin.record_reader import PageQuery, RecordPage, RecordReader
 from logbus.admin.record_scan import RecordFilter
 from logbus.admin.record_search import Cursor, search
+from logbus.admin.record_writer import RecordWriter
 from logbus.admin.relay import leader_of
-from logbus.admin.routing import ViewRequest, route
+from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
 from logbus.admin.topics import OFFSET, TOPIC_NAME, existing_topic
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import ApiError, ErrorCode
@@ -89,16 +91,50 @@ FOUND = object_schema(
 )
 
 
+WRITES = Right(AclOperation.WRITE, ResourceType.TOPIC, "topic")
+NEW_RECORDS = object_schema(
+    "Records to produce.",
+    records=array("The records, in order.", NEW_RECORD, minItems=1, maxItems=MAX_RECORDS),
+    acks={
+        **integer("-1: wait for all in-sync replicas; 1: only for the leader.", enum=[-1, 1]),
+        "default": -1,
+    },
+    optional=("acks",),
+)
+WRITTEN = object_schema(
+    "Where records were written.",
+    topic=TOPIC_NAME,
+    items=array(
+        "For each record, in the order given.",
+        object_schema(
+            "A record.",
+            partition=PARTITION_NUMBER,
+            offset=nullable(integer("Its offset; null: it was not written, or may not have been.")),
+            error=nullable(
+                object_schema(
+                    "Why not.",
+                    error=string("The name of Kafka's error."),
+                    detail=string("What is wrong."),
+                    retriable=boolean("Whether the same request may succeed later."),
+                )
+            ),
+        ),
+    ),
+)
+
+
 @frozen
 class RecordViews:
     """
-    Reads records.
+    Reads and writes records.
 
     :ivar reader: reads pages of partitions.
+    :ivar writer: writes to partitions.
     """
 
     metadata: ClusterMetadata
     reader: RecordReader
+    writer: RecordWriter
 
     @route(
         "GET",
@@ -149,6 +185,54 @@ class RecordViews:
             self._search(call.access, call.path["topic"], self.cursor(call), page_query(call.query))
         )
 
+    @route(
+        "POST",
+        "/api/v1/topics/{topic}/records",
+        "Produce records",
+        answer=WRITTEN,
+        body=NEW_RECORDS,
+        parameters={"topic": TOPIC_NAME},
+        status=HTTPStatus.CREATED,
+        right=WRITES,
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def produce(self, call: ViewRequest) -> Deferred[ViewResponse]:
+        existing_topic(self.metadata, call.path["topic"])
+        return Deferred.fromCoroutine(self._produce(call, call.body["records"]))
+
+    @route(
+        "POST",
+        "/api/v1/topics/{topic}/partitions/{partition}/records",
+        "Produce records to one partition",
+        answer=WRITTEN,
+        body=NEW_RECORDS,
+        parameters={"topic": TOPIC_NAME, "partition": PARTITION_NUMBER},
+        status=HTTPStatus.CREATED,
+        right=WRITES,
+        served_by=lambda self, call: self.leader(call, call.path["partition"]),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def produce_to(self, call: ViewRequest) -> Deferred[ViewResponse]:
+        topic, partition = call.path["topic"], call.path["partition"]
+        existing_partition(self.metadata, topic, partition)
+        for number, one in enumerate(call.body["records"]):
+            if one.get("partition", partition) != partition:
+                raise HttpProblem(
+                    HTTPStatus.BAD_REQUEST,
+                    f"the body.records[{number}].partition is {one['partition']}, but the path says {partition}.",
+                )
+        return Deferred.fromCoroutine(self._produce_to(call, topic, partition))
+
+    async def _produce(self, call: ViewRequest, given: Sequence[Mapping[str, Any]]) -> ViewResponse:
+        topic = call.path["topic"]
+        return _written(topic, await self.writer.write(call.access, topic, given, call.body.get("acks", -1)))
+
+    async def _produce_to(self, call: ViewRequest, topic: str, partition: int) -> ViewResponse:
+        records = self.writer.records(call.body["records"])
+        base = await self.writer.append(call.access, topic, partition, records, call.body.get("acks", -1))
+        rows = [{"partition": partition, "offset": base + place, "error": None} for place in range(len(records))]
+        return _written(topic, rows)
+
     def cursor(self, call: ViewRequest) -> Cursor:
         """
         Return where a search continues, or begins.
@@ -189,6 +273,14 @@ class RecordViews:
             "partitions": partitions,
             "done": at is None,
         }
+
+
+def _written(topic: str, rows: Sequence[Mapping[str, Any]]) -> ViewResponse:
+    headers = {}
+    if len(rows) == 1:
+        partition, offset = rows[0]["partition"], rows[0]["offset"]
+        headers["Location"] = f"/api/v1/topics/{topic}/partitions/{partition}/records?offset={offset}&limit=1"
+    return ViewResponse(HTTPStatus.CREATED, JSON, strict_json.dumps({"topic": topic, "items": rows}), headers)
 
 
 def existing_partition(metadata: ClusterMetadata, topic: str, partition: int) -> None:

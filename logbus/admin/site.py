@@ -30,6 +30,7 @@ from logbus.admin.metrics_view import Combine, MetricsView
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.probes import IndexView, ProbeViews
 from logbus.admin.record_reader import RecordReader
+from logbus.admin.record_writer import RecordWriter
 from logbus.admin.records import RecordViews
 from logbus.admin.relay import Relay, RelayedRequest
 from logbus.admin.request_guard import RequestGuard
@@ -173,7 +174,11 @@ class AdminSite(ServerFactory):
                     self.metadata, self.topics, self.internal_topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
                 ),
                 PartitionViews(self.metadata, self.replicas),
-                RecordViews(self.metadata, RecordReader(self.requests, self.metadata, self.clock)),
+                RecordViews(
+                    self.metadata,
+                    RecordReader(self.requests, self.metadata, self.clock),
+                    RecordWriter(self.requests, self.metadata, self.relay, self.wall_clock),
+                ),
                 GroupViews(self.metadata, self.lags),
                 TransactionViews(self.metadata, self.transactions),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id),

@@ -53,6 +53,8 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}"): (Op.DESCRIBE, ORDERS),
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.READ, ORDERS),
     ("GET", "/api/v1/topics/{topic}/records"): (Op.READ, ORDERS),
+    ("POST", "/api/v1/topics/{topic}/records"): (Op.WRITE, ORDERS),
+    ("POST", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.WRITE, ORDERS),
     ("GET", "/api/v1/configs/topics/{topic}"): (Op.DESCRIBE_CONFIGS, ORDERS),
     ("PATCH", "/api/v1/configs/topics/{topic}"): (Op.ALTER_CONFIGS, ORDERS),
     ("GET", "/api/v1/configs/brokers/{broker}"): (Op.DESCRIBE_CONFIGS, CLUSTER),
@@ -66,6 +68,8 @@ NEEDS: dict[tuple[str, str], Need | None] = {
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/api/v1/topics"): {"name": "new"},
     ("POST", "/api/v1/brokers/{broker}/shutdown"): {"force": True},
+    ("POST", "/api/v1/topics/{topic}/records"): {"records": [{"value": None}]},
+    ("POST", "/api/v1/topics/{topic}/partitions/{partition}/records"): {"records": [{"value": None}]},
     ("PATCH", "/api/v1/configs/topics/{topic}"): {"retention.ms": "5"},
 }
 

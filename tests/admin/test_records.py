@@ -6,6 +6,7 @@ from typing import Any
 
 from logbus.records.batch import encode_batch
 from logbus.records.compression import Codec
+from logbus.records.murmur import partition_for_key
 from logbus.records.record import Record
 from logbus.wire.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.admin.broker_kit import HttpBrokerCase
@@ -164,3 +165,78 @@ class SearchTests(HttpBrokerCase):
         rest = self.http.get(f"{SEARCH}?limit=500&cursor={part['next']}")
         self.assertEqual([item["offset"] for item in rest["items"] if item["partition"] == 0], list(range(20, 30)))
         self.assertEqual(len(rest["items"]), 40)
+
+
+class ProduceTests(HttpBrokerCase):
+    """Records that are produced."""
+
+    def produce(self, *records: Any, target: str = SEARCH, **more: Any) -> Any:
+        return self.http.ask("POST", target, {"records": list(records), **more})
+
+    def test_and_read_back(self) -> None:
+        """Text, JSON, base64 and null are written as they are; the answer says where."""
+        answered = self.produce(
+            {"key": {"text": "a"}, "value": {"json": {"n": 1}}, "partition": 0, "timestamp": 77},
+            {"value": {"base64": "/w=="}, "headers": [{"name": "h", "value": {"text": "x"}}], "partition": 0},
+            {"key": {"text": "gone"}, "value": None, "partition": 1},
+            acks=1,
+        )
+        self.assertEqual(answered.status, 201, answered.body)
+        places = [(item["partition"], item["offset"]) for item in answered.json["items"]]
+        self.assertEqual(places, [(0, 0), (0, 1), (1, 0)])
+        first, second = self.http.get(PAGE)["items"]
+        self.assertEqual((first["key"]["text"], first["value"]["text"], first["timestamp"]), ("a", '{"n":1}', 77))
+        self.assertEqual((second["key"], second["value"]["base64"]), (None, "/w=="))
+        self.assertGreaterEqual(second["timestamp"], NOW_MS)
+        self.assertEqual(second["headers"][0]["name"], "h")
+
+    def test_partitions(self) -> None:
+        """A key has the partition that Kafka's producers give it; records without one go to partitions in turn."""
+        for key in ("a", "b", "c", "d"):
+            (item,) = self.produce({"key": {"text": key}, "value": None}).json["items"]
+            self.assertEqual(item["partition"], partition_for_key(key.encode(), 2))
+        turns = [self.produce({"value": None}, {"value": None}).json["items"] for _ in range(4)]
+        self.assertEqual({len({item["partition"] for item in items}) for items in turns}, {1})
+        self.assertEqual({items[0]["partition"] for items in turns}, {0, 1})
+
+    def test_location(self) -> None:
+        """One record has a place where it can be read."""
+        answered = self.produce({"value": {"text": "here"}}, target=PAGE)
+        self.assertEqual(texts(self.http.get(answered.headers["Location"])), ["here"])
+
+    def test_one_of_two_is_refused(self) -> None:
+        """What is refused says why; the rest is written."""
+        self.server.create("tiny", 2, max_message_bytes="200")
+        records = [
+            {"value": {"text": "x" * 300}, "partition": 0},
+            {"value": {"text": "x"}, "partition": 1},
+        ]
+        answered = self.produce(*records, target="/api/v1/topics/tiny/records")
+        self.assertEqual(answered.status, 201)
+        wrong, right = answered.json["items"]
+        self.assertEqual((wrong["offset"], wrong["error"]["error"]), (None, "MESSAGE_TOO_LARGE"))
+        self.assertEqual(right, {"partition": 1, "offset": 0, "error": None})
+        answered = self.produce(records[0], target="/api/v1/topics/tiny/records")
+        self.assertEqual((answered.status, answered.json["error"]), (400, "MESSAGE_TOO_LARGE"))
+        self.assertFalse(answered.json["retriable"])
+
+    def test_what_is_wrong(self) -> None:
+        """Errors name what is wrong, and what would be right."""
+        for body, target, status, told in [
+            ({"records": []}, SEARCH, 400, "0 elements; accepted: 1 to 500"),
+            ({"records": [{"value": {"text": "a", "json": 1}}]}, SEARCH, 400, "must have one of text, json and base64"),
+            ({"records": [{"value": {"base64": "?"}}]}, SEARCH, 400, "the body.records[0].value.base64 is not base64"),
+            ({"records": [{"value": None, "partition": 2}]}, SEARCH, 404, "t has 2, numbered from 0"),
+            ({"records": [{"value": None, "partition": 1}]}, PAGE, 400, "but the path says 0"),
+            ({"records": [{"value": None}], "acks": 0}, SEARCH, 400, "not one of -1, 1"),
+            ({"records": [{"value": None}]}, "/api/v1/topics/no/records", 404, "no topic named no"),
+        ]:
+            answered = self.http.ask("POST", target, body)
+            self.assertEqual(answered.status, status, answered.body)
+            self.assertIn(told, answered.json["detail"])
+
+    def test_internal_topics(self) -> None:
+        """Nobody writes to internal topics."""
+        self.server.create("__consumer_offsets", 1)
+        answered = self.produce({"value": None}, target="/api/v1/topics/__consumer_offsets/records")
+        self.assertEqual((answered.status, answered.json["error"]), (400, "INVALID_TOPIC_EXCEPTION"))
