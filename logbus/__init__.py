@@ -17,6 +17,7 @@ A broker:
 * ``coordination``: coordinators of groups and transactions
 * ``handlers``: the handlers of the APIs
 * ``registry``: the schema registry
+* ``console``: the web console
 * ``admin``: the admin listener: metrics, health, REST
 * ``broker``: the composition root, which builds these parts (a package)
 * ``workers``: several brokers on a machine, run as one

@@ -145,7 +145,7 @@ def http() -> Lines:
     from logbus.admin.openapi import document
 
     site: Any = a_broker().plugin_services.admin_factory(Listener("admin", "admin", "tcp:0:interface=127.0.0.1"))
-    described = document(site._router)
+    described = document(site.router)
     for path, operations in sorted(described["paths"].items()):
         for method, operation in operations.items():
             yield from heading(f"{method.upper()} {path}")

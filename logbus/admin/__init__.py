@@ -19,6 +19,7 @@ The HTTP server:
 * ``authorization``: what the sender may do
 * ``routing``: the table of routes
 * ``relay``: passes requests on to the brokers that serve them, and merges lists of all brokers
+* ``pages``: what pages for browsers are to this package
 * ``response_stream``: sends an answer while it is made
 * ``json_chunks``: long lists in chunks
 * ``problem_details``: errors (RFC 9457)
@@ -37,7 +38,7 @@ Records:
 
 Views:
 
-* ``probes``: ``/healthz``, ``/readyz``, the index page
+* ``probes``: ``/healthz``, ``/readyz``
 * ``metrics_view``: ``/metrics``
 * ``cluster``: the cluster and its brokers
 * ``cluster_health``: faulty partitions, shutdown of the broker

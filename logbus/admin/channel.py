@@ -26,6 +26,7 @@ from logbus.admin.authentication import HttpAuthentication
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.connection_slots import ConnectionSlots
 from logbus.admin.http_limits import HttpLimits
+from logbus.admin.pages import Pages
 from logbus.admin.problem_details import CONTENT_TYPE, problem
 from logbus.admin.request import AdminRequest
 from logbus.admin.request_guard import SECURITY_HEADERS, RequestGuard
@@ -246,6 +247,7 @@ class AdminHTTPFactory(Site):
     """
     The factory and shared state of a listener's connections.
 
+    :ivar pages: the pages for browsers.
     :ivar mounted: resources of plugins, by the first segment of their paths.
     :ivar public_paths: paths that everybody may ask for.
     """
@@ -254,6 +256,7 @@ class AdminHTTPFactory(Site):
         self,
         *,
         router: Router,
+        pages: Pages,
         guard: RequestGuard,
         authentication: HttpAuthentication,
         authorization: HttpAuthorization,
@@ -265,6 +268,7 @@ class AdminHTTPFactory(Site):
     ) -> None:
         super().__init__(Resource(), AdminRequest, timeout=limits.idle_seconds, reactor=clock)
         self.router = router
+        self.pages = pages
         self.guard = guard
         self.authentication = authentication
         self.authorization = authorization

@@ -1,11 +1,10 @@
 """
-Views of the health probes ``/healthz`` and ``/readyz``, and of the index page.
+Views of the health probes ``/healthz`` and ``/readyz``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
 from http import HTTPStatus
 from typing import Any
 
@@ -13,7 +12,7 @@ from attrs import frozen
 
 from logbus.admin import strict_json
 from logbus.admin.json_schema import array, object_schema, string
-from logbus.admin.routing import FOR_ALL, JSON, Router, ViewRequest, ViewResponse, route
+from logbus.admin.routing import FOR_ALL, JSON, ViewRequest, ViewResponse, route
 
 READY = object_schema(
     "Whether clients should use this broker.",
@@ -24,18 +23,6 @@ ALIVE = object_schema("The process is alive and its reactor runs.", status=strin
 
 HEALTH_PATHS = frozenset({b"/healthz", b"/readyz", b"/readyz/in-sync"})
 """Probes of orchestrators: answered even if other requests are not admitted."""
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head><meta charset="utf-8"><title>logbus broker {broker}</title></head>
-<body>
-<h1>logbus broker {broker}</h1>
-<ul>
-{links}
-</ul>
-</body>
-</html>
-"""
 
 
 def readiness(reasons: Sequence[str]) -> ViewResponse:
@@ -68,28 +55,3 @@ class ProbeViews:
     )
     def ready(self, call: ViewRequest) -> ViewResponse:
         return readiness(self.not_ready())
-
-
-@frozen
-class IndexView:
-    """
-    The page at ``/`` for browsers.
-
-    :ivar mounted: first path segments of plugins' resources.
-    """
-
-    broker_id: int
-    router: Router
-    mounted: Callable[[], Sequence[str]]
-
-    @route("GET", "/", "A page of links", content_types=("text/html; charset=utf-8",), rights=FOR_ALL)
-    def index(self, call: ViewRequest) -> ViewResponse:
-        links = [(r.path, r.summary) for r in self.router.routes if r.method == "GET" and not r.variables]
-        links += [(f"/{path}/", "added by a plugin") for path in self.mounted()]
-        items = "\n".join(
-            f'<li><a href="{escape(path)}">{escape(path)}</a>: {escape(summary)}</li>'
-            for path, summary in links
-            if path != "/"
-        )
-        html = _PAGE.format(broker=self.broker_id, links=items)
-        return ViewResponse(HTTPStatus.OK, "text/html; charset=utf-8", html.encode())

@@ -55,7 +55,7 @@ class AdminRequest(Request):
                 self.content.write(data)
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        self._parsePOSTFormSubmission = False  # no route accepts forms
+        self._parsePOSTFormSubmission = False  # pages read their forms themselves
         super().requestReceived(command, path, version)
 
     def process(self) -> None:
@@ -83,7 +83,8 @@ class AdminRequest(Request):
                         "All connections that this listener may have are in use; this one may only ask for "
                         "/healthz or /readyz.",
                     )
-            http.guard.check(method, self.clientproto.decode("ascii"), headers)
+            is_page = http.pages.serves(self.path.decode("latin-1"))
+            http.guard.check(method, self.clientproto.decode("ascii"), headers, takes_forms=is_page)
             principal: str | Deferred[str] | None = None
             if self.path.decode("latin-1") not in http.public_paths():
                 principal = http.authentication.principal(host, self.channel.transport, headers)
@@ -118,7 +119,8 @@ class AdminRequest(Request):
             if mounted is not None:
                 self._render_plugin(mounted)
                 return
-            answer = http.router.answer(method, target, headers, self.content.read(), self.access)
+            served = http.pages if http.pages.serves(self.path.decode("latin-1")) else http.router
+            answer = served.answer(method, target, headers, self.content.read(), self.access)
         except Exception as e:
             answer = self._answer_for(Failure(e))
         if isinstance(answer, Deferred):

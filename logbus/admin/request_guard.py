@@ -21,6 +21,7 @@ from logbus.admin.problem_details import HttpProblem
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 ANY_HOST = "*"
+FORM = "application/x-www-form-urlencoded"
 
 SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -50,12 +51,13 @@ class RequestGuard:
     allowed_hosts: Callable[[], Collection[str]]
     own_names: Callable[[], Collection[str]] = lambda: ()
 
-    def check(self, method: str, version: str, headers: Mapping[str, Sequence[str]]) -> None:
+    def check(self, method: str, version: str, headers: Mapping[str, Sequence[str]], takes_forms: bool = False) -> None:
         """
         Check the headers of a request.
 
         :param version: ``HTTP/1.1`` or ``HTTP/1.0``.
         :param headers: values by lower-case name.
+        :param takes_forms: whether a form of one of our own pages is accepted instead of JSON.
         :raise HttpProblem: the request is refused.
         """
         host = self._check_host(version, headers.get("host", ()))
@@ -67,7 +69,10 @@ class RequestGuard:
                 HTTPStatus.FORBIDDEN,
                 f"The request comes from a page of {origin[0]!r}; only pages of {host} may ask this.",
             )
-        _check_body(method, headers)
+        if takes_forms:
+            _check_form(headers)
+        else:
+            _check_body(method, headers)
 
     def _check_host(self, version: str, hosts: Sequence[str]) -> str:
         if len(hosts) != 1 and (version != "HTTP/1.0" or hosts):
@@ -91,6 +96,28 @@ class RequestGuard:
             return True
         known = {host.lower() for host in (*self.allowed_hosts(), *self.own_names())}
         return name in known or ANY_HOST in known
+
+
+def _check_form(headers: Mapping[str, Sequence[str]]) -> None:
+    """
+    Check that a form comes from one of our own pages.
+
+    Any page may send a form, and the browser adds the user's password. But it also says where the form was, in headers
+    that pages cannot set: both are checked if they are there, and one must be.
+    """
+    sites = headers.get("sec-fetch-site", ())
+    if (sites and tuple(sites) != ("same-origin",)) or not (sites or headers.get("origin")):
+        raise HttpProblem(
+            HTTPStatus.FORBIDDEN,
+            "The form was not sent by a page of this console: the browser must say so by Origin or Sec-Fetch-Site.",
+        )
+    kinds = headers.get("content-type", ())
+    if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != FORM:
+        raise HttpProblem(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"A page takes {FORM}; programs should use the HTTP API below /api/v1."
+        )
+    if headers.get("content-encoding"):
+        raise HttpProblem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body has a Content-Encoding; send it as it is.")
 
 
 def _check_body(method: str, headers: Mapping[str, Sequence[str]]) -> None:

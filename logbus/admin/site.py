@@ -28,7 +28,8 @@ from logbus.admin.http_limits import HttpLimits
 from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.metrics_view import Combine, MetricsView
 from logbus.admin.openapi import OpenApiView
-from logbus.admin.probes import IndexView, ProbeViews
+from logbus.admin.pages import NoPages, Pages
+from logbus.admin.probes import ProbeViews
 from logbus.admin.record_reader import RecordReader
 from logbus.admin.record_writer import RecordWriter
 from logbus.admin.records import RecordViews
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
     from logbus.admin.channel import AdminHTTPFactory
 
+CONSOLE = b"console"
+"""The first segment of the paths of pages."""
 LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -94,6 +97,7 @@ class AdminSite(ServerFactory):
     :ivar stop: returns the function that stops this process in order, if there is one.
     :ivar combine_metrics: returns what makes metrics those of several brokers that are run as one, if there are others.
     :ivar host_name: this machine's name, accepted as ``Host``.
+    :ivar make_pages: returns the pages for browsers, made from the routes.
     :ivar plugins: resources to mount; None: all that :mod:`twisted.plugin` finds.
     """
 
@@ -120,15 +124,17 @@ class AdminSite(ServerFactory):
     plugins: Iterable[IAdminResource] | None = None
     stop: Callable[[], Callable[[], object] | None] = lambda: None
     combine_metrics: Callable[[], Combine | None] = lambda: None
+    make_pages: Callable[[AdminSite], Pages] = lambda site: NoPages()
     limits: HttpLimits = field(factory=HttpLimits)
     _mounted: dict[bytes, MountedResource] = field(factory=dict, init=False)
-    _router: Router = field(init=False)
+    router: Router = field(init=False)
+    _pages: Pages = field(init=False)
     _http: AdminHTTPFactory | None = field(default=None, init=False)
     _log = Logger()
 
     def startFactory(self) -> None:
         """Create the resources of plugins; skips those that fail."""
-        taken = {route.segments[0].encode() for route in self._router.routes}
+        taken = {CONSOLE, *(route.segments[0].encode() for route in self.router.routes)}
         for plugin in getPlugins(IAdminResource) if self.plugins is None else self.plugins:
             try:
                 if plugin.path in taken or not LEGAL_MOUNT.fullmatch(plugin.path):
@@ -144,6 +150,17 @@ class AdminSite(ServerFactory):
             except Exception:
                 self._log.failure("the admin resource {plugin!r} is left out", plugin=plugin)
 
+        self._pages.start()
+
+    def stopFactory(self) -> None:
+        """Stop what the pages do by themselves."""
+        self._pages.stop()
+
+    @property
+    def mounted_paths(self) -> list[str]:
+        """First path segments of plugins' resources."""
+        return sorted(path.decode() for path in self._mounted)
+
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
         if self._http is None:
             self._http = self._build()
@@ -153,13 +170,12 @@ class AdminSite(ServerFactory):
         """Close idle connections now and the others after their answers; fires when all are closed."""
         return succeed(None) if self._http is None else self._http.drain()
 
-    @_router.default
+    @router.default
     def _make_router(self) -> Router:
         router, config = Router(self.relay), self.config
         self.relay.serve = self._relayed
         router.add(
             [
-                IndexView(self.broker.broker_id, router, lambda: sorted(path.decode() for path in self._mounted)),
                 ProbeViews(self.not_ready),
                 MetricsView(self.families, self.combine_metrics),
                 ClusterViews(self.metadata, self.broker.broker_id),
@@ -191,9 +207,13 @@ class AdminSite(ServerFactory):
         """Serve a request that another broker has sent here."""
         asked = f"{request.method} {request.target.partition('?')[0][:300]}"
         access = self.authorization.access(request.principal, request.host, asked)
-        return self._router.answer(
+        return self.router.answer(
             request.method, request.target, request.headers, request.body, access, is_relayed=True
         )
+
+    @_pages.default
+    def _make_pages(self) -> Pages:
+        return self.make_pages(self)
 
     def _min_isr(self, overrides: Mapping[str, str]) -> int:
         return self.config.topic_config(usable_topic_overrides(overrides)).min_insync_replicas
@@ -216,7 +236,8 @@ class AdminSite(ServerFactory):
         from logbus.admin.channel import AdminHTTPFactory
 
         return AdminHTTPFactory(
-            router=self._router,
+            router=self.router,
+            pages=self._pages,
             guard=RequestGuard(lambda: self.config.get(keys.ADMIN_ALLOWED_HOSTS), self._own_names),
             authentication=self.authentication,
             authorization=self.authorization,

@@ -24,6 +24,7 @@ from logbus.broker.environment import Environment
 from logbus.broker.readiness import Readiness
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
+from logbus.console.console_site import ConsoleSite
 from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.request_router import RequestRouter
 from logbus.ilogbus import IBroker, Listener
@@ -93,6 +94,7 @@ class AdminServer:
             clock=self._env.reactor,
             wall_clock=self._env.wall_clock,
             host_name=socket.gethostname(),
+            make_pages=ConsoleSite.of,
         )
         return self._site
 

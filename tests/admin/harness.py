@@ -24,6 +24,7 @@ from logbus.admin.authentication import HttpAuthentication, HttpLoginMetrics, Ht
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.kafka_requests import KafkaRequests
+from logbus.admin.pages import NoPages, Pages
 from logbus.admin.relay import Relay
 from logbus.admin.site import AdminSite
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
@@ -338,6 +339,7 @@ class World:
     limits: HttpLimits = field(factory=HttpLimits)
     settings: Mapping[str, str] = field(factory=dict)
     plugins: Iterable[IAdminResource] = ()
+    make_pages: Callable[[AdminSite], Pages] = lambda site: NoPages()
     clock: Turning = field(factory=Turning)
     registry: Registry = field(factory=Registry)
     replicas: MadeUpReplicas = field(factory=MadeUpReplicas)
@@ -396,6 +398,7 @@ class World:
             stop=lambda: self.stop,
             limits=self.limits,
             host_name="node1",
+            make_pages=self.make_pages,
         )
         self.site.startFactory()
 

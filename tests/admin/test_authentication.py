@@ -250,7 +250,7 @@ class CostTests(AuthenticationCase):
         failing = []
         for number in range(4):
             connection = self.world.connect(peer=f"10.0.0.{number}")
-            connection.send(request("GET", "/", headers=basic("alice", "x")))
+            connection.send(request("GET", "/api/v1/brokers", headers=basic("alice", "x")))
             failing.append(connection)
         self.assertEqual(self.status({}), 401)
         self.assertEqual([each.aborted for each in failing], [True, False, False, False])

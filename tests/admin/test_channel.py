@@ -51,7 +51,7 @@ class ChannelCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.world = World(limits=self.limits)
         self.pieces = [b"a" * 1000, b"b" * 1000, b"c" * 1000]
-        self.world.site._router.add([MisbehavingRoutes(self.pieces)])
+        self.world.site.router.add([MisbehavingRoutes(self.pieces)])
         self.connection = self.world.connect()
 
     def assert_refused(self, connection: Connection, status: int, word: str) -> Answered:

@@ -44,7 +44,7 @@ class OpenApiTests(SynchronousTestCase):
 
     def test_every_route_is_documented(self) -> None:
         """Every route is documented, and every documented route works."""
-        served = {(route.path, route.method.lower()) for route in self.world.site._router.routes}
+        served = {(route.path, route.method.lower()) for route in self.world.site.router.routes}
         self.assertEqual({(path, method) for path, method, _ in self.operations()}, served)
         self.assertGreater(len(served), 12)
 

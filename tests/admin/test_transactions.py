@@ -42,7 +42,7 @@ class TransactionViewTests(SynchronousTestCase):
         answered: Answered = self.world.ask("GET", target)
         self.assertEqual(answered.status, status, answered.body)
         if status == 200:
-            route = self.world.site._router.find(target.partition("?")[0])[0]["GET"]
+            route = self.world.site.router.find(target.partition("?")[0])[0]["GET"]
             assert route.answer is not None
             self.assertEqual(list(schema_errors(route.answer, answered.json)), [])
         return answered.json

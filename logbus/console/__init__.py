@@ -1,0 +1,29 @@
+"""
+The web console at the admin listener's ``/``: pages made on the server, which work without JavaScript.
+
+A request passes from the admin listener to console_site, which finds the page. A page asks api_client for the answers
+of the HTTP API's views, which run in this process with the rights of the signed-in user, and makes elements of them;
+layout puts these into the frame. Forms come back through form_body and change, which asks once before a change.
+
+* ``console_site``: finds and sends pages; composes the rest
+* ``api_client``: asks the views of the HTTP API
+* ``form_body``: reads posted forms and queries
+* ``change``: a change to confirm: its command, request and consequences
+* ``page``: what a page is made from, and its errors
+* ``layout``: the frame: head, navigation, foot
+* ``elements``: tables, lists, badges, messages and fields
+* ``figures``: numbers, sizes and times as text (pure)
+* ``plot``: time series as SVG
+* ``metric_history``: the last hour of a few metrics in memory
+* ``static_files``: the style sheet and the script
+
+Pages:
+
+* ``overview``: the cluster, its faults, its disks and the last hour
+* ``topic_pages``: topics and their partitions; create and delete them
+* ``config_pages``: settings of topics and brokers; change them
+* ``broker_pages``: brokers
+* ``group_pages``: groups, their members and lag
+* ``transaction_pages``: transactional ids, the longest transaction first
+* ``link_pages``: links to the API, metrics and probes; keyboard shortcuts; sign-in
+"""

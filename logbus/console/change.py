@@ -1,0 +1,138 @@
+"""
+A change that a user asks for: shown with its command first, carried out once it is confirmed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+from attrs import frozen
+from twisted.web.template import Tag, tags
+
+from logbus.console.api_client import ApiRefusal
+from logbus.console.elements import button_link, card, command, field, hidden, message, refusal
+from logbus.console.page import Page, PageResult, SeeOther, Visit
+
+CONFIRMED = "confirmed"
+TYPED = "typed_name"
+
+
+@frozen
+class Change:
+    """
+    A change.
+
+    :ivar title: what it does: ``Create topic orders``.
+    :ivar button: the same in a word or two.
+    :ivar words: the arguments of the equivalent ``logbus`` command.
+    :ivar facts: sentences about what it means.
+    :ivar back: the path of the page it was asked for on.
+    :ivar done: the path of the page that shows the result.
+    :ivar typed: a name the user must type to confirm; empty: none.
+    :ivar query: the parameters of the request to the API.
+    """
+
+    title: str
+    button: str
+    words: Sequence[str]
+    facts: Sequence[str]
+    back: str
+    done: str
+    section: str
+    method: str
+    path: str
+    body: Any = None
+    query: Mapping[str, str] = MappingProxyType({})
+    typed: str = ""
+
+    @property
+    def command(self) -> str:
+        """The equivalent command, quoted for a shell."""
+        return shlex.join(["logbus", *self.words])
+
+    @property
+    def is_dangerous(self) -> bool:
+        """Whether it destroys something."""
+        return bool(self.typed)
+
+
+Again = Callable[[ApiRefusal], Awaitable[PageResult]]
+"""Returns the form again, with what is wrong."""
+
+
+async def carry_out(visit: Visit, change: Change, again: Again | None = None) -> PageResult:
+    """Return the page that asks, or make the change if it is confirmed."""
+    if visit.form.get(CONFIRMED) != "yes":
+        return _question(visit, change)
+    typed = visit.form.get(TYPED, "")
+    if change.typed and typed != change.typed:
+        return _question(visit, change, f"This is not the name. Type {change.typed} to confirm.")
+    try:
+        await visit.api.change(change.method, change.path, change.body, change.query)
+    except ApiRefusal as e:
+        if again is not None:
+            return await again(e)
+        return _question(visit, change, refused=e)
+    return SeeOther(change.done)
+
+
+def _question(visit: Visit, change: Change, error: str = "", refused: ApiRefusal | None = None) -> Page:
+    kept = {name: value for name, value in visit.form.items() if name not in (CONFIRMED, TYPED)}
+    form = tags.form(
+        hidden({**kept, CONFIRMED: "yes"}),
+        field(
+            f"Type {change.typed} to confirm",
+            TYPED,
+            error=error,
+            autocomplete="off",
+            spellcheck="false",
+            required="required",
+        )
+        if change.typed
+        else "",
+        tags.div(
+            tags.button(change.button, type="submit", class_="danger" if change.is_dangerous else "primary"),
+            button_link(change.back, "Cancel"),
+            class_="buttons",
+        ),
+        method="post",
+        action=visit.path,
+    )
+    status = HTTPStatus.OK if not error and refused is None else HTTPStatus.BAD_REQUEST
+    return Page(
+        change.title,
+        change.section,
+        [
+            "" if refused is None else refusal(refused),
+            card(
+                "Please confirm",
+                tags.ul([tags.li(fact) for fact in change.facts], class_="plain") if change.facts else "",
+                form,
+                kind="danger" if change.is_dangerous else "",
+            ),
+            card("The same on the command line", command(change.command)),
+        ],
+        status=status if refused is None else refused.status,
+    )
+
+
+DONE: Mapping[str, str] = MappingProxyType(
+    {
+        "created": "The topic was created.",
+        "deleted": "The topic was deleted.",
+        "changed": "The setting was changed.",
+        "restored": "The setting has its inherited value again.",
+        "extended": "The partitions were added.",
+        "group-deleted": "The group was deleted.",
+    }
+)
+
+
+def done_message(visit: Visit) -> Tag | str:
+    """Return what was done by the change that led to this page, if one did."""
+    said = DONE.get(visit.query.get("done", ""))
+    return "" if said is None else message("good", said)

@@ -1,0 +1,199 @@
+"""
+Finds the page of a request, has it made, and sends it.
+
+twisted.web.template and the pages are imported with the first request for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, cast
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import Cooperator, deferLater
+from twisted.logger import Logger
+
+from logbus.admin.authorization import HttpAccess
+from logbus.admin.problem_details import HttpProblem, problem_of
+from logbus.admin.routing import Headers, PendingResponse, Router, ViewResponse
+from logbus.admin.site import AdminSite
+from logbus.console.metric_history import MetricHistory
+from logbus.metrics import Family
+
+HTML = "text/html; charset=utf-8"
+
+
+@define(eq=False, kw_only=True)
+class ConsoleSite:
+    """
+    The pages at ``/`` and below ``/console``.
+
+    :ivar api: the routes of the HTTP API.
+    :ivar mounted: returns first path segments of plugins' resources.
+    :ivar families: returns the metrics of this broker.
+    :ivar challenge: makes the error that has a browser ask for a password.
+    """
+
+    api: Router
+    mounted: Callable[[], Sequence[str]]
+    families: Callable[[], Iterable[Family]]
+    challenge: Callable[[str], HttpProblem]
+    broker_id: int
+    clock: IReactorTime
+    _history: MetricHistory = field(init=False)
+    _cooperator: Cooperator = field(init=False)
+    _made: Any = field(default=None, init=False)
+    _log = Logger()
+
+    def __attrs_post_init__(self) -> None:
+        self._history = MetricHistory(self.families, self.clock)
+        self._cooperator = Cooperator(
+            terminationPredicateFactory=lambda: lambda: True,  # one step per reactor turn
+            scheduler=lambda step: self.clock.callLater(0, step),
+        )
+
+    @classmethod
+    def of(cls, site: AdminSite) -> ConsoleSite:
+        """Return the pages of a listener."""
+        return cls(
+            api=site.router,
+            mounted=lambda: site.mounted_paths,
+            families=site.registry.collect,
+            challenge=site.authentication.challenge,
+            broker_id=site.broker.broker_id,
+            clock=site.clock,
+        )
+
+    def start(self) -> None:
+        """Begin to keep the last hour."""
+        self._history.start()
+
+    def stop(self) -> None:
+        """Stop doing so."""
+        self._history.stop()
+
+    def serves(self, path: str) -> bool:
+        """Whether a path is one of the console's."""
+        return path == "/" or path == "/console" or path.startswith("/console/")
+
+    def answer(self, method: str, target: str, headers: Headers, body: bytes, access: HttpAccess) -> PendingResponse:
+        """
+        Answer a request; errors become pages, too.
+
+        :param target: path and query, as received.
+        """
+        return Deferred.fromCoroutine(self._answer(method, target, body, access))
+
+    def _parts(self) -> Any:
+        if self._made is None:
+            from logbus.console.broker_pages import BrokerPages
+            from logbus.console.config_pages import ConfigPages
+            from logbus.console.group_pages import GroupPages
+            from logbus.console.layout import Layout
+            from logbus.console.link_pages import LinkPages
+            from logbus.console.overview import OverviewPage
+            from logbus.console.static_files import StaticFiles
+            from logbus.console.topic_pages import TopicPages
+            from logbus.console.transaction_pages import TransactionPages
+
+            files, router = StaticFiles(), Router()
+            router.add(
+                [
+                    OverviewPage(self._history),
+                    TopicPages(),
+                    GroupPages(),
+                    TransactionPages(),
+                    BrokerPages(),
+                    ConfigPages(),
+                    LinkPages(self.api, self.mounted, self.challenge),
+                ]
+            )
+            self._made = files, router, Layout(self.broker_id, files.address)
+        return self._made
+
+    async def _answer(self, method: str, target: str, body: bytes, access: HttpAccess) -> ViewResponse:
+        from logbus.console.page import Page, SeeOther
+        from logbus.console.static_files import PREFIX
+
+        path, _, query = target.partition("?")
+        try:
+            if path.startswith(PREFIX):
+                return cast(ViewResponse, self._parts()[0].answer(path.rpartition("/")[2]))
+            result = await self._visit(method, path, query, body, access)
+        except Exception as e:
+            result = self._problem(e, method, path)
+        if isinstance(result, SeeOther):
+            return ViewResponse(HTTPStatus.SEE_OTHER, "", headers={"Location": result.location})
+        assert isinstance(result, Page)
+        return await self._page(result, access)
+
+    async def _visit(self, method: str, path: str, query: str, body: bytes, access: HttpAccess) -> Any:
+        from logbus.console.api_client import ApiClient
+        from logbus.console.form_body import read_form
+        from logbus.console.page import SeeOther, Visit
+
+        if path.rstrip("/") == "/console":
+            return SeeOther("/")
+        methods, values = self._parts()[1].find(path)
+        chosen = methods.get("GET" if method == "HEAD" else method)
+        if chosen is None:
+            allowed = ", ".join(sorted(methods))
+            raise HttpProblem(
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                f"This page does not answer {method}; it answers {allowed}.",
+                {"Allow": allowed},
+            )
+        posted = method == "POST"
+        try:
+            form = read_form(body.decode("utf-8")) if posted else {}
+        except UnicodeDecodeError:
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, "The form is not UTF-8.") from None
+        visit = Visit(
+            api=ApiClient(self.api, access, self._cooperator),
+            path=path,
+            names=dict(zip(chosen.variables, values, strict=True)),
+            query=read_form(query, "The query"),
+            form=form,
+            posted=posted,
+            pause=lambda: deferLater(self.clock, 0, lambda: ""),
+        )
+        return await chosen.call(visit)
+
+    def _problem(self, error: Exception, method: str, path: str) -> Any:
+        """Return the page of an error; one that is not expected is logged."""
+        from logbus.console.api_client import ApiRefusal
+        from logbus.console.elements import button_link, refusal
+        from logbus.console.page import Page
+
+        if not isinstance(error, ApiRefusal):
+            status, told, headers = problem_of(error)
+            if status is HTTPStatus.INTERNAL_SERVER_ERROR:
+                self._log.failure("the page {method} {path} failed", method=method, path=path)
+            error = ApiRefusal(status, told, headers)
+        section = next((each for each in _sections() if each != "/" and path.startswith(each)), "")
+        return Page(
+            error.status.phrase,
+            section,
+            [refusal(error), button_link(section or "/", "Go back")],
+            status=error.status,
+            headers=error.headers,
+        )
+
+    async def _page(self, page: Any, access: HttpAccess) -> ViewResponse:
+        from twisted.web.template import flattenString
+
+        from logbus.console.layout import PAGE_HEADERS
+
+        document = self._parts()[2].document(page, access.principal)
+        text = await flattenString(None, document)
+        headers: Mapping[str, str] = {**PAGE_HEADERS, **page.headers}
+        return ViewResponse(page.status, HTML, b"<!DOCTYPE html>\n" + text, headers)
+
+
+def _sections() -> list[str]:
+    from logbus.console.layout import SECTIONS
+
+    return [path for path, _, _ in SECTIONS]

@@ -1,0 +1,162 @@
+"""
+Pages of groups: the list, and one with its members and the lag of each partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+from urllib.parse import urlencode
+
+from attrs import frozen
+from twisted.web.template import Tag, tags
+
+from logbus.admin.routing import route
+from logbus.console.api_client import segment
+from logbus.console.elements import badge, card, empty, facts, link, message, name, number_cell, pages, table, tile
+from logbus.console.figures import count, moment, number
+from logbus.console.page import Page, Visit
+
+SECTION = "/console/groups"
+ROWS, PARTITION_ROWS, MEMBER_ROWS = 50, 200, 100
+LONGEST_LINK = 2000
+"""A path must be shorter than 8192 bytes, of which each character may take twelve."""
+KINDS = {"Stable": "good", "Empty": "", "Dead": "bad"}
+
+
+@frozen
+class GroupPages:
+    """Groups."""
+
+    @route("GET", "/console/groups", "Groups", rights="Shows what the user may see.")
+    async def groups(self, visit: Visit) -> Page:
+        after = visit.query.get("after", "")
+        told = await visit.api.get("/api/v1/groups", limit=ROWS, after=after)
+        rows = [
+            tags.tr(
+                tags.th(group_link(each["id"]), scope="row"),
+                tags.td(badge(each["state"], KINDS.get(each["state"], "warn"))),
+                tags.td(each["type"]),
+                number_cell(number(each["members"])),
+                number_cell(number(each["partitions"])),
+                number_cell(_lag(each["lag"])),
+            )
+            for each in told["items"]
+        ]
+        following = "" if told["next"] is None else f"{SECTION}?{urlencode({'after': told['next']})}"
+        head = ["Group", "State", "Protocol", "Members", "Partitions", "Lag"]
+        content: Any = (
+            [table("Groups", head, rows, visit.pause, (3, 4, 5)), pages(SECTION if after else "", following)]
+            if rows
+            else empty(
+                "There is no group that you may see. A group appears when a consumer joins it or commits an offset.",
+                tags.pre(tags.code("logbus consume TOPIC --group NAME"), class_="command"),
+            )
+        )
+        loading = message("info", "Groups are still being loaded: some are missing.") if told["loading"] else ""
+        return Page(
+            "Groups",
+            SECTION,
+            [loading, tags.section(content, class_="card", id="groups", **{"data-live": ""})],
+        )
+
+    @route("GET", "/console/groups/{group}", "One group", rights="Shows what the user may see.")
+    async def group(self, visit: Visit) -> Page:
+        group = await visit.api.get(f"/api/v1/groups/{segment(visit.names['group'])}")
+        offsets = sorted(group["offsets"], key=lambda each: -(each["lag"] or 0))
+        rows = [_offset(each) for each in offsets[:PARTITION_ROWS]]
+        more = len(offsets) - len(rows)
+        members = [_member(each) for each in group["members"][:MEMBER_ROWS]]
+        return Page(
+            visit.names["group"],
+            SECTION,
+            [
+                tags.div(
+                    tags.dl(
+                        tile("State", group["state"], group["type"], KINDS.get(group["state"], "warn")),
+                        tile("Lag", _lag(group["lag"]), "records still to read"),
+                        tile("Members", number(len(group["members"])), group["assignor"] or "no assignor"),
+                        class_="tiles",
+                    ),
+                    id="state",
+                    **{"data-live": ""},
+                ),
+                card(
+                    "Lag by partition",
+                    table(
+                        "Committed offsets, the largest lag first",
+                        ["Topic", "Partition", "Committed", "End", "Lag", "Committed at"],
+                        rows,
+                        visit.pause,
+                        (1, 2, 3, 4),
+                    )
+                    if rows
+                    else empty("The group has not committed an offset that you may see."),
+                    tags.p(f"{count(more, 'partition')} more, with less lag.", class_="note") if more > 0 else "",
+                    id="lag",
+                ),
+                card(
+                    "Members",
+                    table("Members", ["Member", "Client", "Host", "Assigned"], members, visit.pause)
+                    if members
+                    else empty("No consumer is in the group now."),
+                    id="members",
+                ),
+                card(
+                    "Details",
+                    facts(
+                        [("Protocol type", group["protocol_type"] or "none"), ("Assignor", group["assignor"] or "none")]
+                    ),
+                ),
+            ],
+            trail=[("Groups", SECTION)],
+        )
+
+
+def group_link(group: str) -> Any:
+    """Return a link to a group, or its name if it is too long for a path."""
+    path = segment(group)
+    return link(f"{SECTION}/{path}", name(group)) if len(path) < LONGEST_LINK else name(group)
+
+
+def _lag(lag: int | None) -> str:
+    return "–" if lag is None else number(lag)
+
+
+def _offset(each: Mapping[str, Any]) -> Tag:
+    return tags.tr(
+        tags.th(link(f"/console/topics/{segment(each['topic'])}", name(each["topic"])), scope="row"),
+        number_cell(str(each["partition"])),
+        number_cell(number(each["offset"])),
+        number_cell(_lag(each["end_offset"])),
+        number_cell(_lag(each["lag"])),
+        tags.td(moment(each["committed_at"])),
+    )
+
+
+def _member(each: Mapping[str, Any]) -> Tag:
+    assigned = each["assignment"]
+    shown = [
+        tags.div(name(topic, 60), f": {_ranges(sorted(numbers))}") for topic, numbers in islice(assigned.items(), 5)
+    ]
+    if len(assigned) > len(shown):
+        shown.append(tags.div(f"and {count(len(assigned) - len(shown), 'topic')} more"))
+    return tags.tr(
+        tags.th(name(each["id"], 48), scope="row"),
+        tags.td(name(each["client"], 40)),
+        tags.td(name(each["host"], 60)),
+        tags.td(shown or "nothing"),
+    )
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return numbers with runs joined: ``0–3, 7``."""
+    runs: list[list[int]] = []
+    for each in numbers:
+        if runs and each == runs[-1][1] + 1:
+            runs[-1][1] = each
+        else:
+            runs.append([each, each])
+    shown = [str(first) if first == last else f"{first}–{last}" for first, last in runs[:20]]
+    return ", ".join(shown) + (", …" if len(runs) > len(shown) else "")

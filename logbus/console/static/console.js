@@ -1,0 +1,70 @@
+// What the console adds to pages that work without it: refreshing, a switch of light and dark, keyboard shortcuts.
+"use strict";
+(() => {
+  const INTERVAL_MS = 5000, PATIENCE_MS = 20000;
+  const root = document.documentElement;
+  const stored = (() => { try { return localStorage.getItem("theme"); } catch { return null; } })();
+  if (stored === "light" || stored === "dark") root.dataset.theme = stored;
+
+  const isDark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  function switchTheme() {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try { localStorage.setItem("theme", root.dataset.theme); } catch { /* for this page only */ }
+  }
+
+  let since = "";
+  function tell(text) {
+    const place = document.getElementById("connection");
+    if (place && place.textContent !== text) place.textContent = text;
+  }
+
+  // Replaces parts of the page that have changed, but none that is in use.
+  async function refresh() {
+    if (document.hidden || !document.querySelector("[data-live]")) return;
+    let text;
+    try {
+      const answer = await fetch(location.href, {signal: AbortSignal.timeout(PATIENCE_MS)});
+      if (!answer.ok) throw new Error(answer.status);
+      text = await answer.text();
+    } catch {
+      since = since || new Date().toLocaleTimeString();
+      tell("No answer since " + since);
+      return;
+    }
+    since = "";
+    tell("");
+    const fresh = new DOMParser().parseFromString(text, "text/html");
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const next = fresh.getElementById(part.id);
+      const inUse = part.contains(document.activeElement) || part.contains(getSelection().anchorNode) && !getSelection().isCollapsed;
+      if (!next || inUse || next.innerHTML === part.innerHTML) continue;
+      const left = [...part.querySelectorAll(".scrolls")].map(each => each.scrollLeft);
+      part.replaceChildren(...next.childNodes);
+      part.querySelectorAll(".scrolls").forEach((each, at) => { each.scrollLeft = left[at] || 0; });
+    }
+  }
+
+  async function keepFresh() {
+    await refresh();
+    setTimeout(keepFresh, INTERVAL_MS);
+  }
+
+  document.addEventListener("keydown", event => {
+    const typing = event.target.closest && event.target.closest("input, textarea, select");
+    if (event.key === "Escape" && typing) typing.blur();
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "d") return switchTheme();
+    const search = event.key === "/" && document.querySelector("input[type=search]");
+    if (search) { event.preventDefault(); return search.focus(); }
+    const entry = [...document.querySelectorAll("[data-key]")].find(each => each.dataset.key === event.key);
+    if (entry) entry.click();
+  });
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const theme = document.getElementById("theme");
+    theme.hidden = false;
+    theme.addEventListener("click", switchTheme);
+    setTimeout(keepFresh, INTERVAL_MS);
+    document.addEventListener("visibilitychange", refresh);
+  });
+})();

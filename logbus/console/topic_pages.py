@@ -1,0 +1,383 @@
+"""
+Pages of topics: the list with a filter, one with its partitions, and the forms that create and delete them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from attrs import frozen
+from twisted.web.template import Tag, tags
+
+from logbus.admin.routing import route
+from logbus.console.api_client import ApiRefusal, segment
+from logbus.console.change import Change, carry_out, done_message
+from logbus.console.config_pages import settings_card
+from logbus.console.elements import (
+    badge,
+    button_link,
+    card,
+    empty,
+    facts,
+    field,
+    link,
+    message,
+    name,
+    number_cell,
+    pages,
+    refusal,
+    table,
+)
+from logbus.console.figures import count, number, shortened, size
+from logbus.console.page import Page, PageResult, Visit
+
+SECTION = "/console/topics"
+ROWS, SEARCHED_PAGES, SEARCH_LIMIT = 50, 20, 500
+"""Rows of a page, and how many pages of the API, of how many topics each, are searched for them."""
+_WHOLE = re.compile(r"-?[0-9]{1,9}")
+
+
+@frozen
+class Found:
+    """
+    A page of a filtered list.
+
+    :ivar after: the name after which the next page begins; empty: this is the last one.
+    """
+
+    items: list[Mapping[str, Any]]
+    after: str
+
+
+@frozen
+class TopicPages:
+    """Topics."""
+
+    @route("GET", "/console/topics", "Topics", rights="Shows what the user may see.")
+    async def topics(self, visit: Visit) -> Page:
+        wanted, after = visit.query.get("filter", "").strip(), visit.query.get("after", "")
+        internal = visit.query.get("internal") == "yes"
+        found = await _search(visit, wanted, after, internal)
+        rows = [
+            tags.tr(
+                tags.th(
+                    link(f"{SECTION}/{segment(each['name'])}", name(each["name"])),
+                    " ",
+                    badge("internal") if each["internal"] else "",
+                    scope="row",
+                ),
+                number_cell(number(each["partitions"])),
+                number_cell(number(each["replication_factor"])),
+                tags.td(_overrides(each["configs"])),
+            )
+            for each in found.items
+        ]
+        kept = {"filter": wanted, **({"internal": "yes"} if internal else {})}
+        following = f"{SECTION}?{urlencode({**kept, 'after': found.after})}" if found.after else ""
+        content: Any
+        if rows:
+            content = [
+                table("Topics", ["Topic", "Partitions", "Replicas", "Own settings"], rows, visit.pause, (1, 2)),
+                pages(f"{SECTION}?{urlencode(kept)}" if after else "", following),
+            ]
+        elif wanted or after:
+            content = [
+                empty(f"No topic here has {shortened(wanted)!r} in its name.", link(SECTION, "Show all topics")),
+                pages("", following),
+            ]
+        else:
+            content = empty(
+                "There is no topic yet that you may see.",
+                button_link("/console/new-topic", "Create a topic", "primary"),
+            )
+        search = tags.form(
+            tags.label("Filter by name", for_="filter", class_="unseen"),
+            tags.input(type="search", name="filter", id="filter", value=wanted, placeholder="Filter by name"),
+            tags.label(
+                tags.input(
+                    type="checkbox", name="internal", value="yes", **({"checked": "checked"} if internal else {})
+                ),
+                " internal topics",
+            ),
+            tags.button("Filter", type="submit"),
+            method="get",
+            action=SECTION,
+            class_="filter",
+        )
+        return Page(
+            "Topics",
+            SECTION,
+            [done_message(visit), search, tags.section(content, class_="card", id="topics", **{"data-live": ""})],
+            actions=[button_link("/console/new-topic", "Create a topic", "primary")],
+        )
+
+    @route("GET", "/console/topics/{topic}", "One topic", rights="Shows what the user may see.")
+    async def topic(self, visit: Visit) -> Page:
+        topic = visit.names["topic"]
+        at, after = f"/api/v1/topics/{segment(topic)}", visit.query.get("after", "")
+        about = await visit.api.get(at)
+        partitions = await visit.api.get(f"{at}/partitions", limit=ROWS, after=after)
+        path = f"{SECTION}/{segment(topic)}"
+        following = f"{path}?after={partitions['next']}" if partitions["next"] is not None else ""
+        try:
+            entries = (await visit.api.get(f"/api/v1/configs/topics/{segment(topic)}"))["items"]
+            settings = settings_card(visit, entries, path)
+        except ApiRefusal as e:
+            settings = card("Settings", refusal(e))
+        return Page(
+            topic,
+            SECTION,
+            [
+                done_message(visit),
+                card(
+                    "About",
+                    facts(
+                        [
+                            ("Partitions", number(about["partitions"])),
+                            ("Replicas of each", number(about["replication_factor"])),
+                            ("Id", tags.code(about["id"])),
+                            ("Written by", "brokers only" if about["internal"] else "producers"),
+                        ]
+                    ),
+                ),
+                card(
+                    "Partitions",
+                    table(
+                        f"Partitions of {topic}",
+                        ["Partition", "State", "Leader", "Replicas", "In sync", "First offset", "End offset", "Size"],
+                        [_partition(each) for each in partitions["items"]],
+                        visit.pause,
+                        (0, 5, 6, 7),
+                    ),
+                    tags.p("Offsets and sizes are of the replicas on this broker.", class_="note"),
+                    pages(path if after else "", following),
+                    id="partitions",
+                ),
+                settings,
+            ],
+            trail=[("Topics", SECTION)],
+            actions=[] if about["internal"] else [button_link(f"{path}/delete", "Delete …", "danger")],
+        )
+
+    @route("GET", "/console/new-topic", "The form to create a topic", rights="Everybody may see it.")
+    async def new(self, visit: Visit) -> Page:
+        return _new_page(visit, {}, None)
+
+    @route("POST", "/console/new-topic", "Create a topic", rights="Needs Create on the Cluster or the Topic.")
+    async def create(self, visit: Visit) -> PageResult:
+        form = visit.form
+        wrong: dict[str, str] = {}
+        body: dict[str, Any] = {"name": form.get("name", "").strip()}
+        words = ["topics", "create", body["name"]]
+        if not body["name"]:
+            wrong["name"] = "Give the topic a name."
+        for key, option in (("partitions", "--partitions"), ("replication_factor", "--replication-factor")):
+            text = form.get(key, "").strip()
+            if text and not _WHOLE.fullmatch(text):
+                wrong[key] = "This must be a whole number, or empty for the broker's default."
+            elif text:
+                body[key] = int(text)
+                words += [option, text]
+        configs, line = _configs(form.get("configs", ""))
+        if line:
+            wrong["configs"] = f"The line {shortened(line)!r} is not of the form name=value."
+        if configs:
+            body["configs"] = configs
+            for key, value in configs.items():
+                words += ["--config", f"{key}={value}"]
+        if wrong:
+            return _new_page(visit, wrong, None)
+
+        async def again(error: ApiRefusal) -> PageResult:
+            return _new_page(visit, {}, error)
+
+        return await carry_out(
+            visit,
+            Change(
+                title=f"Create topic {body['name']}",
+                button="Create",
+                words=words,
+                facts=[
+                    count(body["partitions"], "partition")
+                    if "partitions" in body
+                    else "As many partitions as the broker's default.",
+                    count(body["replication_factor"], "replica") + " of each."
+                    if "replication_factor" in body
+                    else "As many replicas of each as the broker's default.",
+                    *(f"{key} is {shortened(value, 500)!r}." for key, value in configs.items()),
+                ],
+                back="/console/new-topic",
+                done=f"{SECTION}/{segment(body['name'])}?done=created",
+                section=SECTION,
+                method="POST",
+                path="/api/v1/topics",
+                body=body,
+            ),
+            again,
+        )
+
+    @route("GET", "/console/topics/{topic}/delete", "Ask to delete a topic", rights="Those of the topic.")
+    async def ask_delete(self, visit: Visit) -> PageResult:
+        return await self._delete(visit)
+
+    @route("POST", "/console/topics/{topic}/delete", "Delete a topic", rights="Needs Delete on the Topic.")
+    async def delete(self, visit: Visit) -> PageResult:
+        return await self._delete(visit)
+
+    async def _delete(self, visit: Visit) -> PageResult:
+        topic = visit.names["topic"]
+        about = await visit.api.get(f"/api/v1/topics/{segment(topic)}")
+        return await carry_out(
+            visit,
+            Change(
+                title=f"Delete topic {topic}",
+                button="Delete the topic and its records",
+                words=["topics", "delete", topic],
+                facts=[
+                    f"All records of its {count(about['partitions'], 'partition')} are lost; this cannot be undone.",
+                    "Producers and consumers of it get errors.",
+                ],
+                back=f"{SECTION}/{segment(topic)}",
+                done=f"{SECTION}?done=deleted",
+                section=SECTION,
+                method="DELETE",
+                path=f"/api/v1/topics/{segment(topic)}",
+                query={"confirm": visit.form.get("typed_name", "")},
+                typed=topic,
+            ),
+        )
+
+
+async def _search(visit: Visit, wanted: str, after: str, internal: bool) -> Found:
+    """Search a part of the topics for those whose names contain a text."""
+    items: list[Mapping[str, Any]] = []
+    needle = wanted.lower()
+    for _ in range(SEARCHED_PAGES):
+        part = await visit.api.get("/api/v1/topics", after=after, limit=SEARCH_LIMIT if wanted else ROWS)
+        for each in part["items"]:
+            if (internal or not each["internal"]) and needle in each["name"].lower():
+                if len(items) == ROWS:
+                    return Found(items, items[-1]["name"])
+                items.append(each)
+        after = part["next"] or ""
+        if not after or len(items) == ROWS:
+            break
+        await visit.pause()
+    return Found(items, after)
+
+
+def _overrides(configs: Mapping[str, str] | None) -> Any:
+    if configs is None:
+        return tags.span("not yours to see", class_="note")
+    shown = [tags.code(f"{key}={shortened(value, 40)}") for key, value in sorted(configs.items())[:3]]
+    more = len(configs) - len(shown)
+    return [[each, " "] for each in shown] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _partition(each: Mapping[str, Any]) -> Tag:
+    local, behind = each["local"], set(each["replicas"]) - set(each["isr"])
+    if each["leader"] is None:
+        state = badge("offline", "bad")
+    elif behind:
+        state = badge("under-replicated", "warn")
+    else:
+        state = badge("ok", "good")
+    figures = (
+        ["–"] * 3
+        if local is None
+        else [
+            number(local["log_start_offset"]),
+            number(local["log_end_offset"]),
+            size(local["size_bytes"]),
+        ]
+    )
+    return tags.tr(
+        tags.th(str(each["partition"]), scope="row", class_="number"),
+        tags.td(state),
+        tags.td("none" if each["leader"] is None else link(f"/console/brokers/{each['leader']}", str(each["leader"]))),
+        tags.td(", ".join(map(str, each["replicas"]))),
+        tags.td(", ".join(map(str, each["isr"])) or "none"),
+        [number_cell(text) for text in figures],
+    )
+
+
+def _configs(text: str) -> tuple[dict[str, str], str]:
+    """Return the settings in lines of name=value, and the first line that is not one."""
+    found: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            return found, line
+        found[key.strip()] = value.strip()
+    return found, ""
+
+
+def _new_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
+    form = visit.form
+    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
+    return Page(
+        "Create a topic",
+        SECTION,
+        [
+            "" if refused is None else refusal(refused),
+            message("bad", "Nothing was created: see the fields below.") if wrong else "",
+            card(
+                "New topic",
+                tags.form(
+                    field(
+                        "Name",
+                        "name",
+                        form.get("name", ""),
+                        "ASCII letters, digits, '.', '_' and '-'.",
+                        error=wrong.get("name", ""),
+                        required="required",
+                        maxlength="249",
+                        autocomplete="off",
+                        spellcheck="false",
+                    ),
+                    tags.div(
+                        field(
+                            "Partitions",
+                            "partitions",
+                            form.get("partitions", ""),
+                            "Empty: the broker's default.",
+                            error=wrong.get("partitions", ""),
+                            inputmode="numeric",
+                        ),
+                        field(
+                            "Replicas of each",
+                            "replication_factor",
+                            form.get("replication_factor", ""),
+                            "Empty: the broker's default.",
+                            error=wrong.get("replication_factor", ""),
+                            inputmode="numeric",
+                        ),
+                        class_="pair",
+                    ),
+                    field(
+                        "Settings",
+                        "configs",
+                        form.get("configs", ""),
+                        "One a line, as retention.ms=86400000. Empty: those of the broker.",
+                        kind="area",
+                        error=wrong.get("configs", ""),
+                        rows="4",
+                        spellcheck="false",
+                    ),
+                    tags.div(
+                        tags.button("Review", type="submit", class_="primary"),
+                        button_link(SECTION, "Cancel"),
+                        class_="buttons",
+                    ),
+                    method="post",
+                    action="/console/new-topic",
+                ),
+            ),
+        ],
+        trail=[("Topics", SECTION)],
+        status=status if refused is None else refused.status,
+    )
