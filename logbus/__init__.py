@@ -45,6 +45,7 @@ What all of them share:
 * ``errors``: error codes and exceptions
 * ``config``: Kafka's configuration keys
 * ``metrics``, ``exposition``: metrics, and their text format
+* ``conditions``: what is wrong with a broker, and what to do
 * ``services``: lifecycles, and supervised background tasks
 * ``timers``: many deadlines on one timer
 * ``coroutines``: coroutine functions that return Deferreds

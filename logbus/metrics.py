@@ -334,6 +334,7 @@ class ReactorTicks:
     _quiet_until: float = field(default=float("-inf"), init=False)
     _unsaid: int = field(default=0, init=False)
     _worst: float = field(default=0.0, init=False)
+    _longest: float = field(default=0.0, init=False)
 
     _log = Logger()
 
@@ -354,6 +355,11 @@ class ReactorTicks:
             self._call.cancel()
             self._call = None
 
+    def take_longest(self) -> float:
+        """Return the longest lateness since the last call, in seconds."""
+        longest, self._longest = self._longest, 0.0
+        return longest
+
     def _schedule(self) -> None:
         self._due = self.clock.seconds() + self.interval
         self._call = self.clock.callLater(self.interval, self._tick)
@@ -362,6 +368,7 @@ class ReactorTicks:
         now = self.clock.seconds()
         late = max(now - self._due, 0.0)
         self.lateness.observe(late)
+        self._longest = max(self._longest, late)
         if late > self.alarm:
             self._unsaid += 1
             self._worst = max(self._worst, late)

@@ -49,7 +49,7 @@ class StartAndStop(SynchronousTestCase):
             "listeners",
             "membership",
         ]
-        order += ["groups", "transactions", "controller", "tokens", "serving", "leadership"]
+        order += ["groups", "transactions", "controller", "tokens", "serving", "conditions", "leadership"]
         self.assertEqual(events, [f"start {name}" for name in order])
         self.assertEqual(server.broker.readiness.not_ready(), [])
         del events[:]

@@ -23,6 +23,7 @@ from sphinx.util.nodes import nested_parse_with_titles
 from logbus.broker import Broker
 from logbus.cli.foreground import StartOptions
 from logbus.cluster.replication.partition_metrics import partition_families
+from logbus.conditions import KINDS
 from logbus.config import ConfigView
 from logbus.config.reference import reference_rst
 from logbus.ilogbus import Listener
@@ -224,6 +225,23 @@ def extras() -> Lines:
     yield from table(("Extra", "For", "Packages"), rows)
 
 
+def conditions() -> Lines:
+    """Every kind of condition, with an anchor that alerts link to."""
+    for kind in KINDS:
+        yield from (f".. _condition-{kind.name}:", "")
+        yield from heading(kind.name)
+        yield from (
+            f"*{kind.severity.value.title()}*, of {kind.subject}.  {kind.summary}",
+            "",
+            _as_rst(kind.advice),
+            "",
+        )
+
+
+def _as_rst(text: str) -> str:
+    return text.replace("`", "``")
+
+
 def twistd() -> Lines:
     """``logbus start --help``."""
     yield from literal("text", StartOptions().getUsage(width=100))
@@ -298,6 +316,7 @@ def _spelled(option: Any) -> str:
 
 
 SOURCES: dict[str, Callable[[], Lines]] = {
+    "conditions": conditions,
     "configuration": configuration,
     "apis": apis,
     "releases": releases,

@@ -42,6 +42,7 @@ Views:
 * ``metrics_view``: ``/metrics``
 * ``cluster``: the cluster and its brokers
 * ``cluster_health``: faulty partitions, shutdown of the broker
+* ``conditions``: what is wrong with the brokers
 * ``topics``: topics and partitions
 * ``configs``: configuration of topics and brokers
 * ``records``: records: read, search, produce

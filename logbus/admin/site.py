@@ -22,6 +22,7 @@ from logbus.admin.authentication import HttpAuthentication
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.cluster import ClusterViews
 from logbus.admin.cluster_health import ClusterHealthViews
+from logbus.admin.conditions import ConditionViews
 from logbus.admin.configs import ConfigViews
 from logbus.admin.groups import GroupViews
 from logbus.admin.http_limits import HttpLimits
@@ -43,6 +44,7 @@ from logbus.cluster.replication.partition_metrics import partition_families
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.replication_metrics import ReplicationMetrics
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
+from logbus.conditions import Conditions
 from logbus.config import keys
 from logbus.config.config_view import ConfigView, usable_topic_overrides
 from logbus.coordination.group_lags import GroupLags
@@ -92,6 +94,7 @@ class AdminSite(ServerFactory):
     :ivar authorization: tells what a client may do.
     :ivar internal_topics: names of topics that only brokers write to.
     :ivar not_ready: returns the reasons why clients should not use this broker now, a sentence each.
+    :ivar conditions: what is wrong with this broker.
     :ivar clock: the broker's reactor, for the timers of connections.
     :ivar wall_clock: seconds since 1970, for the ``Date`` of answers.
     :ivar stop: returns the function that stops this process in order, if there is one.
@@ -118,6 +121,7 @@ class AdminSite(ServerFactory):
     registry: Registry
     internal_topics: Collection[str]
     not_ready: Callable[[], Sequence[str]]
+    conditions: Conditions
     clock: IReactorTime
     wall_clock: Callable[[], float]
     host_name: str = ""
@@ -186,6 +190,7 @@ class AdminSite(ServerFactory):
                     self.not_ready,
                     self.stop,
                 ),
+                ConditionViews(self.broker.broker_id, self.conditions),
                 TopicViews(
                     self.metadata, self.topics, self.internal_topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
                 ),

@@ -24,6 +24,7 @@ from logbus.broker.environment import Environment
 from logbus.broker.readiness import Readiness
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
+from logbus.conditions import Conditions
 from logbus.console.console_site import ConsoleSite
 from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.request_router import RequestRouter
@@ -44,6 +45,7 @@ class AdminServer:
 
     _env: Environment
     _readiness: Readiness
+    _conditions: Conditions
     _member: ClusterMember
     _replication: Replication
     _control: ClusterControl
@@ -89,6 +91,7 @@ class AdminServer:
             registry=self._env.registry,
             internal_topics=INTERNAL_TOPICS,
             not_ready=self._readiness.not_ready,
+            conditions=self._conditions,
             stop=lambda: self.stop_process,
             combine_metrics=lambda: self.combine_metrics,
             clock=self._env.reactor,

@@ -17,6 +17,7 @@ Parts start in this order, each awaited before the next, and stop in reverse::
     controller  take part in the controller election; accept requests of another controller
     tokens      start to remove delegation tokens that have ended
     serving     accept connections, once the leaders and ISRs are applied here
+    conditions  start to look for what is wrong
     leadership  balance leaders; a stop begins with a controlled shutdown
 """
 
@@ -37,6 +38,17 @@ from logbus.admin.metrics_view import Combine
 from logbus.broker.admin_server import AdminServer
 from logbus.broker.cluster_control import ClusterControl
 from logbus.broker.cluster_member import ClusterMember
+from logbus.broker.condition_monitor import ConditionMonitor
+from logbus.broker.condition_sources import (
+    CertificateSource,
+    ClockSource,
+    LatenessSource,
+    LogSources,
+    PartitionSources,
+    RefusalSource,
+    StoreSource,
+    sources_of,
+)
 from logbus.broker.coordinators import Coordinators
 from logbus.broker.environment import Environment
 from logbus.broker.kafka_server import KafkaServer
@@ -96,6 +108,7 @@ class Broker(OrderedService):
 
     :ivar plugin_services: what plugins get of this broker.
     :ivar endpoints: advertised addresses by listener name, once it has started.
+    :ivar monitor: looks for what is wrong with it.
     """
 
     _log = Logger(namespace="logbus.broker")
@@ -162,9 +175,24 @@ class Broker(OrderedService):
             self.security,
             self._socket_server.pause,
         )
+        self.monitor = ConditionMonitor(
+            reactor,
+            wall_clock,
+            sources_of(
+                LogSources(self.logs),
+                PartitionSources(self.broker_id, self.member.metadata, self.replication.replicas),
+                StoreSource(self.member.store),
+                CertificateSource(self.security, wall_clock),
+                ClockSource(reactor.seconds, wall_clock),
+                LatenessSource(reactor.seconds, self._ticks.take_longest),
+                RefusalSource(reactor.seconds, self.kafka_server.net_metrics),
+            ),
+        )
+        self.monitor.register_metrics(env.registry)
         self._admin_server = AdminServer(
             env,
             self.readiness,
+            self.monitor.conditions,
             self.member,
             self.replication,
             self.control,
@@ -207,6 +235,7 @@ class Broker(OrderedService):
             _Part("controller", self._start_controller, self.control.controller.stop),
             _Part("tokens", self.control.token_expiration.start, self.control.token_expiration.stop),
             _Part("serving", self._serve, self._drain),
+            _Part("conditions", self.monitor.start, self.monitor.stop),
             _Part("leadership", self.control.balancer.start, self._hand_over),
         ):
             part.setServiceParent(self)

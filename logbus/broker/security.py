@@ -4,7 +4,7 @@ What protects a broker and its clients, built from the configuration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from logbus.security.sasl.broker_credentials import read_broker_credentials
 from logbus.socket_server import listener_tls
 
 if TYPE_CHECKING:
+    from logbus.security.tls.key_store import KeyPair
     from logbus.security.tls.listener_tls import ListenerTls
 
 _STORES = (keys.SSL_KEYSTORE_LOCATION, keys.SSL_KEYSTORE_KEY, keys.SSL_TRUSTSTORE_LOCATION, keys.SSL_CLIENT_AUTH)
@@ -121,6 +122,14 @@ class BrokerSecurity:
             for key in _STORES:
                 if config.is_set(key):
                     self._log.warn("{key} has no effect: no listener has TLS", key=key.name)
+
+    def key_pairs(self) -> Iterator[tuple[str, KeyPair]]:
+        """Iterate over the keys of the listeners that the configuration names, by the listener's name."""
+        for name, tls in self._tls.items():
+            material = tls.material
+            for pair in (material.pair, *material.others):
+                if pair is not None:
+                    yield name, pair
 
     def connections(self, listener: Listener) -> object | None:
         """Return what makes the TLS connections of a listener; None: it has no TLS."""

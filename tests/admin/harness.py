@@ -28,6 +28,7 @@ from logbus.admin.pages import NoPages, Pages
 from logbus.admin.relay import Relay
 from logbus.admin.site import AdminSite
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
+from logbus.conditions import Conditions
 from logbus.config.config_view import ConfigView
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.group_offsets import CommittedOffset
@@ -346,6 +347,7 @@ class World:
     groups: MadeUpGroups = field(factory=MadeUpGroups)
     transactions: MadeUpTransactions = field(factory=MadeUpTransactions)
     reasons: list[str] = field(factory=list)
+    conditions: Conditions = field(factory=Conditions)
     stop: Callable[[], object] | None = None
     authorizer: Any = None
     logins: HttpLogins = field(factory=HttpLogins)
@@ -392,6 +394,7 @@ class World:
             registry=self.registry,
             internal_topics={"__consumer_offsets"},
             not_ready=lambda: self.reasons,
+            conditions=self.conditions,
             clock=cast(Any, self.clock),
             wall_clock=lambda: NOW,
             plugins=self.plugins,

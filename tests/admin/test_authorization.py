@@ -41,6 +41,7 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/openapi.json"): None,
     ("GET", "/api/v1/cluster"): (Op.DESCRIBE, CLUSTER),
     ("GET", "/api/v1/cluster/faults"): (Op.DESCRIBE, CLUSTER),
+    ("GET", "/api/v1/conditions"): (Op.DESCRIBE, CLUSTER),
     ("GET", "/api/v1/brokers"): None,
     ("GET", "/api/v1/brokers/{broker}"): None,
     ("POST", "/api/v1/brokers/{broker}/shutdown"): (Op.ALTER, CLUSTER),

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.json_schema import schema_errors
 from logbus.cluster.cluster_metadata import PartitionImage
+from logbus.conditions import LOG_DIRECTORY_FULL, Finding
 from logbus.model import LeaderAndIsr
 from tests.admin.harness import ORDERS, Answered, World, add_topic
 
@@ -324,3 +325,14 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual(self.ask("GET", "/healthz"), {"status": "alive"})
         told = self.ask("GET", "/readyz", status=503)
         self.assertEqual(told, {"ready": False, "reasons": ["The metadata store is not connected."]})
+
+    def test_conditions(self) -> None:
+        """What is wrong is told with what it means and what to do."""
+        self.assertEqual(self.ask("GET", "/api/v1/conditions")["items"], [])
+        self.world.conditions.found(LOG_DIRECTORY_FULL, [Finding("/d", "0 bytes are free")], 12.5)
+        [told] = self.ask("GET", "/api/v1/conditions")["items"]
+        self.assertEqual(
+            (told["id"], told["severity"], told["message"], told["since"]),
+            ("0/log-directory-full//d", "critical", "0 bytes are free", 12_500),
+        )
+        self.assertIn("log.retention", told["advice"])

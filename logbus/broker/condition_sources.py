@@ -1,0 +1,242 @@
+"""
+What is wrong with a broker now, by kind of condition. A source yields findings, and None where others may have a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+
+from attrs import define, field, frozen
+
+from logbus import conditions as kinds
+from logbus.broker.security import BrokerSecurity
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.conditions import ConditionKind, Finding
+from logbus.metastore.imetastore import IMetadataStore
+from logbus.metastore.operations import SessionState
+from logbus.net.metrics import NetMetrics
+from logbus.storage.disk_space import SpaceLevel
+from logbus.storage.log_manager import LogManager
+
+Source = Callable[[], Iterator[Finding | None]]
+
+A_TURN = 500
+"""Partitions looked at in one turn of the reactor; they cost about a microsecond each."""
+
+SHOWN = 10
+"""Partitions that a message names."""
+
+CERTIFICATE_DAYS = 30
+JUMP_SECONDS = 5.0
+LATE_SECONDS = 1.0
+KEPT_SECONDS = 300.0
+"""For how long a condition holds of something that happens in a moment."""
+
+
+@frozen
+class LogSources:
+    """What is wrong with the log directories and the logs."""
+
+    logs: LogManager
+
+    def offline(self) -> Iterator[Finding | None]:
+        for directory in self.logs.directories:
+            if not directory.is_online:
+                yield Finding(directory.disk.root, str(directory.disk.failure))
+
+    def full(self) -> Iterator[Finding | None]:
+        yield from self._at(SpaceLevel.FULL, "writes are refused")
+
+    def nearly_full(self) -> Iterator[Finding | None]:
+        yield from self._at(SpaceLevel.LOW, "writes are refused when it is full")
+
+    def _at(self, level: SpaceLevel, message: str) -> Iterator[Finding | None]:
+        for root, state in self.logs.space.states.items():
+            if state.level is level:
+                yield Finding(root, message if state.space is None else f"{state.space}; {message}")
+
+    def uncleanable(self) -> Iterator[Finding | None]:
+        for log, why in list(self.logs.cleaner.uncleanable.items()):
+            yield Finding(str(log.partition), why)
+
+    def damaged(self) -> Iterator[Finding | None]:
+        for directory in self.logs.directories:
+            for number, log in enumerate(list(directory.logs.values()), 1):
+                if number % A_TURN == 0:
+                    yield None
+                damages = self.logs.damage.of(log) if self.logs.damage.count else ()
+                if damages:
+                    first = damages[0]
+                    yield Finding(str(first.partition), f"{first.path} at byte {first.position}: {first.problem}")
+
+
+@frozen
+class PartitionSources:
+    """What is wrong with partitions: those led here, and, on the controller, those that nobody leads."""
+
+    broker_id: int
+    metadata: ClusterMetadata
+    replicas: ReplicaManager
+
+    def offline(self) -> Iterator[Finding | None]:
+        if self.metadata.controller_id != self.broker_id:
+            return
+        looked_at = 0
+        for topic in list(self.metadata.topics.values()):
+            without = []
+            for number, image in enumerate(topic.partitions):
+                looked_at += 1
+                if looked_at % A_TURN == 0:
+                    yield None
+                if image.leader < 0:
+                    without.append(number)
+            if without:
+                yield Finding(topic.name, f"without a leader: {_numbers(without)}")
+
+    def under_min_isr(self) -> Iterator[Finding | None]:
+        found: dict[str, list[int]] = {}
+        for looked_at, replica in enumerate(self.replicas, 1):
+            if looked_at % A_TURN == 0:
+                yield None
+            partition = replica.partition
+            if partition.is_leader and not partition.has_enough_replicas:
+                found.setdefault(replica.topic_partition.topic, []).append(replica.topic_partition.partition)
+        for topic, numbers in sorted(found.items()):
+            yield Finding(topic, f"fewer in sync than min.insync.replicas: {_numbers(sorted(numbers))}")
+
+
+def _numbers(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:SHOWN]))
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return f"partition{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+@frozen
+class StoreSource:
+    """Whether the metadata store answers."""
+
+    store: IMetadataStore
+
+    def away(self) -> Iterator[Finding | None]:
+        state = self.store.state
+        if state is not SessionState.CONNECTED:
+            yield Finding("session", f"it is {state.value}")
+
+
+@frozen
+class CertificateSource:
+    """
+    Certificates of listeners that end soon.
+
+    :ivar wall_clock: seconds since 1970.
+    """
+
+    security: BrokerSecurity
+    wall_clock: Callable[[], float]
+
+    def ending(self) -> Iterator[Finding | None]:
+        now = datetime.fromtimestamp(self.wall_clock(), UTC)
+        for listener, pair in self.security.key_pairs():
+            first = min((pair.certificate, *pair.chain), key=lambda one: one.not_valid_after_utc)
+            days = (first.not_valid_after_utc - now).total_seconds() / 86400
+            if days < CERTIFICATE_DAYS:
+                when = f"{first.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+                name = first.subject.rfc4514_string()
+                ends = f"ended on {when}" if days < 0 else f"ends on {when}, in {days:.0f} days"
+                yield Finding(listener, f"the certificate of {name} {ends}")
+
+
+@define(eq=False)
+class ClockSource:
+    """
+    Whether the wall clock jumped: it and the monotonic clock went on by different times.
+
+    :ivar seconds: the monotonic clock; ``wall_clock``: seconds since 1970.
+    """
+
+    seconds: Callable[[], float]
+    wall_clock: Callable[[], float]
+    _difference: float | None = field(default=None, init=False)
+    _said: str = field(default="", init=False)
+    _until: float = field(default=float("-inf"), init=False)
+
+    def jumped(self) -> Iterator[Finding | None]:
+        now = self.seconds()
+        difference = self.wall_clock() - now
+        if self._difference is not None and abs(by := difference - self._difference) >= JUMP_SECONDS:
+            self._said = f"it was set {'forward' if by > 0 else 'back'} by {abs(by):.0f} s"
+            self._until = now + KEPT_SECONDS
+        self._difference = difference
+        if now < self._until:
+            yield Finding("wall clock", self._said)
+
+
+@define(eq=False)
+class LatenessSource:
+    """
+    Whether the reactor was blocked lately.
+
+    :ivar longest: returns the longest time since the last call, in seconds.
+    """
+
+    seconds: Callable[[], float]
+    longest: Callable[[], float]
+    _worst: float = field(default=0.0, init=False)
+    _until: float = field(default=float("-inf"), init=False)
+
+    def late(self) -> Iterator[Finding | None]:
+        now, late = self.seconds(), self.longest()
+        if now >= self._until:
+            self._worst = 0.0
+        if late >= LATE_SECONDS:
+            self._worst, self._until = max(self._worst, late), now + KEPT_SECONDS
+        if now < self._until:
+            yield Finding("reactor", f"it was blocked for {self._worst:.1f} s")
+
+
+@define(eq=False)
+class RefusalSource:
+    """Whether connections were refused lately."""
+
+    seconds: Callable[[], float]
+    metrics: NetMetrics
+    _before: int = field(default=0, init=False)
+    _since: int = field(default=0, init=False)
+    _until: float = field(default=float("-inf"), init=False)
+
+    def refused(self) -> Iterator[Finding | None]:
+        now, count = self.seconds(), self.metrics.connections_refused
+        if now >= self._until:
+            self._since = self._before
+        if count > self._before:
+            self._before, self._until = count, now + KEPT_SECONDS
+        if now < self._until:
+            yield Finding("connections", f"{count - self._since} were closed at once, as there were too many")
+
+
+def sources_of(
+    logs: LogSources,
+    partitions: PartitionSources,
+    store: StoreSource,
+    certificates: CertificateSource,
+    clock: ClockSource,
+    lateness: LatenessSource,
+    refusals: RefusalSource,
+) -> Mapping[ConditionKind, Source]:
+    """Return the source of each kind."""
+    return {
+        kinds.LOG_DIRECTORY_OFFLINE: logs.offline,
+        kinds.LOG_DIRECTORY_FULL: logs.full,
+        kinds.LOG_DIRECTORY_NEARLY_FULL: logs.nearly_full,
+        kinds.PARTITIONS_OFFLINE: partitions.offline,
+        kinds.PARTITIONS_UNDER_MIN_ISR: partitions.under_min_isr,
+        kinds.METADATA_STORE_AWAY: store.away,
+        kinds.CERTIFICATE_ENDS: certificates.ending,
+        kinds.CLOCK_JUMPED: clock.jumped,
+        kinds.REACTOR_LATE: lateness.late,
+        kinds.LOG_UNCLEANABLE: logs.uncleanable,
+        kinds.LOG_DAMAGED: logs.damaged,
+        kinds.CONNECTIONS_REFUSED: refusals.refused,
+    }
