@@ -21,6 +21,7 @@ The HTTP server:
 * ``relay``: passes requests on to the brokers that serve them, and merges lists of all brokers
 * ``pages``: what pages for browsers are to this package
 * ``response_stream``: sends an answer while it is made
+* ``event_stream``: streams of events
 * ``json_chunks``: long lists in chunks
 * ``problem_details``: errors (RFC 9457)
 * ``strict_json``: strict JSON
@@ -34,6 +35,7 @@ Records:
 * ``record_scan``: goes through fetched batches
 * ``record_search``: searches a topic, a part with each request
 * ``record_writer``: writes records to the leaders of their partitions
+* ``record_tail``: follows partitions
 * ``record_json``: records in JSON
 
 Views:

@@ -49,7 +49,6 @@ class PageQuery:
     :ivar limit: of the records; ``max_bytes``: of what is fetched at a time.
     :ivar shown: bytes of a key, value or header that are shown.
     :ivar committed: whether to hide records of transactions that are open or aborted.
-    :ivar max_wait_ms: for how long to wait for a record, at the end of the partition.
     """
 
     offset: int | None = None
@@ -61,7 +60,6 @@ class PageQuery:
     shown: int = 16_384
     committed: bool = False
     wanted: RecordFilter = EVERYTHING
-    max_wait_ms: int = 0
 
 
 @frozen
@@ -152,8 +150,8 @@ class RecordReader:
     ) -> PartitionData:
         asked = FetchPartition(partition=partition, fetch_offset=start, partition_max_bytes=query.max_bytes)
         request = FetchRequest(
-            max_wait_ms=query.max_wait_ms,
-            min_bytes=1 if query.max_wait_ms else 0,
+            max_wait_ms=0,
+            min_bytes=0,
             max_bytes=query.max_bytes,
             isolation_level=int(query.committed),
             topics=[FetchTopic(topic=topic, partitions=[asked])],

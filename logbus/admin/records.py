@@ -13,17 +13,20 @@ from twisted.internet.defer import Deferred
 
 from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
+from logbus.admin.event_stream import EVENT_STREAM, EventStreams
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.record_json import MAX_SHOWN, NEW_RECORD, RECORD
 from logbus.admin.record_reader import PageQuery, RecordPage, RecordReader
 from logbus.admin.record_scan import RecordFilter
 from logbus.admin.record_search import Cursor, search
+from logbus.admin.record_tail import MAX_PARTITIONS, RecordTail, places_of
 from logbus.admin.record_writer import RecordWriter
 from logbus.admin.relay import leader_of
 from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
 from logbus.admin.topics import OFFSET, TOPIC_NAME, existing_topic
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.security.acl.acls import AclOperation, ResourceType
@@ -51,7 +54,7 @@ READING: Mapping[str, JsonSchema] = {
     "timestamp": _optional(
         integer("Read from the first record on that is not older; ms since 1970.", minimum=0, maximum=MAX_OFFSET)
     ),
-    "newest": _optional(integer("Read this many offsets before the end.", minimum=1, maximum=1_000_000_000)),
+    "newest": _optional(integer("Read from this many offsets before the end on.", minimum=0, maximum=1_000_000_000)),
     "limit": integer("Records of an answer, at most.", minimum=1, maximum=MAX_RECORDS, default=100),
     "shown_bytes": integer(
         "Bytes of a key, a value or a header that are shown; the rest is cut.",
@@ -130,11 +133,15 @@ class RecordViews:
 
     :ivar reader: reads pages of partitions.
     :ivar writer: writes to partitions.
+    :ivar replicas: those of this broker.
+    :ivar streams: the streams of events.
     """
 
     metadata: ClusterMetadata
     reader: RecordReader
     writer: RecordWriter
+    replicas: ReplicaManager
+    streams: EventStreams
 
     @route(
         "GET",
@@ -147,9 +154,6 @@ class RecordViews:
             "offset": _optional(integer("Read from this offset on.", minimum=0, maximum=MAX_OFFSET)),
             **READING,
             "max_bytes": integer("Bytes that are fetched, at most.", minimum=1, maximum=4 << 20, default=1 << 20),
-            "max_wait_ms": integer(
-                "For how long to wait for a record if there is none.", minimum=0, maximum=20_000, default=0
-            ),
             **CONTAINS,
         },
         right=READS,
@@ -232,6 +236,43 @@ class RecordViews:
         base = await self.writer.append(call.access, topic, partition, records, call.body.get("acks", -1))
         rows = [{"partition": partition, "offset": base + place, "error": None} for place in range(len(records))]
         return _written(topic, rows)
+
+    @route(
+        "GET",
+        "/api/v1/topics/{topic}/records/tail",
+        "Follow the records of a topic, as a stream of events; its end is the client's",
+        content_types=(EVENT_STREAM,),
+        parameters={
+            "topic": TOPIC_NAME,
+            "partition": _optional(integer("Follow only this partition.", minimum=0, maximum=2**31 - 1)),
+            **{name: schema for name, schema in READING.items() if name not in ("timestamp", "newest")},
+            "newest": integer(
+                "Begin this many offsets before the end of each partition.", minimum=0, maximum=1_000_000, default=0
+            ),
+            **CONTAINS,
+        },
+        right=READS,
+        rights="Needs Read on the Topic; asked again at every record. A client that was cut off sends Last-Event-ID.",
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def tail(self, call: ViewRequest) -> ViewResponse:
+        topic, only = call.path["topic"], call.query["partition"]
+        if only is not None:
+            existing_partition(self.metadata, topic, only)
+        partitions = range(len(existing_topic(self.metadata, topic).partitions)) if only is None else [only]
+        if len(partitions) > MAX_PARTITIONS:
+            raise HttpProblem(
+                HTTPStatus.BAD_REQUEST,
+                f"{topic} has {len(partitions)} partitions, and a stream follows at most {MAX_PARTITIONS}; "
+                "name one with ?partition=.",
+            )
+        (last,) = call.headers.get("last-event-id", ("",))[:1]
+        places = places_of(last, partitions) if last else {}
+        query = page_query({"timestamp": None, **call.query})
+        tail = RecordTail(
+            self.reader, self.metadata, self.replicas, self.writer.relay, call.access, topic, partitions, query, places
+        )
+        return self.streams.respond(tail.events)
 
     def cursor(self, call: ViewRequest) -> Cursor:
         """
@@ -318,7 +359,6 @@ def page_query(query: Mapping[str, Any]) -> PageQuery:
         shown=query["shown_bytes"],
         committed=query["isolation"] == "read_committed",
         wanted=RecordFilter(**texts),
-        max_wait_ms=query.get("max_wait_ms", 0),
     )
 
 

@@ -216,6 +216,9 @@ class Relay:
             return response.body
         parts, size = [], 0
         for part in response.body():
+            if isinstance(part, Deferred):
+                await part
+                continue
             parts.append(part)
             size += len(part)
             if size > MAX_BYTES:

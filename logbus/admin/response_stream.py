@@ -4,9 +4,10 @@ Sends an answer while it is being made (a Twisted push producer).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from attrs import define, field
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
 from twisted.internet.task import CooperativeTask, Cooperator, TaskFinished, TaskStopped
 from twisted.logger import Logger
@@ -21,19 +22,19 @@ class ResponseStream:
     """
     Sends an answer in chunks, and pauses while the client does not read.
 
-    :ivar pieces: the answer; each chunk is made in its own reactor turn.
+    :ivar pieces: the answer; each chunk is made in its own reactor turn; a Deferred is waited for.
     :ivar cooperator: schedules the turns.
     :ivar stall_seconds: how long a client may read nothing.
     :ivar abort: closes the connection at once: a truncated answer must not look complete.
     """
 
     request: Request
-    pieces: Iterator[bytes]
+    pieces: Iterator[bytes | Deferred[None]]
     cooperator: Cooperator
     clock: IReactorTime
     stall_seconds: float
     abort: Callable[[], None]
-    _task: CooperativeTask[Iterator[None]] | None = field(default=None, init=False)
+    _task: CooperativeTask[Iterator[Deferred[None] | None]] | None = field(default=None, init=False)
     _stalled: IDelayedCall | None = field(default=None, init=False)
     _log = Logger()
 
@@ -44,10 +45,13 @@ class ResponseStream:
         self._task = self.cooperator.cooperate(self._send())
         self._task.whenDone().addCallback(lambda _: self._finish()).addErrback(self._failed)
 
-    def _send(self) -> Iterator[None]:
+    def _send(self) -> Iterator[Deferred[None] | None]:
         for piece in self.pieces:
-            self.request.write(piece)
-            yield
+            if isinstance(piece, Deferred):
+                yield piece
+            else:
+                self.request.write(piece)
+                yield None
 
     def _finish(self) -> None:
         self._forget_stall()
@@ -79,6 +83,8 @@ class ResponseStream:
                 task.stop()
             except TaskFinished:
                 pass  # by itself
+            if isinstance(self.pieces, Generator):
+                self.pieces.close()
 
     def _give_up(self) -> None:
         self._stalled = None

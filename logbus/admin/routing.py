@@ -40,12 +40,13 @@ class ViewResponse:
     """
     The response of a view.
 
-    :ivar body: the bytes, or a callable whose iterator yields them in chunks, one per reactor turn.
+    :ivar body: the bytes, or a callable whose iterator yields them in chunks, one per reactor turn; and Deferreds, of
+        which it waits, and which do not fail.
     """
 
     status: HTTPStatus
     content_type: str
-    body: bytes | Callable[[], Iterator[bytes]] = b""
+    body: bytes | Callable[[], Iterator[bytes | Deferred[None]]] = b""
     headers: Mapping[str, str] = _NO_HEADERS
 
 

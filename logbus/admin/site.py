@@ -24,6 +24,7 @@ from logbus.admin.cluster import ClusterViews
 from logbus.admin.cluster_health import ClusterHealthViews
 from logbus.admin.conditions import ConditionViews
 from logbus.admin.configs import ConfigViews
+from logbus.admin.event_stream import EventStreams
 from logbus.admin.groups import GroupViews
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.kafka_requests import KafkaRequests
@@ -93,6 +94,7 @@ class AdminSite(ServerFactory):
     :ivar authentication: tells who a client is.
     :ivar authorization: tells what a client may do.
     :ivar internal_topics: names of topics that only brokers write to.
+    :ivar streams: streams of events to clients.
     :ivar not_ready: returns the reasons why clients should not use this broker now, a sentence each.
     :ivar conditions: what is wrong with this broker.
     :ivar clock: the broker's reactor, for the timers of connections.
@@ -130,6 +132,7 @@ class AdminSite(ServerFactory):
     combine_metrics: Callable[[], Combine | None] = lambda: None
     make_pages: Callable[[AdminSite], Pages] = lambda site: NoPages()
     limits: HttpLimits = field(factory=HttpLimits)
+    streams: EventStreams = field(init=False)
     _mounted: dict[bytes, MountedResource] = field(factory=dict, init=False)
     router: Router = field(init=False)
     _pages: Pages = field(init=False)
@@ -174,6 +177,10 @@ class AdminSite(ServerFactory):
         """Close idle connections now and the others after their answers; fires when all are closed."""
         return succeed(None) if self._http is None else self._http.drain()
 
+    @streams.default
+    def _make_streams(self) -> EventStreams:
+        return EventStreams(lambda: self.config.get(keys.ADMIN_EVENT_STREAMS))
+
     @router.default
     def _make_router(self) -> Router:
         router, config = Router(self.relay), self.config
@@ -199,6 +206,8 @@ class AdminSite(ServerFactory):
                     self.metadata,
                     RecordReader(self.requests, self.metadata, self.clock),
                     RecordWriter(self.requests, self.metadata, self.relay, self.wall_clock),
+                    self.replicas,
+                    self.streams,
                 ),
                 GroupViews(self.metadata, self.lags),
                 TransactionViews(self.metadata, self.transactions),

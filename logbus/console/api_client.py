@@ -87,17 +87,20 @@ class ApiClient:
             raise ApiRefusal(answer.status, told or {}, answer.headers)
         return told
 
-    async def _whole(self, pieces: Callable[[], Iterator[bytes]]) -> bytes:
+    async def _whole(self, pieces: Callable[[], Iterator[bytes | Deferred[None]]]) -> bytes:
         parts: list[bytes] = []
 
-        def collect() -> Generator[None, None, None]:
+        def collect() -> Generator[Deferred[None] | None, None, None]:
             length = 0
             for piece in pieces():
+                if isinstance(piece, Deferred):
+                    yield piece
+                    continue
                 length += len(piece)
                 if length > MOST_BYTES:
                     raise _too_long()
                 parts.append(piece)
-                yield
+                yield None
 
         await self.cooperator.coiterate(collect())
         return b"".join(parts)

@@ -53,6 +53,7 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}"): (Op.DESCRIBE, ORDERS),
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.READ, ORDERS),
     ("GET", "/api/v1/topics/{topic}/records"): (Op.READ, ORDERS),
+    ("GET", "/api/v1/topics/{topic}/records/tail"): (Op.READ, ORDERS),
     ("POST", "/api/v1/topics/{topic}/records"): (Op.WRITE, ORDERS),
     ("POST", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.WRITE, ORDERS),
     ("GET", "/api/v1/configs/topics/{topic}"): (Op.DESCRIBE_CONFIGS, ORDERS),

@@ -10,7 +10,6 @@ from logbus.records.murmur import partition_for_key
 from logbus.records.record import Record
 from logbus.wire.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.admin.broker_kit import HttpBrokerCase
-from tests.admin.harness import request
 from tests.handlers.kit import NOW_MS, a_batch
 
 PAGE = "/api/v1/topics/t/partitions/0/records"
@@ -76,18 +75,6 @@ class PageTests(HttpBrokerCase):
         self.assertEqual(len(page["items"]), 11)
         rest = self.http.get(f"{PAGE}?shown_bytes=100000&offset={page['next_offset']}")
         self.assertEqual((rest["items"][0]["offset"], len(rest["items"])), (11, 7))
-
-    def test_wait(self) -> None:
-        """A request may wait for a record."""
-        connection = self.http.connect()
-        connection.send(request("GET", f"{PAGE}?offset=0&max_wait_ms=5000"))
-        self.server.reactor.advance(0)
-        self.assertEqual(connection.transport.value(), b"")
-        self.produce(b"at last")
-        for _ in range(10):
-            self.server.reactor.advance(0)
-        self.assertIn(b"at last", connection.take())
-        connection.lose()
 
     def test_what_is_wrong(self) -> None:
         """Errors name what is wrong, and what would be right."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.config.keys.declare import CLUSTER, boolean, choice, key, texts
+from logbus.config.keys.declare import CLUSTER, boolean, choice, int32, key, texts
 from logbus.config.listener_address import HTTP, ListenerAddress, http_listener_list
 
 ADMIN_LISTENERS = key(
@@ -36,6 +36,14 @@ ADMIN_PUBLIC_PATHS = texts(
     ("/healthz", "/readyz", "/readyz/in-sync"),
     "Paths that are answered without a login, to everybody.",
     choices=("/healthz", "/readyz", "/readyz/in-sync", "/metrics"),
+    dynamic=CLUSTER,
+)
+ADMIN_EVENT_STREAMS = int32(
+    "admin.event.streams",
+    32,
+    "How many streams of events, such as those that follow a topic's records, an HTTP listener serves at a time.",
+    at_least=0,
+    at_most=10_000,
     dynamic=CLUSTER,
 )
 ADMIN_METRICS_PER_PARTITION = boolean(
