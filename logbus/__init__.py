@@ -44,6 +44,8 @@ What all of them share:
 * ``model``: immutable values
 * ``errors``: error codes and exceptions
 * ``config``: Kafka's configuration keys
+* ``log_levels``: levels of loggers, which change while the process runs
+* ``log_output``: the log of the process, as text or JSON
 * ``metrics``, ``exposition``: metrics, and their text format
 * ``conditions``: what is wrong with a broker, and what to do
 * ``services``: lifecycles, and supervised background tasks

@@ -2,8 +2,8 @@
 Signal handling of a broker's process.
 
 Twisted stops its reactor at SIGTERM and SIGINT, and fails at a second one; it does not handle SIGHUP, which would kill
-the process. Here the first signal stops the broker in order, further ones are logged, and SIGHUP has certificates read
-again.
+the process. Here the first signal stops the broker in order, further ones are logged, SIGHUP has certificates and
+levels of loggers read again and the log file reopened, and SIGUSR1 has a new log file begun.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ class ProcessSignals:
     :param handler_of: ``signal.getsignal``.
     :param handle: ``signal.signal``; only a process's main thread may call it.
     :ivar hung_up: called in the reactor after a SIGHUP.
+    :ivar rotate: called in the reactor after a SIGUSR1.
     """
 
     _reactor: Any
     _handler_of: Callable[[int], Handler] = signal.getsignal
     _handle: Callable[[int, Handler], Any] = signal.signal
     hung_up: Callable[[], object] = field(default=lambda: None, init=False)
+    rotate: Callable[[], object] = field(default=lambda: None, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _log = Logger(namespace="logbus")
 
@@ -41,6 +43,7 @@ class ProcessSignals:
         """Install the handlers: SIGHUP at once, the others after the reactor, which installs its own, has started."""
         # Also under nohup, which has it ignored: it does no harm here, and certificates must be read again somehow.
         self._handle(signal.SIGHUP, self._hangup)
+        self._handle(signal.SIGUSR1, lambda *_: self._reactor.callFromThread(self.rotate))
         self._reactor.callWhenRunning(self._reactor.callLater, 0, self._wrap)
 
     def stop(self) -> None:
@@ -71,7 +74,8 @@ class ProcessSignals:
 
     def _hangup(self, number: int, frame: FrameType | None) -> None:
         self._log_signal(
-            "{signal}: certificates are read again; `logbus configs` changes the configuration of a running broker",
+            "{signal}: certificates are read again, and logger.levels, and the log file is opened again; `logbus "
+            "configs` changes the configuration of a running broker",
             number,
         )
         self._reactor.callFromThread(self.hung_up)

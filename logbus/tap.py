@@ -13,15 +13,16 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.application.service import IService, Service
 from twisted.internet.defer import CancelledError
-from twisted.logger import Logger
+from twisted.logger import ILogObserver, Logger
 from twisted.python import usage
+from twisted.python.components import Componentized
 from twisted.python.failure import Failure
 
 from logbus.attrs_code import kept_attrs_code
@@ -35,6 +36,8 @@ with kept_attrs_code():
     from logbus.ilogbus import Listener
     from logbus.interpreter import InterpreterBuild, advice
     from logbus.listener_config import ADMIN, KAFKA, may_need_tls, resolve_listeners
+    from logbus.log_levels import process_levels
+    from logbus.log_output import LogOutput
     from logbus.metastore.connect_string import ConnectString
     from logbus.metastore.zookeeper_security import ZooKeeperSecurity
     from logbus.metastore.zookeeper_store import require_kazoo
@@ -76,6 +79,8 @@ class Options(usage.Options):
             None,
             "Processes that serve, a number or auto (a processor each): short for workers. [default: 1]",
         ],
+        ["log-format", None, None, "text or json: short for logger.format. [default: text]"],
+        ["log-file", None, None, "Short for logger.file. [default: standard output]"],
         [
             "as-version",
             None,
@@ -145,6 +150,8 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
         ("broker-id", keys.BROKER_ID),
         ("zookeeper", keys.ZOOKEEPER_CONNECT),
         ("workers", keys.WORKERS),
+        ("log-format", keys.LOGGER_FORMAT),
+        ("log-file", keys.LOGGER_FILE),
     ):
         if options[option] is not None:
             settings[key.name] = options[option]
@@ -237,15 +244,42 @@ def escaped_line(message: object) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in str(message))
 
 
+def log_output(config: ConfigView, twistd: Mapping[str, Any]) -> LogOutput | None:
+    """
+    Return where the log goes; None: where an option of twistd has it go.
+
+    :param twistd: the options of twistd: ``logfile``, ``logger``, ``syslog``, ``nodaemon``; empty: there is none.
+    """
+    if twistd.get("logger") or twistd.get("syslog"):
+        return None
+    path = config.get(keys.LOGGER_FILE) or twistd.get("logfile") or None
+    if path is None and twistd and not twistd.get("nodaemon"):
+        path = "twistd.log"
+    if path == "-":
+        if twistd and not twistd.get("nodaemon"):
+            raise ConfigError("--logfile - is standard output, which a daemon does not have; use twistd -n")
+        path = None
+    return LogOutput(
+        config.get(keys.LOGGER_FORMAT),
+        process_levels,
+        sys.stdout,
+        None if path is None else Path(path),
+        config.get(keys.LOGGER_FILE_MAX_BYTES),
+        config.get(keys.LOGGER_FILE_BACKUPS),
+    )
+
+
 class ProcessRunner(Service):
     """
     Runs a service on the global reactor, and the reactor's process: signals, and exit status 1 if the service fails.
     """
 
-    def __init__(self, config: ConfigView, listeners: list[Listener], release: str | None) -> None:
+    def __init__(self, options: Options, config: ConfigView, listeners: list[Listener]) -> None:
         self.config = config
         self.listeners = listeners
-        self._release = release
+        self._options = options
+        self._release = options["as-version"]
+        self._log_output: LogOutput | None = None
         self._service: Any = None
         self._signals: ProcessSignals | None = None
         self._manager: ServiceManager | None = None
@@ -263,6 +297,21 @@ class ProcessRunner(Service):
         """Read certificates again."""
         raise NotImplementedError
 
+    def setServiceParent(self, parent: Any) -> None:
+        """Become the service of an application, whose log is opened then: twistd logs nothing before."""
+        if isinstance(parent, Componentized):
+            self._open_log(parent)
+        super().setServiceParent(parent)
+
+    def _open_log(self, application: Componentized) -> None:
+        process_levels.configure(self.config.get(keys.LOGGER_LEVELS))
+        try:
+            self._log_output = log_output(self.config, getattr(self._options, "parent", None) or {})
+            if self._log_output is not None:
+                application.setComponent(ILogObserver, self._log_output.observer())
+        except ConfigError as e:
+            fail(e)
+
     def startService(self) -> None:
         super().startService()
         self._collection.begin()
@@ -275,6 +324,7 @@ class ProcessRunner(Service):
         self._manager.starting()
         self._signals = signals = ProcessSignals(reactor)
         signals.hung_up = self._reload
+        signals.rotate = self._rotate_log
         signals.install()
         for warning in self.config.warnings:
             _log.warn("{warning}", warning=warning)
@@ -293,8 +343,18 @@ class ProcessRunner(Service):
         self._collection.freeze()
         self._tell(ServiceManager.ready)
 
+    def _rotate_log(self) -> None:
+        if self._log_output is not None:
+            self._log_output.rotate()
+
     def _reload(self) -> None:
         self._tell(ServiceManager.reloading)
+        if self._log_output is not None:
+            self._log_output.reopen()
+        try:
+            process_levels.configure(load(self._options)[0].get(keys.LOGGER_LEVELS))
+        except ConfigError as e:
+            _log.error("the levels of loggers are left as they are: {reason}", reason=e)
         self._hung_up()
         self._tell(ServiceManager.ready)
 
@@ -355,8 +415,8 @@ class BrokerRunner(ProcessRunner):
 class SupervisorRunner(ProcessRunner):
     """Runs the supervisor of worker processes."""
 
-    def __init__(self, config: ConfigView, listeners: list[Listener], release: str | None, count: int) -> None:
-        super().__init__(config, listeners, release)
+    def __init__(self, options: Options, config: ConfigView, listeners: list[Listener], count: int) -> None:
+        super().__init__(options, config, listeners)
         self._count = count
 
     def _make(self, reactor: Any, stop: Callable[[], object]) -> Supervisor:
@@ -399,5 +459,5 @@ def makeService(options: Options) -> IService:
     except ConfigError as e:
         fail(e)
     if count > 1:
-        return SupervisorRunner(config, listeners, options["as-version"], count)
-    return BrokerRunner(config, listeners, options["as-version"])
+        return SupervisorRunner(options, config, listeners, count)
+    return BrokerRunner(options, config, listeners)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import signal
@@ -449,6 +450,35 @@ def test_signals(tmp_path: Path) -> None:
         assert "Traceback" not in said
         assert "ReactorNotRunning" not in said
     assert (tmp_path / "logbus-data" / ".logbus_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_log_file(tmp_path: Path, workers: str) -> None:
+    """The log is JSON in a file; SIGHUP has levels read again, and the file opened that another tool has moved."""
+    config, log = tmp_path / "server.properties", tmp_path / "broker.log"
+    config.write_text("logger.format=json\nlogger.levels=root:INFO\n")
+    options = ["--config", str(config), "--log-file", str(log), "--workers", workers, *FREE]
+
+    def wait_for_line(words: str) -> list[dict[str, str]]:
+        end = time.monotonic() + SECONDS
+        while True:
+            text = log.read_text() if log.exists() else ""
+            lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+            if any(words in line["message"] for line in lines):
+                return lines
+            assert time.monotonic() < end, f"{words!r} did not come:\n{text}"
+            time.sleep(0.05)
+
+    with twistd(tmp_path, *options) as process:
+        lines = wait_for_line("ready: kafka=127.0.0.1:")
+        assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
+        assert any(line["message"].startswith("logbus broker") for line in lines)
+        config.write_text("logger.format=json\nlogger.levels=root:WARN\n")
+        log.rename(tmp_path / "old.log")
+        process.send_signal(signal.SIGHUP)
+        wait_for_file(log, SECONDS)
+        stop(process)
+    assert "stopped" not in log.read_text(), "less than a warning is logged"
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

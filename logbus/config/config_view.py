@@ -40,6 +40,7 @@ class Source(IntEnum):
     CLUSTER = 3
     STATIC = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
     GROUP = 8
 
 

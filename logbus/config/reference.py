@@ -12,6 +12,7 @@ from logbus.config.keys import (
     broker,
     cleaner,
     groups,
+    logging,
     network,
     quotas,
     replication,
@@ -34,6 +35,7 @@ _CHAPTERS: tuple[tuple[str, ModuleType], ...] = (
     ("Quotas", quotas),
     ("Security", security),
     ("Admin listener", admin),
+    ("Log of the process", logging),
 )
 
 

@@ -14,6 +14,7 @@ Routing:
 * ``authorization``: what each API needs: guards before the handlers (a package)
 * ``startup_gate``: delays requests about the metadata until a starting broker has it
 * ``forward_to_controller``: forwards requests to the controller
+* ``broker_loggers``: levels of this process's loggers, which DescribeConfigs and IncrementalAlterConfigs have
 * ``forward``: serves forwarded requests (Forward)
 
 Records:

@@ -36,6 +36,7 @@ from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.produce_appender import ProduceAppender
 from logbus.handlers.request_router import RequestRouter
 from logbus.handlers.startup_gate import StartupGate
+from logbus.log_levels import LogLevels, process_levels
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.net.connection_limits import WarningLimiter
 from logbus.net.time_slices import SliceScheduler
@@ -63,6 +64,7 @@ class BrokerParts:
     release: str | None
     reactor: Any
     wall_clock: Callable[[], float]
+    log_levels: LogLevels = process_levels
     random: random.Random
     slice_scheduler: SliceScheduler
     warning_limiter: WarningLimiter

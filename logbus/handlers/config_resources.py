@@ -22,7 +22,7 @@ from logbus.wire.messages.configs import ConfigResource, ListConfigResourcesRequ
 
 
 class ListedType(IntEnum):
-    """Types of resources (Kafka: ConfigResource.Type); topics, brokers and groups have settings here."""
+    """Types of resources (Kafka: ConfigResource.Type); client metrics have none here."""
 
     TOPIC = 2
     BROKER = 4
@@ -56,11 +56,12 @@ class ConfigResourceHandlers:
                 ConfigResource(resource_name=name, resource_type=ListedType.TOPIC)
                 for name in sorted(self._metadata.topics)
             ]
-        if ListedType.BROKER in wanted:
-            found += [
-                ConfigResource(resource_name=str(broker.broker_id), resource_type=ListedType.BROKER)
-                for broker, _ in reachable(self._metadata, context.listener)
-            ]
+        for kind in (ListedType.BROKER, ListedType.BROKER_LOGGER):
+            if kind in wanted:
+                found += [
+                    ConfigResource(resource_name=str(broker.broker_id), resource_type=kind)
+                    for broker, _ in reachable(self._metadata, context.listener)
+                ]
         if ListedType.GROUP in wanted:
             found += [
                 ConfigResource(resource_name=group_id, resource_type=ListedType.GROUP)

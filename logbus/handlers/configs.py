@@ -29,8 +29,10 @@ from logbus.config.describe_configs import (
 )
 from logbus.config.key_table import GROUP_KEYS, TOPIC_KEYS, broker_key
 from logbus.errors import ApiError, ConfigError, ErrorCode
+from logbus.handlers.broker_loggers import check_broker, describe_loggers
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
+from logbus.log_levels import LogLevels
 from logbus.model import topic_name_problem
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
@@ -56,6 +58,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
     GROUP = 32
 
 
@@ -99,10 +102,11 @@ class ConfigHandlers:
     _metadata: ClusterMetadata
     _topics: TopicAdmin
     _peers: Peers
+    _levels: LogLevels
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(broker.config, broker.metadata, broker.topic_admin, broker.peers)
+        return cls(broker.config, broker.metadata, broker.topic_admin, broker.peers, broker.log_levels)
 
     @serves(32, 1, 4, waits_for_metadata=True)
     @task
@@ -140,7 +144,7 @@ class ConfigHandlers:
 
     def _other(self, resource: DescribeConfigsResource) -> int | None:
         """The broker that a resource names, if it is another live one, which must describe its own settings."""
-        if resource.resource_type != ResourceType.BROKER:
+        if resource.resource_type not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
             return None
         others = self._metadata.brokers.keys() - {self._config.get(keys.BROKER_ID)}
         return next((one for one in others if str(one) == resource.resource_name), None)
@@ -178,6 +182,9 @@ class ConfigHandlers:
             if broker_id is None:
                 return describe_cluster(self._config, names)
             return describe_broker(self._config, names)
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            check_broker(resource.resource_name, self._config)
+            return describe_loggers(self._levels, names)
         if resource.resource_type == ResourceType.GROUP:
             if not resource.resource_name:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the name of the group is empty")
@@ -259,6 +266,11 @@ class ConfigHandlers:
         if resource.resource_type == ResourceType.GROUP:
             name = resource.resource_name
             return (await self._topics.alter_group_configs({name: edit}, validate_only=validate_only))[name]
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "loggers are changed by IncrementalAlterConfigs, which is sent to the broker whose loggers they are",
+            )
         raise self._unknown_type(resource.resource_type)
 
     def _check_name(self, resource: _Resource) -> None:
@@ -310,7 +322,8 @@ class ConfigHandlers:
     def _unknown_type(self, resource_type: int) -> ApiError:
         return ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"resources of type {resource_type} have no settings here; topics (2), brokers (4) and groups (32) have",
+            f"resources of type {resource_type} have no settings here; topics (2), brokers (4), their loggers (8) "
+            "and groups (32) have",
         )
 
     def _changed(self, now: Mapping[str, str], resource: Any) -> Mapping[str, str | None]:

@@ -13,9 +13,10 @@ from typing import Protocol, Self
 
 import logbus.handlers
 from logbus.handlers.authorization.guard import GuardedHandlers, all_guards
+from logbus.handlers.broker_loggers import INCREMENTAL_ALTER_CONFIGS, LoggerChanges, divided_changes
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.forward_to_controller import ForwardToController
-from logbus.handlers.request_router import RequestRouter, marks
+from logbus.handlers.request_router import Handler, RequestRouter, marks
 from logbus.wire.messages import api_keys
 
 
@@ -46,9 +47,14 @@ def build_router(broker: BrokerParts) -> RequestRouter:
         router.add(cls.build(broker))
     if unknown := router.apis.keys() - api_keys():
         raise ValueError(f"no module of logbus.wire.messages has the messages of the APIs {sorted(unknown)}")
+    loggers: Handler = LoggerChanges(broker.log_levels, broker.config)
     if broker.authorization is not None:
         # Before the others: a forwarded request is authorized where it is served, by the controller.
-        router.wrap_each(GuardedHandlers(broker.authorization, all_guards()).wrap)
+        guarded = GuardedHandlers(broker.authorization, all_guards())
+        router.wrap_each(guarded.wrap)
+        loggers = guarded.wrap(INCREMENTAL_ALTER_CONFIGS, loggers)
     router.wrap(lambda api: api.forwarded, ForwardToController(broker.forwarder).wrap)
+    # Loggers belong to the process, so that their changes are not forwarded.
+    router.wrap(lambda api: api.api_key == INCREMENTAL_ALTER_CONFIGS, lambda others: divided_changes(loggers, others))
     router.wrap(lambda api: api.waits_for_metadata, broker.startup_gate.wrap)
     return router

@@ -32,6 +32,7 @@ from logbus.coroutines import returns_deferred
 from logbus.errors import ConfigError, LogbusError
 from logbus.ilogbus import Listener
 from logbus.listener_config import KAFKA, may_need_tls
+from logbus.log_levels import WORKER
 from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
 from logbus.metastore.operations import SessionState
 from logbus.metastore.store_server import StoreServer
@@ -301,6 +302,7 @@ class Supervisor(Service):
             event = eventFromJSON(text)
             level = getattr(event.get("log_level"), "name", "info")
             event["log_system"] = f"{event.get('log_namespace', '-')}#{level}] [{worker.name}"
+            event[WORKER] = worker.name
             globalLogPublisher(event)
         elif kind is Kind.READY:
             worker.ready, worker.reasons = True, []

@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
-from twisted.logger import LogEvent, Logger, eventAsJSON, globalLogBeginner
+from twisted.logger import LogEvent, Logger, PredicateResult, eventAsJSON, globalLogBeginner
 from twisted.python.failure import Failure
 
 from logbus.errors import LogbusError
+from logbus.log_levels import process_levels
 from logbus.metrics import Family
 from logbus.workers.worker_link import LONGEST_EVENT, Kind, WorkerLink, adopt
 from logbus.workers.worker_metrics import decode_families, encode_families, merge_families
@@ -67,6 +68,7 @@ class Worker:
         raise_descriptor_limit()
         plan = self._plan
         config = ConfigView.load(set=plan.settings)
+        process_levels.configure(config.get(keys.LOGGER_LEVELS))
         if plan.socket is not None:
             seconds = config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000
             self._store = LocalStore.at(plan.socket, self._reactor, seconds)
@@ -134,6 +136,8 @@ class Worker:
 
     def _tell_event(self, event: LogEvent) -> None:
         if event.get("log_namespace", "").startswith("logbus.workers.link"):
+            return
+        if process_levels(event) is PredicateResult.no:
             return
         text = eventAsJSON(event)
         if len(text) <= LONGEST_EVENT:

@@ -13,6 +13,7 @@ The declarations of all configuration keys; their constants are also attributes 
 * ``quotas``: quotas
 * ``security``: TLS, SASL, ACLs
 * ``admin``: the admin listener
+* ``logging``: the log of the process
 * ``ignored``: keys of Kafka that are accepted and ignored
 * ``declare``: functions that declare keys
 """
@@ -21,6 +22,7 @@ from logbus.config.keys.admin import *  # noqa: F403
 from logbus.config.keys.broker import *  # noqa: F403
 from logbus.config.keys.cleaner import *  # noqa: F403
 from logbus.config.keys.groups import *  # noqa: F403
+from logbus.config.keys.logging import *  # noqa: F403
 from logbus.config.keys.network import *  # noqa: F403
 from logbus.config.keys.quotas import *  # noqa: F403
 from logbus.config.keys.replication import *  # noqa: F403
